@@ -1,0 +1,50 @@
+# Every target sets up what it needs from nothing but Python 3.11+ and make; a second run finds it done.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test test-quick matrix check format bench lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+$(READY): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Redrive needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## the retry ladder, drawn (nothing to install first)
+	@$(BIN)/redrive compile examples/ladder/redrive.yaml --format tree
+
+test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
+	@$(BIN)/python -m tests.rig build
+	$(BIN)/pytest
+
+test-quick: $(READY) ## what needs no broker
+	$(BIN)/pytest -q -m "not live"
+
+matrix: $(READY) ## the long version matrices
+	@$(BIN)/python -m tests.rig build
+	REDRIVE_MATRIX=1 $(BIN)/pytest
+
+check: $(READY) ## format, lint, types, architecture
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/architecture
+
+format: $(READY) ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## measure; raw numbers go to bench/results
+	$(BIN)/python -m bench.topology
+
+lock: ## renew requirements-dev.lock from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements-dev.lock
+
+clean: ## forget the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

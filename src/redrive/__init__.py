@@ -1,0 +1,1 @@
+"""Redrive: retries and dead letters for RabbitMQ."""
