@@ -1,0 +1,57 @@
+"""What a shape built around one queue, in the words of retry and parking rather than of AMQP.
+
+A shape returns an `Arrangement` beside the objects it emits: who needs to know where a message waits, how it gets there
+and where it ends (diagrams, permissions, the consumer runtime, the dead-letter collector) reads it here and never
+guesses from names.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Way(StrEnum):
+    """How a message leaves a queue for its wait or its parking."""
+
+    PUBLISH = "publish"
+    """The consumer publishes a copy, confirmed and mandatory, then acks."""
+    REJECT = "reject"
+    """The consumer rejects without requeue; the queue's DLX does the rest."""
+    RETURN = "return"
+    """The consumer returns the message with requeue; the queue itself delays it, or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """One delay: publishing to `exchange` with `routing_key` (or rejecting) ends in `queue` for `delay_ms`."""
+
+    delay_ms: int
+    queue: str
+    exchange: str
+    routing_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parking:
+    """Where a message ends: publishing to `exchange` with `routing_key` ends in `queue`."""
+
+    queue: str
+    exchange: str
+    routing_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """Retry and parking around one queue.
+
+    `attempts` counts handler runs. `waits` are in the order of the declared delays, each wait queue once; it is empty
+    where no queue waits (`requeue`, `native`). `retry_by` and `park_by` say how the consumer gets a message there.
+    """
+
+    shape: str
+    queue: str
+    attempts: int
+    retry_by: Way
+    park_by: Way
+    parking: Parking
+    waits: tuple[Wait, ...] = ()
+    vhost: str = "/"
