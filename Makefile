@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-quick matrix check format bench lock clean
+.PHONY: help demo test test-quick matrix check format docs bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ check: $(READY) ## format, lint, types, architecture
 format: $(READY) ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY) ## write what in docs/ is made from code
+	@$(BIN)/python -m docs.generate
 
 bench: $(READY) ## measure; raw numbers go to bench/results
 	$(BIN)/python -m bench.topology

@@ -9,14 +9,17 @@ from redrive.core.errors import (
     UnreadableFile,
 )
 from redrive.core.findings import Finding, Position, Severity
+from redrive.core.observer import SILENT, Observer
 from redrive.core.suggestions import did_you_mean
 
 __all__ = [
+    "SILENT",
     "Finding",
     "InvalidDeclaration",
     "InvalidDefinitions",
     "InvalidDuration",
     "InvalidInput",
+    "Observer",
     "Position",
     "RedriveError",
     "Severity",

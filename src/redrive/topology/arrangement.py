@@ -32,11 +32,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """Where a message ends: publishing to `exchange` with `routing_key` ends in `queue`."""
+    """Where a message ends: publishing to `exchange` with `routing_key` (None: the message's own) ends in `queue`."""
 
     queue: str
     exchange: str
-    routing_key: str
+    routing_key: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ shapes). Every object has an address that people can read: "queue orders.wait.30
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -191,7 +191,7 @@ class Policy:
     pattern: str
     definition: Arguments
     apply_to: str = "all"
-    priority: int = 0
+    priority: float = 0  # a whole number by habit, but the broker takes and orders by any
     operator: bool = False
     vhost: str = DEFAULT_VHOST
     extra: Arguments = field(default=NO_ARGUMENTS, compare=False)
@@ -232,6 +232,41 @@ class Topology:
     def queue(self, name: str, vhost: str = DEFAULT_VHOST) -> Queue | None:
         """The queue of that name, or None. Looks through all: index a topology of your own for many look-ups."""
         return _find(self.queues, name, vhost)
+
+    def used_vhosts(self) -> list[str]:
+        """The vhosts that hold anything, in the order they are met."""
+        used: dict[str, None] = {}
+        for exchange in self.exchanges:
+            used.setdefault(exchange.vhost)
+        for queue in self.queues:
+            used.setdefault(queue.vhost)
+        for binding in self.bindings:
+            used.setdefault(binding.vhost)
+        for policy in self.policies:
+            used.setdefault(policy.vhost)
+        return list(used)
+
+    def moved(self, vhost: str) -> "Topology":
+        """The same topology in another vhost. For one whose objects are all in one."""
+        return Topology(
+            vhosts=(Vhost(name=vhost),),
+            exchanges=tuple(replace(one, vhost=vhost) for one in self.exchanges),
+            queues=tuple(replace(one, vhost=vhost) for one in self.queues),
+            bindings=tuple(replace(one, vhost=vhost) for one in self.bindings),
+            policies=tuple(replace(one, vhost=vhost) for one in self.policies),
+            extra=self.extra,
+        )
+
+    def only(self, vhost: str) -> "Topology":
+        """The part of it that is in one vhost."""
+        return Topology(
+            vhosts=tuple(one for one in self.vhosts if one.name == vhost),
+            exchanges=tuple(one for one in self.exchanges if one.vhost == vhost),
+            queues=tuple(one for one in self.queues if one.vhost == vhost),
+            bindings=tuple(one for one in self.bindings if one.vhost == vhost),
+            policies=tuple(one for one in self.policies if one.vhost == vhost),
+            extra=self.extra,
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):

@@ -4,7 +4,7 @@ RabbitMQ's arguments are open maps: known keys, plugins' keys, anything. `Argume
 the way down, hashable, compared by meaning (order does not matter, `5000` equals `5000.0`, but `true` is not `1`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from typing import Any, TypeAlias
 
 Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | Arguments | None"
@@ -37,6 +37,10 @@ class Arguments(Mapping[str, "Value"]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._items
+
+    def items(self) -> ItemsView[str, Value]:
+        """The dict's own view: the inherited one looks every key up again."""
+        return self._items.items()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Arguments):

@@ -1,0 +1,131 @@
+"""Writes what in docs/ is made from code: the shapes' reference and the pictures of the examples.
+
+`make docs` writes; a test calls `outdated` and fails when what stands there is not what the code would write.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from redrive.topology import (
+    SHAPES,
+    Compiled,
+    Shape,
+    compile_declaration,
+    declare,
+    read_declaration,
+    render_mermaid,
+    render_svg,
+    render_tree,
+)
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+EXAMPLES = {
+    "ladder": "the recommended shape",
+    "native": "RabbitMQ 4.3's own delayed retry",
+    "freeflow": "tiers per domain (`tiered`)",
+    "event-bus": "a loop per service (`service`)",
+    "file-pipeline": "a loop per queue (`per-queue`)",
+    "ratatoskr": "a quorum loop (`quorum`)",
+    "bookly": "immediate requeues (`requeue`)",
+}
+
+
+def generated() -> Iterator[tuple[Path, str]]:
+    """Every generated file with its content."""
+    yield DOCS / "reference" / "shapes.md", shapes_reference()
+    pictures = {name: example(name) for name in EXAMPLES} | {"fifty-queues": fifty_queues()}
+    for name, compiled in pictures.items():
+        svg = render_svg(compiled.topology, compiled.arrangements, title=name)
+        yield DOCS / "diagrams" / f"{name}.svg", svg
+    yield DOCS / "diagrams" / "README.md", gallery()
+
+
+def outdated() -> list[str]:
+    """The generated files that are not what the code would write now."""
+    return [
+        str(path.relative_to(ROOT))
+        for path, content in generated()
+        if not path.exists() or path.read_text(encoding="utf-8") != content
+    ]
+
+
+def example(name: str) -> Compiled:
+    """An example of the examples folder, compiled."""
+    file = ROOT / "examples" / name / "redrive.yaml"
+    return compile_declaration(read_declaration(file.read_text(encoding="utf-8"), file=str(file)))
+
+
+def fifty_queues() -> Compiled:
+    """A company's worth of queues: five exchanges, fifty queues, two shapes."""
+    areas = ("orders", "billing", "shipping", "customers", "catalogue")
+    steps = ("import", "check", "enrich", "index", "notify", "export", "audit", "archive", "report", "sync")
+    queues = {
+        f"{area}.{step}": {
+            "from": {f"{area}.events": [f"{area}.{step}.#"]},
+            "retry": ["30s", "5m"] if step != "audit" else {"shape": "per-queue"},
+        }
+        for area in areas
+        for step in steps
+    }
+    return compile_declaration(declare(exchanges={f"{area}.events": "topic" for area in areas}, queues=queues))
+
+
+def shapes_reference() -> str:
+    """docs/reference/shapes.md."""
+    parts = [
+        "# Shapes",
+        "Made from the code by `make docs`. A shape goes into a queue's `retry:`, or into `defaults:`.",
+        "`retry: [30s, 5m]` is short for `retry: {shape: ladder, delays: [30s, 5m]}`.",
+    ]
+    return "\n\n".join([*parts, *(_shape_reference(shape) for shape in SHAPES.values())]) + "\n"
+
+
+def _shape_reference(shape: type[Shape]) -> str:
+    module = __import__(shape.__module__, fromlist=["__doc__"])
+    head, _, rest = (module.__doc__ or "").strip().partition("\n\n")
+    diagram, _, prose = rest.partition("\n\n")
+    lines = "\n".join(line.removeprefix("    ") for line in diagram.splitlines())
+    rows = [
+        f"| `{one.name}` | {_default(one.default)} | {one.metadata['doc']} |"
+        for one in sorted(fields(shape), key=lambda one: one.name in ("at_least_once", "safe_limits"))
+    ]
+    table = "\n".join(["| option | default | |", "|---|---|---|", *rows])
+    return f"## {shape.name}\n\n{head}\n\n```text\n{lines}\n```\n\n{prose.strip()}\n\n{table}"
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, tuple):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def gallery() -> str:
+    """docs/diagrams/README.md: every picture, and one example in all three forms."""
+    ladder = example("ladder")
+    tree = render_tree(ladder.topology, ladder.arrangements, colour=False)
+    mermaid = render_mermaid(ladder.topology, ladder.arrangements)
+    parts = [
+        "# Pictures",
+        "Made from the examples by `make docs`, with `redrive compile FILE --format svg`.",
+        *(f"## {name}: {what}\n\n![{name}]({name}.svg)" for name, what in EXAMPLES.items()),
+        "## Fifty queues\n\n![fifty queues](fifty-queues.svg)",
+        "## The ladder as text\n\n`--format tree`:\n\n```text\n" + tree.rstrip("\n") + "\n```",
+        "`--format mermaid`:\n\n```mermaid\n" + mermaid.rstrip("\n") + "\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Writes every generated file."""
+    for path, content in generated():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The command line: what people touch. Each command is a module, imported when it is called: starting stays fast.
+
+Errors end as one sentence and exit code 2, never as a traceback.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+from redrive.cli.console import EXIT_COULD_NOT, fail
+from redrive.core import RedriveError
+
+__all__ = ["cli", "main"]
+
+_COMMANDS = {
+    "apply": "Declare FILE's topology on a broker.",
+    "compile": "Turn FILE into a RabbitMQ topology.",
+    "init": "Write a commented redrive.yaml to start from.",
+    "schema": "Print the JSON Schema of redrive.yaml, for editors.",
+}
+
+
+class _Commands(click.Group):
+    """Command `x` is `x_command` in the module `redrive.cli.x`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(import_module(f"redrive.cli.{cmd_name}"), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="redrive", message="redrive %(version)s")
+def cli() -> None:
+    """Retries and dead letters for RabbitMQ, done once and done right."""
+
+
+def main() -> None:
+    """The `redrive` program."""
+    try:
+        cli(standalone_mode=True)
+    except RedriveError as error:
+        fail(error)
+    except BrokenPipeError:
+        # `redrive compile … | head`: whoever read has seen enough.
+        sys.stderr.close()
+        raise SystemExit(EXIT_COULD_NOT) from None

@@ -1,0 +1,103 @@
+"""`redrive apply`: declare what is missing on a broker, in a safe order; change nothing that differs."""
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, say, wants_colour, warn
+from redrive.cli.files import LoadedFile, load
+from redrive.config import broker_url, names_vhost
+from redrive.core import Finding, InvalidDeclaration
+from redrive.topology import Topology
+from redrive.wiring import Applied, Inspection, apply_topology, target_vhost
+
+
+@click.command("apply")
+@click.argument("file")
+@click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost. Its vhost wins over the file's.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+def apply_command(file: str, url: str | None, yes: bool, form: str) -> None:
+    """Declare FILE's topology on a broker.
+
+    What is missing is declared, targets before sources. If anything exists with other settings, nothing is changed and
+    each difference is named.
+
+    \b
+    Examples:
+      redrive apply redrive.yaml --url amqp://guest:guest@localhost:5672/ --yes
+      REDRIVE_URL=amqps://deploy:…@broker/shop redrive apply redrive.yaml
+    """
+    loaded = load(file)
+    warn(loaded.warnings)
+    setting = broker_url(flag=url, environment=os.environ, file=loaded.broker)
+    said = target_vhost(setting.value) if names_vhost(setting.value) else None
+    vhost, topology = _one_vhost(loaded, said)
+    applied = apply_topology(topology, url=setting.value, vhost=vhost, confirm=lambda one: yes or _confirmed(one))
+    if form == "json":
+        click.echo(json.dumps(_as_json(applied), indent=2, ensure_ascii=False))
+    else:
+        _print(applied)
+    if applied.declared is None:
+        raise SystemExit(EXIT_COULD_NOT)
+    if applied.inspection.left_out:
+        raise SystemExit(EXIT_FOUND)
+
+
+def _one_vhost(loaded: LoadedFile, said: str | None) -> tuple[str, Topology]:
+    """A connection leads to one vhost: the URL's if it names one, else the file's own."""
+    topology = loaded.topology
+    used = topology.used_vhosts() or [one.name for one in topology.vhosts[:1]] or ["/"]
+    if len(used) == 1:
+        vhost = used[0] if said is None else said
+        return vhost, topology if vhost == used[0] else topology.moved(vhost)
+    if said is None or said not in used:
+        summary = f"has objects in the vhosts {', '.join(used)}, and a connection leads to one"
+        hint = f"name it in the URL: …/{quote(used[0], safe='')}"
+        raise InvalidDeclaration([Finding(code="several-vhosts", address="the file", summary=summary, hint=hint)])
+    return said, topology.only(said)
+
+
+def _confirmed(inspection: Inspection) -> bool:
+    """Asks a person; nobody there to ask is no."""
+    if not inspection.missing:
+        return True
+    for address in inspection.missing:
+        say(f"  + {address}")
+    if not sys.stdin.isatty():
+        say("Nothing was changed: say --yes to declare these.")
+        return False
+    return click.confirm(f"Declare these {len(inspection.missing)} objects?", err=True)
+
+
+def _print(applied: Applied) -> None:
+    colour = wants_colour(sys.stdout)
+    inspection = applied.inspection
+    for difference in inspection.differences:
+        click.secho(f"  ≠ {difference.text}", fg="red", color=colour)
+    if inspection.differences:
+        click.echo("Nothing was changed. RabbitMQ can't change these in place: rename the queue, or delete it empty.")
+        return
+    if applied.declared is None:
+        return
+    for address in applied.declared:
+        click.secho(f"  + {address}", fg="green", color=colour)
+    for address in inspection.left_out:
+        click.secho(f"  ! {address}: not applied, policies need the management API", fg="yellow", color=colour)
+    made = f"{len(applied.declared)} declared" if applied.declared else "nothing missing"
+    click.echo(f"{made}, {applied.bindings} bindings in place (RabbitMQ {applied.server_version}).")
+
+
+def _as_json(applied: Applied) -> dict[str, Any]:
+    return {
+        "applied": applied.declared is not None,
+        "declared": list(applied.declared or ()),
+        "differences": [asdict(one) for one in applied.inspection.differences],
+        "left_out": list(applied.inspection.left_out),
+        "server_version": applied.server_version,
+    }

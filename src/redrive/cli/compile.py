@@ -1,0 +1,71 @@
+"""`redrive compile`: a declaration as definitions, a picture or permissions."""
+
+import json
+import sys
+
+import click
+
+from redrive.cli.console import fail, wants_colour, warn
+from redrive.cli.files import LoadedFile, load
+from redrive.core import InvalidDeclaration, Severity
+from redrive.topology import (
+    BrokerVersion,
+    Compiled,
+    check_for,
+    permissions,
+    render_mermaid,
+    render_svg,
+    render_tree,
+    write_definitions,
+)
+
+FORMATS = ("definitions", "tree", "mermaid", "svg", "permissions")
+
+
+@click.command("compile")
+@click.argument("file")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="definitions", show_default=True)
+@click.option(
+    "--for",
+    "version",
+    type=click.Choice([one.value for one in BrokerVersion]),
+    help="Refuse or warn about what this RabbitMQ version can't do. The output stays the same.",
+)
+def compile_command(file: str, form: str, version: str | None) -> None:
+    """Turn FILE into a RabbitMQ topology.
+
+    FILE is a redrive.yaml or a definitions.json ("-" reads stdin). The result goes to stdout.
+
+    \b
+    Examples:
+      redrive compile redrive.yaml > definitions.json
+      redrive compile redrive.yaml --format tree
+      redrive compile redrive.yaml --format svg --for 4.0 > topology.svg
+    """
+    loaded = load(file)
+    warn(loaded.warnings)
+    if version is not None:
+        _check_version(loaded, version)
+    click.echo(_rendered(loaded, form, file).rstrip("\n"))
+
+
+def _check_version(loaded: LoadedFile, version: str) -> None:
+    findings = check_for(loaded.topology, BrokerVersion(version))
+    errors = [one for one in findings if one.severity is Severity.ERROR]
+    if errors:
+        fail(InvalidDeclaration(errors))
+    warn(findings)
+
+
+def _rendered(loaded: LoadedFile, form: str, file: str) -> str:
+    match form:
+        case "tree":
+            return render_tree(loaded.topology, loaded.arrangements, colour=wants_colour(sys.stdout))
+        case "mermaid":
+            return render_mermaid(loaded.topology, loaded.arrangements)
+        case "svg":
+            return render_svg(loaded.topology, loaded.arrangements, title=file)
+        case "permissions":
+            compiled = loaded.compiled or Compiled(topology=loaded.topology, arrangements=(), warnings=())
+            return json.dumps({"permissions": permissions(compiled)}, indent=2, ensure_ascii=False) + "\n"
+    return write_definitions(loaded.topology)

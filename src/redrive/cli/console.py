@@ -1,0 +1,50 @@
+"""How the command line speaks: results on stdout, everything else on stderr, colour only where a person looks."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import NoReturn, TextIO
+
+import click
+
+from redrive.core import Finding, InvalidInput, RedriveError
+
+EXIT_FOUND = 1
+"""Findings, changes, or some messages not moved."""
+EXIT_COULD_NOT = 2
+"""Bad input, usage, or a broker that can't be reached."""
+
+_FINDINGS_SHOWN = 50
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to colour what goes to a stream: a terminal, unless NO_COLOR is set; FORCE_COLOR wins."""
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def warn(findings: Iterable[Finding]) -> None:
+    """Prints warnings, one a line."""
+    for finding in findings:
+        click.secho(f"warning: {finding.text}", fg="yellow", err=True, color=wants_colour(sys.stderr))
+
+
+def say(text: str) -> None:
+    """Tells a person something that is not the result."""
+    click.echo(text, err=True)
+
+
+def fail(error: RedriveError) -> NoReturn:
+    """Prints what is wrong, one sentence each, and ends with exit code 2."""
+    texts = [one.text for one in error.findings] if isinstance(error, InvalidInput) else [str(error)]
+    for text in texts[:_FINDINGS_SHOWN]:
+        click.secho(f"error: {_printable(text)}", fg="red", err=True, color=wants_colour(sys.stderr))
+    if len(texts) > _FINDINGS_SHOWN:
+        click.echo(f"… and {len(texts) - _FINDINGS_SHOWN} more", err=True)
+    raise SystemExit(EXIT_COULD_NOT)
+
+
+def _printable(text: str) -> str:
+    """Someone else's file must not drive our reader's terminal."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -1,0 +1,67 @@
+"""The AMQP client: asyncio on `wire`, with reconnect, confirms and coalesced acks.
+
+    async with Client("amqp://guest:guest@localhost/") as client:
+        publisher = await client.publisher()
+        outcome = await publisher.publish("domain.events", "orders.placed", b"{}")
+        consumer = await client.consume("orders", handle, prefetch=500)
+
+`connection` is one connection, `session` one channel on it; `publisher` and `consumer` outlive both; `client` keeps
+the connection alive for them.
+"""
+
+from redrive.client.backoff import Backoff
+from redrive.client.channel import Channel, QueueState
+from redrive.client.client import Client
+from redrive.client.connection import Connection
+from redrive.client.consumer import Consumer, Deliveries, Delivery, Handler
+from redrive.client.errors import (
+    AccessRefused,
+    AlreadySettled,
+    AuthenticationFailed,
+    ChannelClosed,
+    ClientError,
+    ConnectionClosed,
+    ConnectionFailed,
+    InvalidUrl,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+    StaleDelivery,
+)
+from redrive.client.outcomes import Confirmed, InDoubt, Nacked, Outcome, Returned
+from redrive.client.publisher import Outgoing, Publisher
+from redrive.client.uri import Target, Tls, parse_url
+
+__all__ = [
+    "AccessRefused",
+    "AlreadySettled",
+    "AuthenticationFailed",
+    "Backoff",
+    "Channel",
+    "ChannelClosed",
+    "Client",
+    "ClientError",
+    "Confirmed",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionFailed",
+    "Consumer",
+    "Deliveries",
+    "Delivery",
+    "Handler",
+    "InDoubt",
+    "InvalidUrl",
+    "Nacked",
+    "NotFound",
+    "Outcome",
+    "Outgoing",
+    "PreconditionFailed",
+    "Publisher",
+    "QueueState",
+    "ResourceLocked",
+    "Returned",
+    "StaleDelivery",
+    "Target",
+    "Tls",
+    "parse_url",
+]

@@ -1,0 +1,25 @@
+"""How long to wait before the next try: exponential, bounded, with jitter so that a fleet does not return at once."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Backoff:
+    """`next_s` grows from `first_s` to `longest_s`; each wait is drawn between half and the whole of that."""
+
+    first_s: float = 0.1
+    longest_s: float = 30.0
+    random: Callable[[], float] = random.random
+    _tries: int = 0
+
+    def next_s(self) -> float:
+        """The next wait."""
+        whole = min(self.longest_s, self.first_s * (1 << min(self._tries, 30)))
+        self._tries += 1
+        return whole * (0.5 + self.random() / 2)
+
+    def reset(self) -> None:
+        """Begin again: the last try worked."""
+        self._tries = 0

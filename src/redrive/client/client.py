@@ -1,0 +1,171 @@
+"""The client: one connection at a time, kept alive for those who publish and consume on it.
+
+It connects, tells its observer what happens, and connects again with growing, jittered pauses, through all hosts in
+turn. Publishers and consumers wait for `connection()` and restore their own channels, so nothing here knows about them
+but their names.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from redrive.client.backoff import Backoff
+from redrive.client.channel import Channel
+from redrive.client.connection import Connection
+from redrive.client.consumer import Consumer, Deliveries, Handler
+from redrive.client.errors import AuthenticationFailed, ConnectionClosed, ConnectionFailed
+from redrive.client.publisher import Publisher
+from redrive.client.uri import Target, parse_url
+from redrive.core import SILENT, Observer
+
+
+class Client:
+    """A broker to work with: `async with Client("amqp://…") as client: …`.
+
+    The first connection is made, or fails, when it is entered; from then on it is restored by itself.
+    """
+
+    def __init__(
+        self,
+        target: str | Target,
+        *,
+        name: str | None = None,
+        observer: Observer = SILENT,
+        backoff: Callable[[], Backoff] = Backoff,
+    ) -> None:
+        self.target = parse_url(target) if isinstance(target, str) else target
+        self.observer = observer
+        self.name = name or self.target.name or f"{os.path.basename(sys.argv[0]) or 'python'}:{os.getpid()}"
+        self._backoff = backoff()
+        self._next_host = 0
+        self._connection: Connection | None = None
+        self._waiters: list[asyncio.Future[Connection]] = []
+        self._owners: list[Publisher | Consumer] = []
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+        self.loop: asyncio.AbstractEventLoop
+
+    async def __aenter__(self) -> "Client":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Makes the first connection. Raises `ConnectionFailed`, with a reason for each host."""
+        self.loop = asyncio.get_running_loop()
+        self._adopt(await self._connect())
+        self._task = asyncio.create_task(self._keep_connected(), name="redrive connection")
+
+    async def connection(self) -> Connection:
+        """The connection, as soon as there is one. Raises `ConnectionClosed` once the client is closed."""
+        if self._closed:
+            raise ConnectionClosed("the client was closed")
+        current = self._connection
+        if current is not None and current.is_open:
+            return current
+        waiter: asyncio.Future[Connection] = self.loop.create_future()
+        self._waiters.append(waiter)
+        return await waiter
+
+    async def channel(self) -> Channel:
+        """A plain channel; it is not restored when it goes."""
+        channel = Channel()
+        await (await self.connection()).open_session(channel)
+        return channel
+
+    async def publisher(self, *, window: int = 1000) -> Publisher:
+        """A publisher with confirms, at most `window` messages in flight."""
+        publisher = Publisher(self, window=window)
+        self._owners.append(publisher)
+        await publisher.wait_ready()
+        return publisher
+
+    async def consume(
+        self,
+        queue: str,
+        handler: Handler,
+        *,
+        prefetch: int = 100,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Consumer:
+        """Starts consuming. Raises what the broker refuses the first time with; later it tries again by itself."""
+        consumer = Consumer(
+            self, queue, handler, prefetch=prefetch, no_ack=no_ack, exclusive=exclusive, arguments=arguments
+        )
+        await consumer.wait_started()
+        self._owners.append(consumer)
+        return consumer
+
+    async def deliveries(
+        self, queue: str, *, prefetch: int = 100, no_ack: bool = False, arguments: Mapping[str, Any] | None = None
+    ) -> Deliveries:
+        """The same as an async iterator."""
+        deliveries = Deliveries()
+        deliveries.consumer = await self.consume(
+            queue, deliveries.take, prefetch=prefetch, no_ack=no_ack, arguments=arguments
+        )
+        return deliveries
+
+    async def close(self) -> None:
+        """Closes publishers, consumers and the connection; never raises."""
+        if self._closed:
+            return
+        owners, self._owners = self._owners, []
+        for owner in owners:
+            await owner.close()
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(ConnectionClosed("the client was closed"))
+        self._waiters.clear()
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _keep_connected(self) -> None:
+        while True:
+            assert self._connection is not None
+            await asyncio.wait([self._connection.closed])
+            self.observer.note("client.connection_lost", reason=str(self._connection.closed.result()))
+            while True:
+                pause_s = self._backoff.next_s()
+                await asyncio.sleep(pause_s)
+                try:
+                    self._adopt(await self._connect())
+                    break
+                except ConnectionFailed as error:
+                    self.observer.note("client.connect_failed", reason=str(error), pause_s=pause_s)
+
+    async def _connect(self) -> Connection:
+        """Through all hosts once, beginning after the last one used."""
+        hosts = self.target.hosts
+        reasons: list[str] = []
+        for _ in hosts:
+            host, port = hosts[self._next_host % len(hosts)]
+            self._next_host += 1
+            try:
+                connection = await Connection.open(self.target, host, port, name=self.name, observer=self.observer)
+                self._next_host -= 1
+                return connection
+            except AuthenticationFailed:
+                raise
+            except ConnectionFailed as error:
+                reasons.extend(error.reasons)
+        raise ConnectionFailed(tuple(reasons))
+
+    def _adopt(self, connection: Connection) -> None:
+        self._backoff.reset()
+        self._connection = connection
+        self.observer.note("client.connected", address=self.target.address, server_version=connection.server_version)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(connection)

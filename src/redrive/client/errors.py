@@ -1,0 +1,115 @@
+"""What can go wrong between us and a broker, split by what is still usable afterwards.
+
+    RedriveError
+    └── ClientError
+        ├── InvalidUrl               the author's: the URL can't be used; nothing was tried
+        ├── ConnectionFailed         no connection came about
+        │   └── AuthenticationFailed     the broker does not accept who we are, or not for this vhost
+        ├── ConnectionClosed         the connection is gone; every call on it ends with this
+        ├── ChannelClosed            one channel is gone, the connection lives on
+        │   ├── NotFound                 404: no such queue, exchange …
+        │   ├── AccessRefused            403
+        │   ├── ResourceLocked           405: someone else's exclusive queue
+        │   └── PreconditionFailed       406: it exists and is different; an unknown delivery tag …
+        ├── StaleDelivery            an ack, nack or reject for a delivery whose channel is gone; nothing was sent
+        └── AlreadySettled           a second ack, nack or reject of one delivery; nothing was sent
+
+Codes and texts are the broker's own.
+"""
+
+import re
+
+from redrive.core import RedriveError
+
+_OBJECT = re.compile(r"\b(queue|exchange|vhost|consumer)\s+'([^']*)'")
+
+
+class ClientError(RedriveError):
+    """The root of what the AMQP client raises."""
+
+
+class InvalidUrl(ClientError):
+    """An AMQP URL that can't be used; the message says why."""
+
+
+class ConnectionFailed(ClientError):
+    """No connection came about. `reasons` has one sentence for each host that was tried."""
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        self.reasons = reasons
+        super().__init__("; ".join(reasons) or "no host to connect to")
+
+
+class AuthenticationFailed(ConnectionFailed):
+    """The broker refused the credentials, or the vhost to this user."""
+
+
+class ConnectionClosed(ClientError):
+    """The connection is gone. `code` is the broker's, or None if it went without a word."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        self.code = code
+        self.text = text
+        super().__init__(text if code is None else f"{code} {text}")
+
+
+class ChannelClosed(ClientError):
+    """The broker, or we, closed one channel. `object_kind` and `object_name` say what it was about, where known."""
+
+    def __init__(self, code: int, text: str, *, object_kind: str = "", object_name: str = "") -> None:
+        self.code = code
+        self.text = text
+        found = _OBJECT.search(text)
+        self.object_kind = object_kind or (found[1] if found else "")
+        self.object_name = object_name or (found[2] if found else "")
+        super().__init__(f"{code} {text}")
+
+
+class NotFound(ChannelClosed):
+    """404: what was asked for does not exist."""
+
+
+class AccessRefused(ChannelClosed):
+    """403: this user may not."""
+
+
+class ResourceLocked(ChannelClosed):
+    """405: it belongs to another connection."""
+
+
+class PreconditionFailed(ChannelClosed):
+    """406: it exists with other settings, or the call does not fit its state."""
+
+
+class StaleDelivery(ClientError):
+    """A delivery can only be settled on the channel it came on, and that is gone: the broker delivers it again."""
+
+    def __init__(self, delivery_tag: int, queue: str) -> None:
+        self.delivery_tag = delivery_tag
+        self.queue = queue
+        super().__init__(
+            f"delivery {delivery_tag} of queue {queue} can't be settled: its channel is gone and the broker has the"
+            " message back; it comes again"
+        )
+
+
+class AlreadySettled(ClientError):
+    """A delivery is settled once."""
+
+    def __init__(self, delivery_tag: int, queue: str) -> None:
+        self.delivery_tag = delivery_tag
+        self.queue = queue
+        super().__init__(f"delivery {delivery_tag} of queue {queue} was settled before; settle each delivery once")
+
+
+_BY_CODE: dict[int, type[ChannelClosed]] = {
+    403: AccessRefused,
+    404: NotFound,
+    405: ResourceLocked,
+    406: PreconditionFailed,
+}
+
+
+def channel_closed(code: int, text: str) -> ChannelClosed:
+    """The exception for a broker's channel.close."""
+    return _BY_CODE.get(code, ChannelClosed)(code, text)

@@ -1,0 +1,154 @@
+"""One channel on one connection, from open to close: calls and their answers, and where events go.
+
+A session lives as long as its channel and is never reused; who needs a channel for longer opens another session. Calls
+on a channel are answered in order, so a queue of waiters is all the matching there is. `Channel`, the publisher's and
+the consumer's sessions are made from this.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redrive import wire
+from redrive.client.errors import ChannelClosed, ConnectionClosed
+from redrive.wire import methods
+
+if TYPE_CHECKING:
+    from redrive.client.connection import Connection
+
+_Reply = TypeVar("_Reply", bound=methods.Method)
+
+_CLOSE_TIMEOUT_S = 5.0
+
+
+class ChannelSession:
+    """A channel's life. Subclasses take the events they care about; the others are ignored."""
+
+    connection: "Connection"
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.usable = True
+        """False as soon as the channel is closing or gone: nothing more can be said on it."""
+        self.closed: asyncio.Future[ChannelClosed | ConnectionClosed] = asyncio.get_running_loop().create_future()
+        self._waiters: deque[tuple[tuple[type, ...], asyncio.Future[Any], Callable[[Any], None] | None]] = deque()
+
+    def attach(self, connection: "Connection", number: int) -> None:
+        """The connection gives the session its number."""
+        self.connection = connection
+        self.number = number
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the channel can still be used."""
+        return self.usable
+
+    async def call(self, method: methods.Method, reply: type[_Reply]) -> _Reply:
+        """Sends a method and waits for its answer. Raises `ChannelClosed` or `ConnectionClosed`.
+
+        Raises `wire.LocalProtocolError`, with nothing sent, for what AMQP can't carry.
+        """
+        answer = await self._ask(method, (reply,))
+        assert isinstance(answer, reply)
+        return answer
+
+    async def close(self) -> None:
+        """Closes the channel and waits a moment for the broker's word; a channel that is gone already is fine."""
+        self.abandon()
+        if not self.closed.done():
+            await asyncio.wait([self.closed], timeout=_CLOSE_TIMEOUT_S)
+        # A broker that stopped reading (a memory alarm, a paused machine) answers later or never. The number stays
+        # taken until then, but nobody waits for it.
+        self.end(ChannelClosed(200, "closed by us; the broker has not answered"))
+
+    def abandon(self) -> None:
+        """Says the last words and channel.close, and waits for nothing."""
+        if not self.usable:
+            return
+        if self.number:
+            with contextlib.suppress(ConnectionClosed, wire.LocalProtocolError):
+                self.on_closing()
+                self.connection.send(self.number, methods.ChannelClose(reply_code=200, reply_text="goodbye"))
+        self.usable = False
+
+    def end(self, error: ChannelClosed | ConnectionClosed) -> None:
+        """The channel is gone: every waiting call ends with `error`."""
+        self.usable = False
+        if self.closed.done():
+            return
+        self.closed.set_result(error)
+        while self._waiters:
+            _, waiter, _ = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(error)
+        self.on_end(error)
+
+    # Events, for subclasses
+
+    def on_method(self, method: methods.Method) -> None:
+        """A cold method: an answer, unless a subclass knows it better."""
+        self._answer(method)
+
+    def on_got(self, got: wire.Got) -> None:
+        """The answer to basic.get."""
+        self._answer(got)
+
+    def on_delivery(self, delivery: wire.Delivery) -> None:
+        """A message for a consumer."""
+
+    def on_confirm(self, confirm: wire.Ack) -> None:
+        """The broker has published messages."""
+
+    def on_refusal(self, refusal: wire.Nack) -> None:
+        """The broker refuses published messages."""
+
+    def on_returned(self, returned: wire.Returned) -> None:
+        """A mandatory message that no queue took."""
+
+    def on_writable(self) -> None:
+        """Publishing makes sense again."""
+
+    def on_closing(self) -> None:
+        """We are about to close the channel: the last chance to say something on it."""
+
+    def on_end(self, error: ChannelClosed | ConnectionClosed) -> None:
+        """The channel is gone; waiting calls have ended."""
+
+    async def _ask(
+        self,
+        method: methods.Method,
+        replies: tuple[type, ...],
+        unclaimed: Callable[[Any], None] | None = None,
+    ) -> object:
+        """`unclaimed` is given the answer if the caller was cancelled before it came."""
+        if not self.usable:
+            # The same error ends many calls; each raise would add to its traceback.
+            gone = self.closed.result() if self.closed.done() else ChannelClosed(200, "closed by us")
+            raise gone.with_traceback(None)
+        waiter: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.connection.send(self.number, method)
+        # A cancelled caller leaves its waiter in the queue: the answer still comes, and belongs to nobody else.
+        self._waiters.append((replies, waiter, unclaimed))
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if unclaimed is not None and waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                unclaimed(waiter.result())  # it came, but the caller was cancelled before it could look
+            raise
+
+    def _answer(self, answer: object) -> None:
+        if not self._waiters or isinstance(answer, (methods.BasicCancel, methods.ChannelFlow)):
+            return
+        replies, waiter, unclaimed = self._waiters[0]
+        if not isinstance(answer, replies):
+            # Ignored, it would leave its caller waiting for ever.
+            due = " or ".join(reply.__name__ for reply in replies)
+            self.connection.give_up(f"the broker answered {type(answer).__name__} where {due} was due")
+            return
+        self._waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(answer)
+        elif unclaimed is not None:
+            unclaimed(answer)

@@ -1,0 +1,34 @@
+"""Where settings come from: a flag wins, then the environment, then the file; defaults last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+DEFAULT_URL = "amqp://guest:guest@localhost:5672/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A value and who said it, for messages."""
+
+    value: str
+    source: str
+
+
+def broker_url(*, flag: str | None, environment: Mapping[str, str], file: str | None) -> Setting:
+    """The broker's URL."""
+    if flag is not None:
+        return Setting(value=flag, source="--url")
+    if environment.get("REDRIVE_URL"):
+        return Setting(value=environment["REDRIVE_URL"], source="REDRIVE_URL")
+    if file is not None:
+        return Setting(value=file, source="the file's broker:")
+    return Setting(value=DEFAULT_URL, source="the default")
+
+
+def names_vhost(url: str) -> bool:
+    """Whether a URL says a vhost itself. A bare "/" at its end does not; "%2F" is the vhost "/"."""
+    try:
+        return urlsplit(url).path not in ("", "/")
+    except ValueError:
+        return False

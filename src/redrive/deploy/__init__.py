@@ -1,0 +1,16 @@
+"""Bringing a topology to a broker: what is missing, what differs, and declaring it in a safe order."""
+
+from redrive.deploy.apply import ApplyFailed, Difference, Inspection, apply, inspect, read_difference
+from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
+
+__all__ = [
+    "ApplyFailed",
+    "Difference",
+    "Inspection",
+    "apply",
+    "bindings_in_order",
+    "exchanges_in_order",
+    "inspect",
+    "queues_in_order",
+    "read_difference",
+]

@@ -1,0 +1,208 @@
+"""Apply, the simple form: declare over AMQP what is missing, touch nothing that exists and differs.
+
+First everything is looked at: a passive declare says whether an object exists, and declaring an existing one with the
+wanted settings changes nothing and says with 406 which of them differs. If anything differs, nothing at all is
+declared. Bindings can't be asked for over AMQP; binding again what is bound is harmless, so they are made every time.
+
+What AMQP can't do is not done and is named: policies and vhosts need the management API.
+"""
+
+import re
+from dataclasses import dataclass
+
+from redrive.client import Channel, ChannelClosed, Client, NotFound, PreconditionFailed, ResourceLocked
+from redrive.core import RedriveError
+from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
+from redrive.topology import DestinationType, Exchange, Queue, Topology
+
+_INEQUIVALENT = re.compile(
+    r"inequivalent arg '(?P<argument>[^']*)' for .*?: received (?P<wanted>.*?) but current is (?P<found>.*)", re.DOTALL
+)
+_TYPED = re.compile(r"the value '(.*)' of type '\w+'", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """An object that exists and is not what the file says: which setting, and its value on each side."""
+
+    address: str
+    argument: str
+    wanted: str
+    found: str
+
+    @property
+    def text(self) -> str:
+        """The difference as one line."""
+        if not self.argument:
+            return f"{self.address}: {self.found}"
+        return f"{self.address}: {self.argument} is {self.found} on the broker and {self.wanted} in the file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What a broker lacks and what it has differently; `left_out` is what AMQP can't apply."""
+
+    missing_exchanges: tuple[Exchange, ...]
+    missing_queues: tuple[Queue, ...]
+    differences: tuple[Difference, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The addresses of what would be declared, in order."""
+        exchanges = tuple(one.address for one in self.missing_exchanges)
+        return exchanges + tuple(one.address for one in self.missing_queues)
+
+
+class ApplyFailed(RedriveError):
+    """An object could not be declared after all; `declared` were, before it."""
+
+    def __init__(self, address: str, reason: str, declared: tuple[str, ...]) -> None:
+        self.address = address
+        self.reason = reason
+        self.declared = declared
+        super().__init__(f"{address}: {reason}")
+
+
+async def inspect(client: Client, topology: Topology) -> Inspection:
+    """Compares a topology of one vhost with the broker's. Declares nothing. Raises `ClientError`."""
+    probe = _Probe(client)
+    missing_exchanges = [one for one in exchanges_in_order(topology) if await probe.exchange_is_missing(one)]
+    missing_queues = [one for one in queues_in_order(topology) if await probe.queue_is_missing(one)]
+    await probe.close()
+    return Inspection(
+        missing_exchanges=tuple(missing_exchanges),
+        missing_queues=tuple(missing_queues),
+        differences=tuple(probe.differences),
+        left_out=tuple(one.address for one in topology.policies),
+    )
+
+
+async def apply(client: Client, topology: Topology, inspection: Inspection) -> tuple[str, ...]:
+    """Declares what was missing, then binds; returns the addresses of what was declared.
+
+    Raises `ApplyFailed` if the broker refuses an object: what was declared before it stays, which is safe, because
+    entrances are bound last.
+    """
+    declared: list[str] = []
+    channel = await client.channel()
+    address = ""
+    try:
+        for exchange in inspection.missing_exchanges:
+            address = exchange.address
+            await _declare_exchange(channel, exchange)
+            declared.append(address)
+        for queue in inspection.missing_queues:
+            address = queue.address
+            await _declare_queue(channel, queue)
+            declared.append(address)
+        for binding in bindings_in_order(topology):
+            address = binding.address
+            if binding.destination_type is DestinationType.EXCHANGE:
+                await channel.bind_exchange(
+                    binding.destination, binding.source, binding.routing_key, binding.arguments.thaw()
+                )
+            else:
+                await channel.bind_queue(
+                    binding.destination, binding.source, binding.routing_key, binding.arguments.thaw()
+                )
+    except ChannelClosed as error:
+        raise ApplyFailed(address, str(error), tuple(declared)) from None
+    await channel.close()
+    return tuple(declared)
+
+
+class _Probe:
+    """Looks at one object after another; a refusal closes the channel, so it opens the next one as needed."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._channel: Channel | None = None
+        self.differences: list[Difference] = []
+
+    async def exchange_is_missing(self, exchange: Exchange) -> bool:
+        try:
+            await (await self._open()).declare_exchange(exchange.name, exchange.type, passive=True)
+        except NotFound:
+            return True
+        except ChannelClosed as error:
+            self._differs(exchange.address, error)
+            return False
+        try:
+            await _declare_exchange(await self._open(), exchange)
+        except ChannelClosed as error:
+            self._differs(exchange.address, error)
+        return False
+
+    async def queue_is_missing(self, queue: Queue) -> bool:
+        try:
+            await (await self._open()).declare_queue(queue.name, passive=True)
+        except NotFound:
+            return True
+        except ChannelClosed as error:
+            self._differs(queue.address, error)
+            return False
+        try:
+            await _declare_queue(await self._open(), queue)
+        except ChannelClosed as error:
+            self._differs(queue.address, error)
+        return False
+
+    async def close(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def _open(self) -> Channel:
+        if self._channel is None or not self._channel.is_open:
+            self._channel = await self._client.channel()
+        return self._channel
+
+    def _differs(self, address: str, error: ChannelClosed) -> None:
+        match error:
+            case PreconditionFailed():
+                self.differences.append(read_difference(address, error.text))
+            case ResourceLocked():
+                self.differences.append(
+                    Difference(address=address, argument="", wanted="", found="is exclusive to another connection")
+                )
+            case _:
+                self.differences.append(Difference(address=address, argument="", wanted="", found=str(error)))
+
+
+def read_difference(address: str, text: str) -> Difference:
+    """The broker's 406 as a difference; its own words where they say something else."""
+    match = _INEQUIVALENT.search(text)
+    if match is None:
+        return Difference(address=address, argument="", wanted="", found=text)
+    return Difference(
+        address=address,
+        argument=match["argument"],
+        wanted=_plain(match["wanted"]),
+        found=_plain(match["found"]),
+    )
+
+
+def _plain(said: str) -> str:
+    """`the value '5000' of type 'signedint'` and `'5000'` are 5000; `none` is "not set"."""
+    typed = _TYPED.fullmatch(said.strip())
+    text = typed[1] if typed else said.strip()
+    if text == "none":
+        return "not set"
+    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
+
+
+async def _declare_exchange(channel: Channel, exchange: Exchange) -> None:
+    await channel.declare_exchange(
+        exchange.name,
+        exchange.type,
+        durable=exchange.durable,
+        auto_delete=exchange.auto_delete,
+        internal=exchange.internal,
+        arguments=exchange.arguments.thaw(),
+    )
+
+
+async def _declare_queue(channel: Channel, queue: Queue) -> None:
+    await channel.declare_queue(
+        queue.name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=queue.arguments.thaw()
+    )

@@ -1,0 +1,25 @@
+"""The arguments of queues, exchanges and policies: what RabbitMQ knows (`catalogue`) and what is wrong (`checks`)."""
+
+from redrive.topology.arguments.catalogue import (
+    APPLY_TO_SINCE,
+    EXCHANGE_TYPES_SINCE,
+    MESSAGE_TTL_MAX_MS,
+    POLICY_KEYS,
+    QUEUE_ARGUMENTS,
+    ArgumentRule,
+    PolicyRule,
+)
+from redrive.topology.arguments.checks import check_exchange, check_policy, check_queue
+
+__all__ = [
+    "APPLY_TO_SINCE",
+    "EXCHANGE_TYPES_SINCE",
+    "MESSAGE_TTL_MAX_MS",
+    "POLICY_KEYS",
+    "QUEUE_ARGUMENTS",
+    "ArgumentRule",
+    "PolicyRule",
+    "check_exchange",
+    "check_policy",
+    "check_queue",
+]

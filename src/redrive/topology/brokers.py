@@ -1,0 +1,35 @@
+"""The RabbitMQ versions that Redrive knows apart.
+
+Three stand for all: 3.10, 4.0 and 4.3 were measured, and what changed between two of them is dated with the first one
+that has it. A server in between behaves like the one below it as far as anyone here has looked.
+"""
+
+from enum import Enum
+
+
+class BrokerVersion(Enum):
+    """A measured version; ordered by age, `BrokerVersion("4.0")` from its written form."""
+
+    V3_10 = "3.10"
+    V4_0 = "4.0"
+    V4_3 = "4.3"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __lt__(self, other: "BrokerVersion") -> bool:
+        return _numbers(self) < _numbers(other)
+
+    def __le__(self, other: "BrokerVersion") -> bool:
+        return _numbers(self) <= _numbers(other)
+
+    def __gt__(self, other: "BrokerVersion") -> bool:
+        return _numbers(self) > _numbers(other)
+
+    def __ge__(self, other: "BrokerVersion") -> bool:
+        return _numbers(self) >= _numbers(other)
+
+
+def _numbers(version: BrokerVersion) -> tuple[int, ...]:
+    # As numbers, so that a 4.10 would come after 4.3.
+    return tuple(int(part) for part in version.value.split("."))

@@ -1,0 +1,19 @@
+"""The keys of `redrive.yaml`, shared by its reader and its schema."""
+
+TOP_KEYS = (
+    "vhost",
+    "broker",
+    "database",
+    "exchanges",
+    "defaults",
+    "queues",
+    "services",
+    "policies",
+    "operator_policies",
+)
+EXCHANGE_KEYS = ("type", "durable", "auto_delete", "internal", "alternate", "arguments", "from")
+DEFAULT_KEYS = ("type", "durable", "auto_delete", "arguments", "retry", "service")
+QUEUE_KEYS = ("from", *DEFAULT_KEYS)
+BINDING_KEYS = ("key", "arguments")
+POLICY_KEYS = ("pattern", "definition", "apply_to", "priority")
+APPLY_TO = ("all", "queues", "exchanges", "classic_queues", "quorum_queues", "streams")

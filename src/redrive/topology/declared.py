@@ -1,0 +1,118 @@
+"""What an author declares, before any shape has turned it into topology.
+
+A declaration says which exchanges and queues there are, what binds them, and how each queue retries. It is a value: the
+YAML reader and the Python API (`declare`) build the same one. `locate` leads from a path in it back to the line an
+author wrote, when there is one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from redrive.core import Finding, Position, Severity
+from redrive.topology.model import DEFAULT_VHOST, Policy
+from redrive.topology.options import Path
+from redrive.topology.values import NO_ARGUMENTS, Arguments
+
+if TYPE_CHECKING:
+    from redrive.topology.shapes.base import Shape
+
+Locate = Callable[[Path], Position | None]
+
+
+def _nowhere(_path: Path) -> Position | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingSource:
+    """One binding into a queue or exchange: from which exchange, with which key, with which arguments."""
+
+    exchange: str
+    key: str = ""
+    arguments: Arguments = NO_ARGUMENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredExchange:
+    """An exchange as declared."""
+
+    name: str
+    type: str
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    alternate: str | None = None
+    arguments: Arguments = NO_ARGUMENTS
+    sources: tuple[BindingSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredQueue:
+    """A queue as declared. `type` None leaves it to the shape; `retry` None means no retry at all.
+
+    `path` is where it stands in the declaration; `service` is the name dead letters are filed under.
+    """
+
+    name: str
+    type: str | None = None
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: Arguments = NO_ARGUMENTS
+    sources: tuple[BindingSource, ...] = ()
+    retry: "Shape | None" = None
+    service: str | None = None
+    path: Path = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A whole declaration; `broker` and `database` are the file's own answers to --url and --database."""
+
+    vhost: str = DEFAULT_VHOST
+    broker: str | None = None
+    database: str | None = None
+    exchanges: tuple[DeclaredExchange, ...] = ()
+    queues: tuple[DeclaredQueue, ...] = ()
+    policies: tuple[Policy, ...] = ()
+    locate: Locate = field(default=_nowhere, compare=False, repr=False)
+
+
+def finding_at(
+    path: Path,
+    *,
+    locate: Locate,
+    code: str,
+    summary: str,
+    hint: str = "",
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    """A finding about a place in a declaration."""
+    return Finding(
+        code=code, severity=severity, address=address_of(path), summary=summary, hint=hint, position=locate(path)
+    )
+
+
+_SECTIONS = {
+    "queues": "queue",
+    "exchanges": "exchange",
+    "services": "service",
+    "policies": "policy",
+    "operator_policies": "operator policy",
+}
+
+
+def address_of(path: Path) -> str:
+    """A path as people say it: "queue orders, retry.delays[1]"."""
+    if len(path) >= 2 and path[0] in _SECTIONS and isinstance(path[1], str):
+        head = f"{_SECTIONS[str(path[0])]} {path[1]}"
+        rest = _dotted(path[2:])
+        return f"{head}, {rest}" if rest else head
+    return _dotted(path) or "the file"
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else str(step))
+    return text

@@ -1,0 +1,177 @@
+"""A topology as its pictures see it: blocks of a main queue with all that hangs below it, what blocks share, and flows.
+
+The three renderers read this and nothing else, so that they can't disagree about what a queue is for. Building it is
+linear in the topology; nothing here knows how anything is drawn.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from redrive.topology.arrangement import Arrangement
+from redrive.topology.diagrams.flows import Flow, broker_flow, consumer_flows
+from redrive.topology.diagrams.roles import Households, Role, assign_roles
+from redrive.topology.diagrams.routing import Node, Routing
+from redrive.topology.diagrams.settings import PolicyBook, Settings, alternate_exchange, queue_settings
+from redrive.topology.model import DEFAULT_EXCHANGE, DEFAULT_VHOST, Binding, DestinationType, Exchange, Queue, Topology
+
+NOT_DECLARED = "not declared"
+"""Stands where the type of an exchange would, when others speak of an exchange that the topology does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A main queue, its own wait queues and its own dead letters."""
+
+    main: Node
+    arrangement: Arrangement | None
+    waits: tuple[Node, ...]
+    parkings: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Everything the renderers ask for. `entries` are the exchanges people publish to; the others only serve retries
+    and dead letters. `shared` are wait queues and dead letters of several blocks, or of none."""
+
+    exchanges: dict[Node, Exchange]
+    queues: dict[Node, Queue]
+    settings: dict[Node, Settings]
+    alternates: dict[Node, str]
+    routing: Routing
+    households: Households
+    dead_letters: dict[Node, Flow]
+    published: dict[Node, tuple[Flow, ...]]
+    blocks: tuple[Block, ...]
+    shared: tuple[Node, ...]
+    entries: tuple[Node, ...]
+
+    def role(self, queue: Node) -> Role:
+        """What the queue is there for."""
+        return self.households.roles[queue]
+
+    def owner(self, queue: Node) -> Node | None:
+        """The main queue in whose block the queue is drawn, None for a shared one."""
+        return self.households.owner[queue]
+
+    def flows(self, queue: Node) -> tuple[Flow, ...]:
+        """All ways out of a queue: the consumer's retries, the broker's dead letters, the consumer's parking."""
+        broker = self.dead_letters.get(queue)
+        published = self.published.get(queue, ())
+        waits = tuple(flow for flow in published if any(self.role(one) != Role.PARKING for one in flow.targets))
+        rest = tuple(flow for flow in published if flow not in waits)
+        return waits + ((broker,) if broker else ()) + rest
+
+    def bindings_from(self, exchange: Node) -> list[Binding]:
+        """What hangs on an exchange, in the order it was declared."""
+        return self.routing.from_exchange.get(exchange, [])
+
+    def bindings_to(self, queue: Node) -> list[Binding]:
+        """What leads to a queue."""
+        return self.routing.to_queue.get(queue, [])
+
+
+def build_graph(topology: Topology, arrangements: Iterable[Arrangement] = ()) -> Graph:
+    """The graph of a topology. An arrangement for a queue that is not in the topology is left out."""
+    book = PolicyBook(topology.policies)
+    exchanges = {(one.vhost, one.name): one for one in topology.exchanges if one.name != DEFAULT_EXCHANGE}
+    queues = {(one.vhost, one.name): one for one in topology.queues}
+    alternates = {node: name for node, one in exchanges.items() if (name := alternate_exchange(one, book)) is not None}
+    # The default exchange's bindings exist for every queue; exports that list them say nothing new.
+    bindings = dict.fromkeys(one for one in topology.bindings if one.source != DEFAULT_EXCHANGE)
+    for node in _mentioned(bindings, alternates):
+        exchanges.setdefault(node, Exchange(name=node[1], vhost=node[0], type=NOT_DECLARED))
+    routing = Routing(exchanges, queues, bindings, alternates)
+    arranged = {(one.vhost, one.queue): one for one in arrangements}
+    settings = {node: queue_settings(queue, book) for node, queue in queues.items()}
+    dead_letters = {
+        node: flow
+        for node in queues
+        if (flow := broker_flow(node, settings[node], arranged.get(node), routing=routing, exchanges=exchanges))
+    }
+    households = assign_roles(
+        queues, settings=settings, dead_letters=dead_letters, routing=routing, arrangements=arranged.values()
+    )
+    names = frozenset(queues)
+    alternate_targets = frozenset((vhost, name) for (vhost, _), name in alternates.items())
+    published = {
+        node: tuple(consumer_flows(node, settings[node], arranged.get(node), queues=names))
+        for node in queues
+        if households.roles[node] == Role.MAIN
+    }
+    return Graph(
+        exchanges=exchanges,
+        queues=queues,
+        settings=settings,
+        alternates=alternates,
+        routing=routing,
+        households=households,
+        dead_letters=dead_letters,
+        published=published,
+        blocks=_blocks(queues, households, settings, arranged),
+        shared=tuple(node for node in queues if households.owner[node] is None),
+        entries=tuple(
+            node for node in exchanges if _is_entry(node, alternate_targets, alternates, routing, households)
+        ),
+    )
+
+
+def named(node: Node) -> str:
+    """A name as people say it, the vhost added where it is not the usual one."""
+    shown = node[1] or "(default exchange)"
+    return shown if node[0] == DEFAULT_VHOST else f"{shown} (vhost {node[0]})"
+
+
+def _blocks(
+    queues: dict[Node, Queue],
+    households: Households,
+    settings: dict[Node, Settings],
+    arranged: dict[Node, Arrangement],
+) -> tuple[Block, ...]:
+    members: dict[Node, tuple[list[Node], list[Node]]] = {
+        node: ([], []) for node in queues if households.roles[node] == Role.MAIN
+    }
+    for node in queues:
+        owner, role = households.owner[node], households.roles[node]
+        if owner is not None and role != Role.MAIN:
+            members[owner][role == Role.PARKING].append(node)
+
+    def delay_ms(node: Node) -> int:
+        return settings[node].ttl_ms or 0
+
+    return tuple(
+        Block(
+            main=main,
+            arrangement=arranged.get(main),
+            waits=tuple(sorted(waits, key=delay_ms)),
+            parkings=tuple(parkings),
+        )
+        for main, (waits, parkings) in members.items()
+    )
+
+
+def _mentioned(bindings: Iterable[Binding], alternates: dict[Node, str]) -> Iterator[Node]:
+    for binding in bindings:
+        yield binding.vhost, binding.source
+        if binding.destination_type == DestinationType.EXCHANGE:
+            yield binding.vhost, binding.destination
+    for (vhost, _), name in alternates.items():
+        if name != DEFAULT_EXCHANGE:
+            yield vhost, name
+
+
+def _is_entry(
+    node: Node,
+    alternate_targets: frozenset[Node],
+    alternates: dict[Node, str],
+    routing: Routing,
+    households: Households,
+) -> bool:
+    bindings = routing.from_exchange.get(node, [])
+    if not bindings or node in alternates or node in alternate_targets or routing.to_exchange.get(node):
+        return True
+    # What leads to a main queue, to another exchange, or to a queue that nobody declared.
+    return any(
+        binding.destination_type == DestinationType.EXCHANGE
+        or households.roles.get((binding.vhost, binding.destination), Role.MAIN) == Role.MAIN
+        for binding in bindings
+    )

@@ -1,0 +1,271 @@
+"""What stands in each block of the drawing and what leads there, before anything has a place.
+
+A block has rows: its wait queues, a retry in place, its dead letters, and references to what is drawn elsewhere. A row
+has inlets; an inlet may come through an exchange, which then stands beside the row. Messages that leave for a queue
+shared by several blocks take an exit, which ends at that queue's port.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from redrive.topology.arrangement import Arrangement
+from redrive.topology.diagrams.flows import Agent, Flow
+from redrive.topology.diagrams.graph import Block, Graph, named
+from redrive.topology.diagrams.roles import Role
+from redrive.topology.diagrams.routing import Node
+from redrive.topology.diagrams.scene import Look
+from redrive.topology.diagrams.settings import duration
+from redrive.topology.diagrams.text import keys_in_two_lines, visible
+from redrive.topology.model import Binding, DestinationType
+
+Port = tuple[str, Node]
+"""Where an exit ends: ("exchange", node) or ("queue", node), in the shared part of the picture."""
+
+
+@dataclass(slots=True)
+class Inlet:
+    """One way into a row. `relay` is the exchange it comes through; without one it comes straight from `agent`."""
+
+    relay: Node | None = None
+    agents: set[Agent] = field(default_factory=set)
+    over: str = ""
+    under: str = ""
+    tooltip: str = ""
+
+
+@dataclass(slots=True)
+class Row:
+    """One box under a main queue. `leaves` is the reason on the arrow back to the main queue."""
+
+    look: Look
+    title: str
+    detail: str = ""
+    tag: str = ""
+    tooltip: str = ""
+    node: Node | None = None
+    inlets: list[Inlet] = field(default_factory=list)
+    leaves: str = ""
+    dies_here: str = ""
+    """The reason on the arrow by which the broker moves messages of the main queue straight here."""
+
+
+@dataclass(slots=True)
+class Exit:
+    """Messages of a block that leave for something shared."""
+
+    port: Port
+    agent: Agent
+    reason: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """A block to be drawn."""
+
+    block: Block | None
+    rows: list[Row] = field(default_factory=list)
+    exits: list[Exit] = field(default_factory=list)
+    sources: dict[Node, list[Binding]] = field(default_factory=dict)
+    rejected_into: list[Node | None] = field(default_factory=list)
+    """The relays (None: a row itself) that the broker dead-letters the main queue's messages into."""
+    rejected_reason: str = ""
+    back_through: str = ""
+    users: int = 0
+    """How many blocks send messages here, where it is shared."""
+    repeated: set[Node] = field(default_factory=set)
+    """The relays that stand in other blocks, too."""
+
+
+def plan_block(block: Block, graph: Graph) -> Plan:
+    """The rows, inlets and exits of one main queue."""
+    plan = Plan(block=block)
+    for binding in graph.bindings_to(block.main):
+        plan.sources.setdefault((binding.vhost, binding.source), []).append(binding)
+    rows = {node: _queue_row(node, graph) for node in (*block.waits, *block.parkings)}
+    loops = [_loop_row(flow) for flow in graph.published.get(block.main, ()) if flow.in_place]
+    ghosts: list[Row] = []
+    for flow in graph.flows(block.main):
+        if not flow.in_place:
+            _plan_flow(flow, plan, rows, ghosts, graph)
+    for node in block.waits:
+        back = graph.dead_letters.get(node)
+        if back is not None and back.exchange[1]:
+            key = "its own key" if back.routing_key is None else visible(back.routing_key)
+            plan.back_through = f"back through {visible(back.exchange[1])} as {key}"
+    waits = sorted((rows[node] for node in block.waits), key=lambda row: not _fed_by_broker(row))
+    plan.rows = waits + loops + [rows[node] for node in block.parkings] + ghosts
+    return plan
+
+
+def plan_shared(graph: Graph) -> list[Plan]:
+    """The shared queues, those that one exchange feeds together in one plan."""
+    group_of: dict[Node, Plan] = {}
+    plans: list[Plan] = []
+    for node in graph.shared:
+        row = _queue_row(node, graph)
+        relays = [inlet.relay for inlet in row.inlets if inlet.relay is not None]
+        plan = next((group_of[relay] for relay in relays if relay in group_of), None)
+        if plan is None:
+            plan = Plan(block=None)
+            plans.append(plan)
+        group_of.update(dict.fromkeys(relays, plan))
+        back = graph.dead_letters.get(node)
+        if back is not None:
+            through = visible(back.exchange[1]) or "the default exchange"
+            row.detail = " · ".join(filter(None, (f"{row.leaves} back through {through}", row.detail)))
+        row.leaves = ""
+        plan.rows.append(row)
+    return plans
+
+
+def mark_repeated(plans: list[Plan], graph: Graph) -> None:
+    """Lets every plan know which of its relays the picture shows more than once."""
+    seen, entries = Counter[Node](), set(graph.entries)
+    relays = [{inlet.relay for row in plan.rows for inlet in row.inlets if inlet.relay is not None} for plan in plans]
+    for each in relays:
+        seen.update(each)
+    for plan, each in zip(plans, relays, strict=True):
+        plan.repeated = {relay for relay in each if seen[relay] > 1 or relay in entries}
+
+
+def consumer_words(arrangement: Arrangement | None) -> str:
+    """What is known of the consumer of a queue."""
+    if arrangement is None:
+        return ""
+    return f"{visible(arrangement.shape)} · up to {arrangement.attempts} run" + (
+        "" if arrangement.attempts == 1 else "s"
+    )
+
+
+def describe_exchange(node: Node, graph: Graph) -> str:
+    """Type and flags of an exchange."""
+    exchange = graph.exchanges.get(node)
+    if exchange is None:
+        return "not declared"
+    flags = [word for word, said in (("internal", exchange.internal), ("transient", not exchange.durable)) if said]
+    return " · ".join([visible(exchange.type), *flags])
+
+
+def entry_words(node: Node, graph: Graph) -> str:
+    """What stands under the name of an exchange that people publish to."""
+    return describe_exchange(node, graph) + ("" if graph.bindings_from(node) else " · nothing bound")
+
+
+def describe_queue(node: Node, graph: Graph) -> str:
+    """The tooltip of a queue: everything that matters, in full."""
+    queue, lines = graph.queues[node], [f"queue {named(node)}"]
+    lines.append(" · ".join([str(queue.type), *graph.settings[node].facts]))
+    lines += [f"{key} = {value}" for key, value in queue.arguments.items()]
+    lines += [describe_binding(binding) for binding in graph.bindings_to(node)]
+    return "\n".join(visible(line) for line in lines)
+
+
+def describe_binding(binding: Binding) -> str:
+    """A binding in one line, its arguments included."""
+    arguments = ", ".join(f"{key}={value}" for key, value in binding.arguments.items())
+    exchange = "exchange " if binding.destination_type == DestinationType.EXCHANGE else ""
+    said = f"{binding.source} → {exchange}{binding.destination}"
+    said += f" with {binding.routing_key}" if binding.routing_key else ""
+    return visible(said + (f" where {arguments}" if arguments else ""))
+
+
+def binding_keys(bindings: list[Binding]) -> list[str]:
+    """What people call the bindings: their keys, or a headers binding's conditions."""
+    return [
+        binding.routing_key
+        or " ".join(f"{key}={value}" for key, value in binding.arguments.items() if key != "x-match")
+        for binding in bindings
+    ]
+
+
+def _queue_row(node: Node, graph: Graph) -> Row:
+    queue, settings, role = graph.queues[node], graph.settings[node], graph.role(node)
+    waits = role == Role.WAIT
+    facts = [fact for fact in settings.facts if not (waits and fact.startswith("TTL "))]
+    row = Row(
+        look=Look.WAIT if waits else Look.PARKING,
+        title=visible(named(node)),
+        detail=visible(" · ".join(facts)),
+        tag=visible(queue.type),
+        tooltip=describe_queue(node, graph),
+        node=node,
+    )
+    if waits:
+        row.leaves = "when expired" if settings.ttl_ms is None else f"after {duration(settings.ttl_ms)}"
+    by_source: dict[Node, list[Binding]] = defaultdict(list)
+    for binding in graph.bindings_to(node):
+        by_source[binding.vhost, binding.source].append(binding)
+    for relay, bindings in by_source.items():
+        first, second = keys_in_two_lines(binding_keys(bindings))
+        tooltip = "\n".join(describe_binding(binding) for binding in bindings)
+        under = f"{first} {second}".strip()
+        row.inlets.append(Inlet(relay=relay, under=under, tooltip=tooltip))
+    return row
+
+
+def _loop_row(flow: Flow) -> Row:
+    reason, _, how = flow.reason.partition(": ")
+    row = Row(look=Look.LOOP, title=how or reason, tooltip=f"{visible(named(flow.source))} {flow.reason}")
+    row.leaves = "again"
+    row.inlets.append(Inlet(agents={Agent.CONSUMER}, over=reason))
+    return row
+
+
+def _plan_flow(flow: Flow, plan: Plan, rows: dict[Node, Row], ghosts: list[Row], graph: Graph) -> None:
+    elsewhere = not flow.targets
+    for target in flow.targets:
+        if target in rows:
+            _into_row(flow, rows[target], plan)
+        elif graph.owner(target) is None and (port := _port(flow, target, graph)) is not None:
+            known = [(exit.port, exit.agent) for exit in plan.exits]
+            if (port, flow.agent) not in known:
+                plan.exits.append(Exit(port=port, agent=flow.agent, reason=flow.reason))
+        else:
+            elsewhere = True
+    if elsewhere:
+        ghosts.append(_ghost(flow, plan, graph))
+
+
+def _into_row(flow: Flow, row: Row, plan: Plan) -> None:
+    relay = flow.exchange if flow.exchange[1] else None
+    if relay is not None or row.look == Look.WAIT or flow.agent == Agent.CONSUMER:
+        inlet = next((one for one in row.inlets if one.relay == relay and (relay or flow.agent in one.agents)), None)
+        if inlet is None:
+            inlet = Inlet(relay=relay, tooltip=flow.reason)
+            row.inlets.append(inlet)
+        inlet.agents.add(flow.agent)
+        if flow.agent == Agent.CONSUMER:
+            inlet.over = flow.reason
+        else:
+            plan.rejected_reason = flow.reason
+            if relay not in plan.rejected_into:
+                plan.rejected_into.append(relay)
+    else:
+        row.dies_here = flow.reason
+
+
+def _port(flow: Flow, target: Node, graph: Graph) -> Port | None:
+    if not flow.exchange[1]:
+        return "queue", target
+    sources = {(binding.vhost, binding.source) for binding in graph.bindings_to(target)}
+    return ("exchange", flow.exchange) if flow.exchange in sources else None
+
+
+def _ghost(flow: Flow, plan: Plan, graph: Graph) -> Row:
+    target = flow.exchange if flow.exchange[1] else (flow.targets or ((flow.exchange[0], flow.routing_key or ""),))[0]
+    kind = "exchange" if flow.exchange[1] else "queue"
+    row = Row(
+        look=Look.GHOST,
+        title=f"{kind} {visible(named(target))}" if target[1] else flow.gap,
+        detail=visible(flow.gap) if flow.gap and target[1] else "drawn elsewhere",
+        tooltip=f"{flow.reason}: {kind} {visible(named(target))} {visible(flow.gap)}",
+    )
+    if flow.agent == Agent.BROKER:
+        row.dies_here = flow.reason
+    else:
+        row.inlets.append(Inlet(agents={Agent.CONSUMER}, over=flow.reason))
+    return row
+
+
+def _fed_by_broker(row: Row) -> bool:
+    return any(Agent.BROKER in inlet.agents for inlet in row.inlets)

@@ -1,0 +1,232 @@
+"""What each queue is there for: work, waiting, or dead letters, inferred from how dead letters flow.
+
+Arrangements say it outright. Without one the graph decides: a wait queue has a time to live (or nothing but a way back)
+and dead-letters into a queue that has somewhere to go; parking is where dead letters arrive and nothing leads out. Two
+shapes look alike in the graph (a queue whose messages expire into parking, a delay in front of a queue); there, and for
+parking that only a consumer publishes to, the words people put into names break the tie, and only there.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from redrive.topology.arrangement import Arrangement
+from redrive.topology.diagrams.flows import Flow
+from redrive.topology.diagrams.routing import Node, Routing
+from redrive.topology.diagrams.settings import Settings
+
+_WAITING_WORDS = frozenset({"wait", "waiting", "retry", "retries", "delay", "delayed", "backoff"})
+_PARKING_WORDS = frozenset(
+    {"dlq", "dead", "dlx", "deadletter", "deadletters", "parked", "parking", "poison", "failed", "error", "errors"}
+)
+_FILLER_WORDS = frozenset({"queue", "letter", "letters"})
+_TARGETS_LOOKED_AT_MAX = 64
+
+
+class Role(StrEnum):
+    """What a queue is there for."""
+
+    MAIN = "main"
+    WAIT = "wait"
+    PARKING = "parking"
+
+
+@dataclass(slots=True)
+class Households:
+    """Every queue's role, and the main queue it belongs to (None: to several, or to nobody in particular)."""
+
+    roles: dict[Node, Role] = field(default_factory=dict)
+    owner: dict[Node, Node | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Evidence:
+    queues: Iterable[Node]
+    settings: dict[Node, Settings]
+    dead_letters: dict[Node, Flow]
+    routing: Routing
+    # Dead letters that take the same route share one tuple of targets; grouping by it keeps a fan-in of thousands of
+    # queues on a fan-out of thousands linear.
+    sources: dict[Node, list[list[Node]]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        by_route: dict[int, list[Node]] = {}
+        for source, flow in self.dead_letters.items():
+            if id(flow.targets) not in by_route:
+                members: list[Node] = []
+                by_route[id(flow.targets)] = members
+                for target in flow.targets:
+                    self.sources[target].append(members)
+            by_route[id(flow.targets)].append(source)
+
+    def targets(self, queue: Node) -> tuple[Node, ...]:
+        flow = self.dead_letters.get(queue)
+        return flow.targets[:_TARGETS_LOOKED_AT_MAX] if flow else ()
+
+    def dead_lettering_exchanges(self) -> frozenset[Node]:
+        return frozenset(flow.exchange for flow in self.dead_letters.values())
+
+
+def assign_roles(
+    queues: Iterable[Node],
+    *,
+    settings: dict[Node, Settings],
+    dead_letters: dict[Node, Flow],
+    routing: Routing,
+    arrangements: Iterable[Arrangement] = (),
+) -> Households:
+    """The role of every queue and whose it is."""
+    evidence = _Evidence(list(queues), settings, dead_letters, routing)
+    found = Households()
+    _believe(arrangements, found, frozenset(evidence.queues))
+    waits = _infer_waits(evidence, found.roles)
+    for queue in evidence.queues:
+        if queue not in found.roles:
+            found.roles[queue] = Role.WAIT if queue in waits else Role.MAIN
+    for queue in evidence.queues:
+        if found.roles[queue] == Role.MAIN and queue not in found.owner and _is_parking(queue, evidence, found.roles):
+            found.roles[queue] = Role.PARKING
+    _find_owners(evidence, found)
+    return found
+
+
+def _believe(arrangements: Iterable[Arrangement], found: Households, queues: frozenset[Node]) -> None:
+    for arrangement in arrangements:
+        main = arrangement.vhost, arrangement.queue
+        if main not in queues:
+            continue
+        found.roles[main] = Role.MAIN
+        found.owner[main] = main
+        for name, role in [(wait.queue, Role.WAIT) for wait in arrangement.waits] + [
+            (arrangement.parking.queue, Role.PARKING)
+        ]:
+            node = arrangement.vhost, name
+            if node in queues and found.roles.get(node) != Role.MAIN:
+                found.roles[node] = role
+                # The second arrangement to name a queue makes it everybody's.
+                found.owner[node] = main if found.owner.get(node, main) == main else None
+
+
+def _infer_waits(evidence: _Evidence, known: dict[Node, Role]) -> set[Node]:
+    order = {queue: place for place, queue in enumerate(evidence.queues)}
+    candidates = {queue for queue in evidence.queues if queue not in known and _may_wait(queue, evidence)}
+    likeness = {queue: _likeness(queue, evidence) for queue in candidates}
+
+    def waits_for(queue: Node, target: Node) -> bool:
+        if known.get(target, Role.MAIN) != Role.MAIN or target == queue:
+            return False
+        if target in candidates:
+            return (likeness[queue], order[queue]) > (likeness[target], order[target])
+        return target in known or target in evidence.dead_letters or _is_delay_in_front(queue, target, evidence)
+
+    return {queue for queue in candidates if any(waits_for(queue, target) for target in evidence.targets(queue))}
+
+
+def _may_wait(queue: Node, evidence: _Evidence) -> bool:
+    if queue not in evidence.dead_letters:
+        return False
+    if evidence.settings[queue].ttl_ms is not None:
+        return True
+    # Without a time to live the messages bring their own; then only a closed loop gives a wait queue away.
+    loops = any(queue in evidence.targets(target) for target in evidence.targets(queue) if target != queue)
+    return loops and not _is_published_to(queue, evidence)
+
+
+def _likeness(queue: Node, evidence: _Evidence) -> int:
+    words = _words(queue[1])
+    return 2 * bool(words & _WAITING_WORDS) + (not _is_published_to(queue, evidence))
+
+
+def _is_published_to(queue: Node, evidence: _Evidence) -> bool:
+    dead_lettering = {
+        flow.exchange for flow in (evidence.dead_letters.get(source) for source in _feeders(queue, evidence)) if flow
+    }
+    return any(
+        (binding.vhost, binding.source) not in dead_lettering for binding in evidence.routing.to_queue.get(queue, ())
+    )
+
+
+def _feeders(queue: Node, evidence: _Evidence) -> list[Node]:
+    return [members[0] for members in evidence.sources.get(queue, ())]
+
+
+def _is_delay_in_front(queue: Node, target: Node, evidence: _Evidence) -> bool:
+    if _words(target[1]) & _PARKING_WORDS:
+        return False
+    return bool(_words(queue[1]) & _WAITING_WORDS) or _is_published_to(target, evidence)
+
+
+def _is_parking(queue: Node, evidence: _Evidence, roles: dict[Node, Role]) -> bool:
+    if queue in evidence.dead_letters:
+        return False
+    named_so = bool(_words(queue[1]) & _PARKING_WORDS)
+    feeders = _feeders(queue, evidence)
+    if not feeders:
+        return named_so and _stands_apart(queue, evidence)
+    if any(roles.get(feeder) == Role.WAIT for feeder in feeders):
+        return False
+    return named_so or not _is_published_to(queue, evidence)
+
+
+def _stands_apart(queue: Node, evidence: _Evidence) -> bool:
+    """Whether every exchange in front of the queue serves it alone, as one does that only takes parked messages."""
+    return all(
+        len(evidence.routing.from_exchange[binding.vhost, binding.source]) == 1
+        for binding in evidence.routing.to_queue.get(queue, ())
+    )
+
+
+def _find_owners(evidence: _Evidence, found: Households) -> None:
+    mains = {_essence(queue): queue for queue in evidence.queues if found.roles[queue] == Role.MAIN}
+    for queue in evidence.queues:
+        if found.roles[queue] == Role.MAIN:
+            found.owner[queue] = queue
+        elif queue not in found.owner and found.roles[queue] == Role.WAIT:
+            found.owner[queue] = _wait_owner(queue, evidence, found)
+    for queue in evidence.queues:
+        if queue not in found.owner:
+            owners = _owners_by_dead_letters(queue, evidence, found)
+            by_name = mains.get(_essence(queue)) if not owners else None
+            found.owner[queue] = owners[0] if len(owners) == 1 else by_name
+
+
+def _wait_owner(queue: Node, evidence: _Evidence, found: Households) -> Node | None:
+    fed_by = [one for one in _sources_few(queue, evidence) if found.roles[one] == Role.MAIN]
+    if fed_by:
+        return fed_by[0] if len(fed_by) == 1 else None
+    targets = [target for target in evidence.targets(queue) if found.roles[target] == Role.MAIN]
+    return max(targets, key=lambda target: len(_shared_prefix(queue[1], target[1])), default=None)
+
+
+def _owners_by_dead_letters(queue: Node, evidence: _Evidence, found: Households) -> list[Node]:
+    owners: dict[Node, None] = {}
+    for source in _sources_few(queue, evidence):
+        owner = found.owner.get(source)
+        if owner is None:
+            return []
+        owners[owner] = None
+    return list(owners)
+
+
+def _sources_few(queue: Node, evidence: _Evidence) -> list[Node]:
+    """Enough of a queue's sources to tell one from several."""
+    return [source for members in evidence.sources.get(queue, ())[:8] for source in members[:8]]
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.split(r"[^a-z0-9]+", name.lower()))
+
+
+def _essence(queue: Node) -> tuple[str, ...]:
+    """A name without the words for its role: `q.audit.dlq` and `q.audit` have the same."""
+    words = re.split(r"[^a-z0-9]+", queue[1].lower())
+    return (queue[0], *(word for word in words if word not in _PARKING_WORDS | _FILLER_WORDS))
+
+
+def _shared_prefix(left: str, right: str) -> str:
+    for place, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return left[:place]
+    return left[: len(right)]

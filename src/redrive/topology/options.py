@@ -1,0 +1,267 @@
+"""The kinds of value an option can have: how each is read, what it says when it can't be, and its JSON Schema.
+
+One kind serves both ways in: the YAML reader asks it for problems before it builds anything, and an option object made
+in Python asks it when it is made. `parse` is idempotent: it returns the canonical form of what people write (a duration
+stays text, `90s` becomes `1m30s`), so option objects print and compare as they read.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Protocol
+
+from redrive.core import InvalidDuration, did_you_mean, format_duration_ms
+from redrive.core import parse_duration_ms as _parse_duration_ms
+from redrive.topology.arguments import MESSAGE_TTL_MAX_MS
+
+DurationText = str | timedelta
+"""A duration as an author gives it: `"30s"` or a timedelta."""
+
+Path = tuple[str | int, ...]
+"""Where in a declaration: `("queues", "orders", "retry", "delays", 1)`."""
+
+parse_duration_ms = lru_cache(maxsize=4096)(_parse_duration_ms)
+"""`core.parse_duration_ms`, remembered: ten thousand queues say the same three delays."""
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+class Invalid(ValueError):
+    """A value that its kind refuses: what is wrong, the way out, and where below the option (`path`)."""
+
+    def __init__(self, summary: str, hint: str = "", path: Path = ()) -> None:
+        self.summary = summary
+        self.hint = hint
+        self.path = path
+        super().__init__(f"{summary}; {hint}" if hint else summary)
+
+
+class Kind(Protocol):
+    """What every kind does."""
+
+    def parse(self, value: Any) -> Any:
+        """The canonical form of a value. Raises `Invalid`."""
+
+    def schema(self) -> dict[str, Any]:
+        """The kind as JSON Schema, for editors."""
+
+
+def option(kind: Kind, default: Any, doc: str) -> Any:
+    """A dataclass field that carries its kind and its one-line explanation."""
+    return field(default=default, metadata={"kind": kind, "doc": doc})
+
+
+def describe(value: Any) -> str:
+    """A value as an author would recognise it, short."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:37] + "...")
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(value, list | tuple) else type(value).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text but the empty one; None stands for "not said" where it is optional."""
+
+    optional: bool = False
+
+    def parse(self, value: Any) -> str | None:
+        """The text itself."""
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, str) or not value:
+            raise Invalid(f"must be text, not {describe(value)}", quote_hint(value))
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """A non-empty string."""
+        return {"type": "string", "minLength": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """true or false."""
+
+    def parse(self, value: Any) -> bool:
+        """The flag itself; words and numbers are refused, they are too easily the wrong way round."""
+        if not isinstance(value, bool):
+            raise Invalid(f"must be true or false, not {describe(value)}")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """A boolean."""
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A whole number in a range; None stands for "not said"."""
+
+    minimum: int
+    maximum: int
+    why: str = ""
+
+    def parse(self, value: Any) -> int | None:
+        """The number itself."""
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Invalid(f"must be a whole number, not {describe(value)}")
+        if not self.minimum <= value <= self.maximum:
+            raise Invalid(f"must be from {self.minimum} to {self.maximum}, not {describe_number(value)}", self.why)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """An integer with its bounds."""
+        return {"type": "integer", "minimum": self.minimum, "maximum": self.maximum}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def parse(self, value: Any) -> str:
+        """The word itself."""
+        if value not in self.words:
+            raise Invalid(f"must be one of {', '.join(self.words)}, not {describe(value)}", nearest(value, self.words))
+        return str(value)
+
+    def schema(self) -> dict[str, Any]:
+        """An enumeration."""
+        return {"enum": list(self.words)}
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A delay: more than nothing, at most what the broker can hold."""
+
+    def parse(self, value: Any) -> str:
+        """The canonical text."""
+        if isinstance(value, timedelta):
+            value = f"{round(value / timedelta(milliseconds=1))}ms"
+        if isinstance(value, bool) or not isinstance(value, str):
+            hint = f"write {value}s or {value}ms" if isinstance(value, int) and not isinstance(value, bool) else ""
+            raise Invalid(f"must be a duration with its unit, like 30s or 5m, not {describe(value)}", hint)
+        try:
+            delay_ms = parse_duration_ms(value)
+        except InvalidDuration as problem:
+            raise Invalid(str(problem)) from None
+        if delay_ms == 0:
+            raise Invalid("a delay of 0 is no delay", "use shape requeue for immediate retries, or a delay from 1ms up")
+        if delay_ms > MESSAGE_TTL_MAX_MS:
+            raise Invalid(
+                f"{describe(value)} is longer than RabbitMQ can hold a message",
+                f"the longest delay is {format_duration_ms(MESSAGE_TTL_MAX_MS)}",
+            )
+        return format_duration_ms(delay_ms)
+
+    def schema(self) -> dict[str, Any]:
+        """A string that looks like a duration."""
+        return {
+            "type": "string",
+            "pattern": r"^ *(\d+ *d)? *(\d+ *h)? *(\d+ *m)? *(\d+(\.\d{1,3})? *s)? *(\d+ *ms)? *$",
+            "examples": ["500ms", "30s", "5m", "1h30m"],
+        }
+
+
+_DURATION = Duration()
+_DELAYS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """A list of delays, in the order they are used; one alone may stand without brackets."""
+
+    at_most: int = _DELAYS_MAX
+    why: str = "that many wait queues help nobody"
+
+    def parse(self, value: Any) -> tuple[str, ...]:
+        """The canonical texts."""
+        if isinstance(value, str | timedelta):
+            value = [value]
+        if not isinstance(value, list | tuple):
+            raise Invalid(f"must be a list of durations like [30s, 5m], not {describe(value)}")
+        if not value:
+            raise Invalid("is empty", "name at least one delay, or say retry: false")
+        if len(value) > self.at_most:
+            raise Invalid(f"has {len(value)} delays where {self.at_most} can be", self.why)
+        return tuple(self._parse_one(index, one) for index, one in enumerate(value))
+
+    @staticmethod
+    def _parse_one(index: int, value: Any) -> str:
+        try:
+            return _DURATION.parse(value)
+        except Invalid as problem:
+            raise Invalid(problem.summary, problem.hint, (index, *problem.path)) from None
+
+    def schema(self) -> dict[str, Any]:
+        """A list of durations, or one."""
+        one = _DURATION.schema()
+        return {"oneOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": self.at_most}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A name with placeholders, like `{queue}.wait.{delay}`."""
+
+    placeholders: tuple[str, ...]
+    required: tuple[str, ...] = ()
+
+    def parse(self, value: Any) -> str:
+        """The template itself, its placeholders known and the needed ones there."""
+        if not isinstance(value, str) or not value:
+            raise Invalid(f"must be a name like '{{{self.placeholders[0]}}}.x', not {describe(value)}")
+        used = _PLACEHOLDER.findall(value)
+        for name in used:
+            if name not in self.placeholders:
+                raise Invalid(f"{{{name}}} is not known here", nearest(name, self.placeholders))
+        rest = _PLACEHOLDER.sub("", value)
+        if "{" in rest or "}" in rest:
+            raise Invalid(f"has a brace without its partner in {describe(value)}")
+        for name in self.required:
+            if name not in used:
+                raise Invalid(f"needs {{{name}}} in it", f"without it two {name}s would share one queue")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """A string, its placeholders named in the description."""
+        names = ", ".join(f"{{{name}}}" for name in self.placeholders)
+        return {"type": "string", "minLength": 1, "description": f"may use {names}"}
+
+
+def fill(template: str, **names: str) -> str:
+    """A template with its placeholders filled in; names may hold braces of their own."""
+    if "{" not in template:
+        return template
+    return _PLACEHOLDER.sub(lambda match: names[match[1]], template)
+
+
+def nearest(value: object, known: Iterable[str]) -> str:
+    """`did you mean`, for words only."""
+    return did_you_mean(value, known) if isinstance(value, str) else ""
+
+
+def quote_hint(value: object) -> str:
+    """YAML turns `on`, `5` or `null` into something that is no text; quotes help."""
+    return "put it in quotes" if isinstance(value, bool | int | float) else ""
+
+
+def describe_number(value: int) -> str:
+    """A number, or that it is far too long to print."""
+    return str(value) if abs(value) < 10**30 else "a number that long"
+
+
+def without_nothing(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping without the keys that were left empty: `from:` with nothing behind it says nothing."""
+    return {key: one for key, one in value.items() if one is not None}

@@ -1,0 +1,169 @@
+"""What all shapes share: options that check themselves, and the safe way to emit a queue.
+
+A shape is a frozen set of options with one method: `build` turns a declared queue into exchanges, queues, bindings and
+an `Arrangement`. A build refuses by raising `Invalid` with a path below the queue's own entry; the compiler turns that
+into a finding with its line.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from redrive.topology.arrangement import Arrangement
+from redrive.topology.declared import DeclaredQueue
+from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, QueueType
+from redrive.topology.options import Count, Flag, Invalid, option
+from redrive.topology.values import Arguments
+
+DELIVERY_LIMIT_MAIN = 20
+"""Returns before a main queue gives up, where its deaths go to parking: 4.x's own default, said aloud for 3.10."""
+
+DELIVERY_LIMIT_NEVER = 1_000_000
+"""As good as no limit. Not -1: 3.10 takes that for "discard on the first return". Used wherever reaching a limit would
+drop a message: in wait and parking queues, and in main queues whose deaths go into a retry loop."""
+
+ATTEMPTS = Count(1, 10_000, "attempts counts handler runs, the first one included: 1 means no retries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a shape made of one queue."""
+
+    exchanges: tuple[Exchange, ...] = ()
+    queues: tuple[Queue, ...]
+    bindings: tuple[Binding, ...] = ()
+    arrangement: Arrangement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape(ABC):
+    """The options of one shape around one queue; made from YAML or directly, e.g. `Ladder(delays=["30s", "5m"])`."""
+
+    name: ClassVar[str]
+    quorum_only: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Puts every option into its canonical form. Raises `Invalid`, the option's name in its path."""
+        for one in fields(self):
+            try:
+                parsed = one.metadata["kind"].parse(getattr(self, one.name))
+            except Invalid as problem:
+                raise Invalid(problem.summary, problem.hint, (one.name, *problem.path)) from None
+            object.__setattr__(self, one.name, parsed)
+        self.check()
+
+    def check(self) -> None:  # noqa: B027 - most shapes have nothing to add
+        """What concerns several options at once. Raises `Invalid`."""
+
+    @abstractmethod
+    def build(self, queue: DeclaredQueue) -> Built:
+        """The topology around `queue`. Raises `Invalid` with a path below the queue's entry."""
+
+    def queue_type(self, queue: DeclaredQueue) -> str:
+        """The type of the main queue, and so of those around it. Raises `Invalid` for one the shape can't have."""
+        kind = queue.type
+        if kind == QueueType.STREAM:
+            raise Invalid(
+                "a stream can't retry: it neither rejects nor dead-letters",
+                "use a quorum queue, or retry: false",
+                ("type",),
+            )
+        if self.quorum_only and kind == QueueType.CLASSIC:
+            raise Invalid(
+                f"shape {self.name} needs quorum queues", "leave type out, or choose another shape", ("type",)
+            )
+        kind = kind or (QueueType.QUORUM if self.quorum_only else QueueType.CLASSIC)
+        if kind == QueueType.QUORUM and (not queue.durable or queue.auto_delete):
+            raise Invalid("a quorum queue is always durable and never auto-deleted", "leave both out", ())
+        return kind
+
+    def main_queue(self, queue: DeclaredQueue, arguments: Mapping[str, Any]) -> Queue:
+        """The declared queue itself with the shape's arguments; the author's own may not contradict them."""
+        for key, value in arguments.items():
+            if key in queue.arguments and queue.arguments[key] != value:
+                raise Invalid(
+                    f"{key} is {value!r} in shape {self.name}, not {queue.arguments[key]!r}",
+                    "leave it out, or choose another shape",
+                    ("arguments", key),
+                )
+        return Queue(
+            name=queue.name,
+            durable=queue.durable,
+            auto_delete=queue.auto_delete,
+            arguments=Arguments({**arguments, **queue.arguments}),
+        )
+
+    def source_exchange(self, queue: DeclaredQueue, chosen: str | None) -> str:
+        """The exchange a shape is built around: the chosen one, else the only one the queue is bound to."""
+        if chosen is not None:
+            return chosen
+        exchanges = list(dict.fromkeys(source.exchange for source in queue.sources))
+        if len(exchanges) == 1:
+            return exchanges[0]
+        many = f"it is bound to {', '.join(exchanges)}" if exchanges else "it is bound to none"
+        raise Invalid(
+            f"shape {self.name} needs to know its exchange, and {many}",
+            "say retry: {exchange: NAME}",
+            ("retry",),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentedShape(Shape):
+    """A shape that a document prescribes: what it does not speak of is added only where queues are quorum."""
+
+    at_least_once: bool = option(
+        Flag(), True, "quorum only: dead-letter at least once, with reject-publish; false is the stock at-most-once"
+    )
+    safe_limits: bool = option(
+        Flag(), True, "quorum only: delivery limits that never drop a message; false leaves the broker's default"
+    )
+
+    def quorum_arguments(self, kind: str, *, limit: int, dead_letters: bool) -> dict[str, Any]:
+        """What a quorum queue of this shape carries beyond its document; nothing for a classic one."""
+        if kind != QueueType.QUORUM:
+            return {}
+        return {
+            "x-queue-type": QueueType.QUORUM.value,
+            **({"x-delivery-limit": limit} if self.safe_limits else {}),
+            **(AT_LEAST_ONCE if dead_letters and self.at_least_once else {}),
+        }
+
+
+AT_LEAST_ONCE = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+"""Dead-lettering that waits for the target's confirm; with drop-head it would silently be at-most-once."""
+
+
+def refuse_loop_deaths(queue: DeclaredQueue, arguments: Mapping[str, Any], shape: str) -> None:
+    """Refuses what would kill messages into the shape's own retry loop.
+
+    A death that is no reject (expiry, overflow) goes main → retry → main, and the broker drops it there as a cycle.
+    """
+    every = {**arguments, **queue.arguments}
+    if "x-message-ttl" in every:
+        raise Invalid(
+            f"in shape {shape} an expired message would enter the retry loop, where RabbitMQ drops it",
+            "leave x-message-ttl out, or use shape ladder, which parks it",
+            ("arguments", "x-message-ttl"),
+        )
+    for key in ("x-max-length", "x-max-length-bytes"):
+        if key in every and every.get("x-overflow") != "reject-publish":
+            raise Invalid(
+                f"in shape {shape} an overflowing message would enter the retry loop, where RabbitMQ drops it",
+                "add x-overflow: reject-publish, or use shape ladder, which parks it",
+                ("arguments", key),
+            )
+
+
+def bindings_of(queue: DeclaredQueue) -> tuple[Binding, ...]:
+    """The bindings an author declared for a queue."""
+    return tuple(
+        Binding(source=one.exchange, destination=queue.name, routing_key=one.key, arguments=one.arguments)
+        for one in queue.sources
+    )
+
+
+def returning_to(queue_name: str) -> dict[str, Any]:
+    """Dead-letter straight to one queue, through the default exchange, and to nobody else."""
+    return {"x-dead-letter-exchange": DEFAULT_EXCHANGE, "x-dead-letter-routing-key": queue_name}

@@ -1,0 +1,89 @@
+"""`per-queue` (the file pipeline): each queue has its own retry exchange, 15 s retry queue, DLQ exchange and DLQ.
+
+    q.X ──rejected, as retry──▶ retry.q.X ──▶ q.X.retry ──after 15s──▶ q.X
+    q.X ──consumer publishes parking──▶ dlq.q.X ──▶ q.X.dlq         (after 3 runs)
+
+Guarantees: the document's names and arguments; a retry never reaches another consumer of the same event. Not
+guaranteed: the reject hop, which on classic queues, as the document has them, is at most once; `type: quorum` closes
+that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+from redrive.topology.declared import DeclaredQueue
+from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
+from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.shapes.base import (
+    ATTEMPTS,
+    DELIVERY_LIMIT_NEVER,
+    Built,
+    DocumentedShape,
+    bindings_of,
+    refuse_loop_deaths,
+    returning_to,
+)
+from redrive.topology.values import Arguments
+
+_NAME = Template(("queue",), required=("queue",))
+_RETRY_KEY = "retry"
+_PARKING_KEY = "parking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerQueue(DocumentedShape):
+    """A retry loop by reject and a DLQ behind an exchange of its own, for each queue."""
+
+    name: ClassVar[str] = "per-queue"
+
+    delays: Sequence[DurationText] = option(
+        Delays(1, "shape per-queue has one retry queue; use ladder for several delays"), ("15s",), "the one delay"
+    )
+    attempts: int = option(ATTEMPTS, 3, "handler runs, the first included")
+    retry_exchange: str = option(_NAME, "retry.{queue}", "names the retry exchange")
+    wait: str = option(_NAME, "{queue}.retry", "names the retry queue")
+    dlq_exchange: str = option(_NAME, "dlq.{queue}", "names the dead-letter exchange")
+    dlq: str = option(_NAME, "{queue}.dlq", "names the dead-letter queue")
+
+    def build(self, queue: DeclaredQueue) -> Built:
+        """The queue with its own retry loop and DLQ."""
+        kind = self.queue_type(queue)
+        retry_exchange, retry_queue = fill(self.retry_exchange, queue=queue.name), fill(self.wait, queue=queue.name)
+        dlq_exchange, dlq = fill(self.dlq_exchange, queue=queue.name), fill(self.dlq, queue=queue.name)
+        delay_ms = parse_duration_ms(str(self.delays[0]))
+        loop = self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True)
+        arguments = {"x-dead-letter-exchange": retry_exchange, "x-dead-letter-routing-key": _RETRY_KEY, **loop}
+        refuse_loop_deaths(queue, arguments, self.name)
+        return Built(
+            exchanges=(
+                Exchange(name=retry_exchange, type=ExchangeType.DIRECT),
+                Exchange(name=dlq_exchange, type=ExchangeType.DIRECT),
+            ),
+            queues=(
+                self.main_queue(queue, arguments),
+                Queue(
+                    name=retry_queue,
+                    arguments=Arguments({"x-message-ttl": delay_ms, **returning_to(queue.name), **loop}),
+                ),
+                Queue(
+                    name=dlq,
+                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
+                ),
+            ),
+            bindings=(
+                *bindings_of(queue),
+                Binding(source=retry_exchange, destination=retry_queue, routing_key=_RETRY_KEY),
+                Binding(source=dlq_exchange, destination=dlq, routing_key=_PARKING_KEY),
+            ),
+            arrangement=Arrangement(
+                shape=self.name,
+                queue=queue.name,
+                attempts=self.attempts,
+                retry_by=Way.REJECT,
+                park_by=Way.PUBLISH,
+                parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=_PARKING_KEY),
+                waits=(Wait(delay_ms=delay_ms, queue=retry_queue, exchange=retry_exchange, routing_key=_RETRY_KEY),),
+            ),
+        )

@@ -1,0 +1,82 @@
+"""`quorum` (Ratatoskr): quorum queues, retry through the default exchange, a fanout exchange before the DLQ.
+
+    my-service.events ──rejected──▶ my-service.events.retry ──after 30s──▶ my-service.events
+    my-service.events ──consumer publishes──▶ my-service.events.dlq (fanout) ──▶ my-service.events.dlq
+
+Guarantees: the document's names and arguments; at-least-once on both hops of the loop, which the document promises and
+stock quorum queues do not keep (`at_least_once: false` is the stock form); delivery limits that never drop a message
+(`safe_limits: false` leaves 4.x's default of 20, whose deaths the broker drops as a cycle). Not guaranteed: that
+`x-retry-count` rises by itself; a nack changes no header, so attempts are counted by x-death.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+from redrive.topology.declared import DeclaredQueue
+from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType, Queue
+from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.shapes.base import (
+    ATTEMPTS,
+    DELIVERY_LIMIT_NEVER,
+    Built,
+    DocumentedShape,
+    bindings_of,
+    refuse_loop_deaths,
+    returning_to,
+)
+from redrive.topology.values import Arguments
+
+_NAME = Template(("queue",), required=("queue",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum(DocumentedShape):
+    """A quorum retry loop through the default exchange, and a DLQ behind a fanout exchange of the same name."""
+
+    name: ClassVar[str] = "quorum"
+    quorum_only: ClassVar[bool] = True
+
+    delays: Sequence[DurationText] = option(
+        Delays(1, "shape quorum has one retry queue; use ladder for several delays"), ("30s",), "the one delay"
+    )
+    attempts: int = option(ATTEMPTS, 4, "handler runs, the first included: 3 retries make 4")
+    wait: str = option(_NAME, "{queue}.retry", "names the retry queue")
+    dlq_exchange: str = option(_NAME, "{queue}.dlq", "names the fanout exchange before the DLQ")
+    dlq: str = option(_NAME, "{queue}.dlq", "names the dead-letter queue")
+
+    def build(self, queue: DeclaredQueue) -> Built:
+        """The queue, its retry queue, its DLQ and the exchange before it."""
+        kind = self.queue_type(queue)
+        retry_queue = fill(self.wait, queue=queue.name)
+        dlq_exchange, dlq = fill(self.dlq_exchange, queue=queue.name), fill(self.dlq, queue=queue.name)
+        delay_ms = parse_duration_ms(str(self.delays[0]))
+        # The main queue's deaths go into the loop, as the document says, so its limit must never be reached.
+        loop = self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True)
+        arguments = {**returning_to(retry_queue), **loop}
+        refuse_loop_deaths(queue, arguments, self.name)
+        return Built(
+            exchanges=(Exchange(name=dlq_exchange, type=ExchangeType.FANOUT),),
+            queues=(
+                self.main_queue(queue, arguments),
+                Queue(
+                    name=retry_queue,
+                    arguments=Arguments({**returning_to(queue.name), "x-message-ttl": delay_ms, **loop}),
+                ),
+                Queue(
+                    name=dlq,
+                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
+                ),
+            ),
+            bindings=(*bindings_of(queue), Binding(source=dlq_exchange, destination=dlq)),
+            arrangement=Arrangement(
+                shape=self.name,
+                queue=queue.name,
+                attempts=self.attempts,
+                retry_by=Way.REJECT,
+                park_by=Way.PUBLISH,
+                parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=""),
+                waits=(Wait(delay_ms=delay_ms, queue=retry_queue, exchange=DEFAULT_EXCHANGE, routing_key=retry_queue),),
+            ),
+        )

@@ -1,0 +1,85 @@
+"""`requeue` (Bookly): a few immediate retries, then the DLQ through a topic DLX shared by the exchange's queues.
+
+    bookings ──copy to its own end──▶ bookings              (3 times)
+    bookings ──parked as bookings.dlq──▶ bookly.events.dlx (topic) ──bookings.dlq──▶ bookings.dlq
+
+Guarantees: the document's names and arguments; three retries that really are three. The document counts nacks by
+x-death, which a nack never raises, so a poison message would loop for ever; ours requeues by a counted copy
+(`requeue: nack` is the literal form). Not guaranteed: any pause between retries, or order.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from redrive.topology.arrangement import Arrangement, Parking, Way
+from redrive.topology.declared import DeclaredQueue
+from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
+from redrive.topology.options import Choice, Invalid, Template, Text, fill, option
+from redrive.topology.shapes.base import (
+    ATTEMPTS,
+    DELIVERY_LIMIT_MAIN,
+    DELIVERY_LIMIT_NEVER,
+    Built,
+    DocumentedShape,
+    bindings_of,
+)
+from redrive.topology.values import Arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue(DocumentedShape):
+    """Bounded immediate requeues, then a DLQ per queue behind one topic DLX per exchange."""
+
+    name: ClassVar[str] = "requeue"
+
+    attempts: int = option(ATTEMPTS, 4, "handler runs, the first included: 3 requeues make 4")
+    exchange: str | None = option(
+        Text(optional=True), None, "the exchange the DLX is named after; by default the one the queue is bound to"
+    )
+    dlx: str = option(Template(("exchange",)), "{exchange}.dlx", "names the dead-letter exchange")
+    dlq: str = option(Template(("queue",), required=("queue",)), "{queue}.dlq", "names the dead-letter queue")
+    requeue: str = option(
+        Choice(("copy", "nack")), "copy", "copy counts every retry; nack is the document's form and counts none"
+    )
+    park: str = option(
+        Choice(("publish", "reject")), "publish", "publish keeps the error; reject is the document's form and can't"
+    )
+
+    def build(self, queue: DeclaredQueue) -> Built:
+        """The queue with its DLX, and its DLQ."""
+        kind = self.queue_type(queue)
+        dlx = fill(self.dlx, exchange=self.source_exchange(queue, self.exchange))
+        dlq = fill(self.dlq, queue=queue.name)
+        if not {"*", "#"}.isdisjoint(dlq.split(".")):
+            raise Invalid(
+                f"{dlq} becomes a key on a topic exchange, where its * or # would match other queues' dead letters",
+                "rename the queue, or say retry: {dlq: NAME}",
+            )
+        main = self.main_queue(
+            queue,
+            {
+                "x-dead-letter-exchange": dlx,
+                "x-dead-letter-routing-key": dlq,
+                # A literal nack loop spends one return a run: the broker's own limit must not end it earlier.
+                **self.quorum_arguments(kind, limit=max(DELIVERY_LIMIT_MAIN, self.attempts), dead_letters=True),
+            },
+        )
+        return Built(
+            exchanges=(Exchange(name=dlx, type=ExchangeType.TOPIC),),
+            queues=(
+                main,
+                Queue(
+                    name=dlq,
+                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
+                ),
+            ),
+            bindings=(*bindings_of(queue), Binding(source=dlx, destination=dlq, routing_key=dlq)),
+            arrangement=Arrangement(
+                shape=self.name,
+                queue=queue.name,
+                attempts=self.attempts,
+                retry_by=Way.PUBLISH if self.requeue == "copy" else Way.RETURN,
+                park_by=Way(self.park),
+                parking=Parking(queue=dlq, exchange=dlx, routing_key=dlq),
+            ),
+        )

@@ -1,0 +1,132 @@
+"""`service` (event-bus): per service one queue behind a fanout exchange, one 5 s retry queue, one DLQ.
+
+    wms.main-exchange (fanout) ──▶ wms.queue.wms-cincout
+    wms.queue.wms-cincout ──rejected, as retry──▶ wms.retry-exchange.wms-cincout ──▶ wms.retry-queue.wms-cincout
+    wms.retry-queue.wms-cincout ──after 5s──▶ wms.queue.wms-cincout
+    wms.queue.wms-cincout ──consumer publishes──▶ wms.dlq.wms-cincout      (after 10 retries)
+
+The prefix is the service's name up to its first hyphen, `default` without one. Guarantees: the document's names, types
+and arguments; a retry reaches the failed service only. Not guaranteed: the reject hop, which on classic queues, as the
+document has them, is at most once: the broker loses a message it can't dead-letter. `type: quorum` closes that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+from redrive.topology.declared import DeclaredQueue
+from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType, Queue
+from redrive.topology.options import (
+    Choice,
+    Delays,
+    DurationText,
+    Invalid,
+    Template,
+    Text,
+    fill,
+    option,
+    parse_duration_ms,
+)
+from redrive.topology.shapes.base import (
+    ATTEMPTS,
+    DELIVERY_LIMIT_NEVER,
+    Built,
+    DocumentedShape,
+    bindings_of,
+    refuse_loop_deaths,
+    returning_to,
+)
+from redrive.topology.values import Arguments
+
+_NAMES = ("service", "prefix")
+_RETRY_KEY = "retry"
+
+
+def service_prefix(service: str) -> str:
+    """`wms-cincout` → `wms`; a name without a hyphen (or with nothing before it) → `default`."""
+    prefix, hyphen, _ = service.partition("-")
+    return prefix if hyphen and prefix else "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(DocumentedShape):
+    """One queue, one short retry loop by reject and one DLQ per service, named by its prefix."""
+
+    name: ClassVar[str] = "service"
+
+    delays: Sequence[DurationText] = option(
+        Delays(1, "shape service has one retry queue; use ladder for several delays"), ("5s",), "the one delay"
+    )
+    attempts: int = option(ATTEMPTS, 11, "handler runs, the first included: 10 retries make 11")
+    service: str | None = option(Text(optional=True), None, "the service's name; under `services:` it is the key")
+    queue: str = option(Template(_NAMES, required=("service",)), "{prefix}.queue.{service}", "names the queue itself")
+    main_exchange: str = option(Template(_NAMES), "{prefix}.main-exchange", "names the fanout exchange all publish to")
+    retry_exchange: str = option(
+        Template(_NAMES, required=("service",)), "{prefix}.retry-exchange.{service}", "names the retry exchange"
+    )
+    wait: str = option(
+        Template(_NAMES, required=("service",)), "{prefix}.retry-queue.{service}", "names the retry queue"
+    )
+    dlq: str = option(Template(_NAMES, required=("service",)), "{prefix}.dlq.{service}", "names the dead-letter queue")
+    other_4xx: str = option(
+        Choice(("park", "retry")),
+        "park",
+        "what a 4xx other than 408, 409, 425, 429 means; retry is the document's form",
+    )
+
+    def queue_name(self, service: str) -> str:
+        """The name of a service's queue."""
+        return fill(self.queue, service=service, prefix=service_prefix(service))
+
+    def build(self, queue: DeclaredQueue) -> Built:
+        """The service's queue, retry loop and DLQ, and the fanout exchange it shares with its prefix."""
+        if self.service is None:
+            raise Invalid(
+                "shape service needs the service's name",
+                "say retry: {service: NAME}, or list it under services:",
+                ("retry",),
+            )
+        kind = self.queue_type(queue)
+        names = {"service": self.service, "prefix": service_prefix(self.service)}
+        main_exchange, retry_exchange = fill(self.main_exchange, **names), fill(self.retry_exchange, **names)
+        retry_queue, dlq = fill(self.wait, **names), fill(self.dlq, **names)
+        delay_ms = parse_duration_ms(str(self.delays[0]))
+        loop = self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True)
+        arguments = {
+            "x-dead-letter-exchange": retry_exchange,
+            "x-dead-letter-routing-key": _RETRY_KEY,
+            **loop,
+        }
+        refuse_loop_deaths(queue, arguments, self.name)
+        return Built(
+            exchanges=(
+                Exchange(name=main_exchange, type=ExchangeType.FANOUT),
+                Exchange(name=retry_exchange, type=ExchangeType.DIRECT),
+            ),
+            queues=(
+                self.main_queue(queue, arguments),
+                Queue(
+                    name=retry_queue,
+                    arguments=Arguments({**returning_to(queue.name), "x-message-ttl": delay_ms, **loop}),
+                ),
+                Queue(
+                    name=dlq,
+                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
+                ),
+            ),
+            bindings=(
+                Binding(source=main_exchange, destination=queue.name),
+                *bindings_of(queue),
+                Binding(source=retry_exchange, destination=retry_queue, routing_key=_RETRY_KEY),
+            ),
+            arrangement=Arrangement(
+                shape=self.name,
+                queue=queue.name,
+                attempts=self.attempts,
+                retry_by=Way.REJECT,
+                park_by=Way.PUBLISH,
+                parking=Parking(queue=dlq, exchange=DEFAULT_EXCHANGE, routing_key=dlq),
+                waits=(Wait(delay_ms=delay_ms, queue=retry_queue, exchange=retry_exchange, routing_key=_RETRY_KEY),),
+            ),
+        )

@@ -1,0 +1,140 @@
+"""`tiered` (FreeFlow): delay tiers per domain behind one direct retry exchange, back through the main exchange.
+
+    freeflow.user ──consumer publishes user.30s──▶ freeflow.events.retry ──▶ freeflow.user.retry.30s
+    freeflow.user.retry.30s ──after 30s, as user.retry──▶ freeflow.events ──user.*──▶ freeflow.user
+    freeflow.user ──parked──▶ freeflow.events.dlx (fanout) ──▶ freeflow.events.dlq
+
+Guarantees: the document's names, keys and arguments; delays that never block each other; one DLQ for all.
+Not guaranteed: that nobody else sees a retry: the message re-enters the main exchange, so every queue bound with
+`<domain>.*` or `#` gets a copy. Our consumer acks such copies unhandled (`skip_foreign`); other people's run twice.
+The hop back is at most once where the wait queues are classic, as the document has them; `type: quorum` makes it at
+least once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+from redrive.topology.declared import DeclaredQueue
+from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
+from redrive.topology.options import (
+    Choice,
+    Delays,
+    DurationText,
+    Flag,
+    Template,
+    Text,
+    fill,
+    option,
+    parse_duration_ms,
+)
+from redrive.topology.shapes.base import (
+    ATTEMPTS,
+    DELIVERY_LIMIT_MAIN,
+    DELIVERY_LIMIT_NEVER,
+    Built,
+    DocumentedShape,
+    bindings_of,
+)
+from redrive.topology.values import Arguments
+
+_NAMES = ("queue", "domain", "exchange")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiered(DocumentedShape):
+    """Wait queues per domain and delay; messages return through the main exchange as `<domain>.retry`."""
+
+    name: ClassVar[str] = "tiered"
+
+    delays: Sequence[DurationText] = option(Delays(), ("30s", "5m", "30m"), "the tiers")
+    attempts: int | None = option(ATTEMPTS, None, "handler runs, the first included; by default one per tier after it")
+    exchange: str | None = option(
+        Text(optional=True), None, "the main exchange; by default the one the queue is bound to"
+    )
+    domain: str | None = option(
+        Text(optional=True), None, "the first word of the routing keys; by default the last of the queue's name"
+    )
+    wait: str = option(
+        Template((*_NAMES, "delay"), required=("delay",)), "{queue}.retry.{delay}", "names the wait queues"
+    )
+    retry_exchange: str = option(Template(("exchange",)), "{exchange}.retry", "names the retry exchange")
+    dlx: str = option(Template(("exchange",)), "{exchange}.dlx", "names the dead-letter exchange")
+    dlq: str = option(Template(("exchange",)), "{exchange}.dlq", "names the dead-letter queue")
+    park: str = option(
+        Choice(("publish", "reject")), "publish", "publish keeps the error; reject is the document's form and can't"
+    )
+    skip_foreign: bool = option(
+        Flag(), True, "ack copies of other queues' retries unhandled; false handles them, as the document would"
+    )
+
+    def build(self, queue: DeclaredQueue) -> Built:
+        """The queue, its tiers, and the exchanges and DLQ it shares with its neighbours."""
+        kind = self.queue_type(queue)
+        exchange = self.source_exchange(queue, self.exchange)
+        domain = queue.name.rpartition(".")[2] if self.domain is None else self.domain
+        retry_exchange = fill(self.retry_exchange, exchange=exchange)
+        dlx, dlq = fill(self.dlx, exchange=exchange), fill(self.dlq, exchange=exchange)
+        return_key = f"{domain}.retry"
+        main = self.main_queue(
+            queue,
+            {
+                "x-dead-letter-exchange": dlx,
+                **self.quorum_arguments(kind, limit=DELIVERY_LIMIT_MAIN, dead_letters=True),
+            },
+        )
+        return_to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": return_key}
+        waits = tuple(
+            Wait(
+                delay_ms=parse_duration_ms(str(delay)),
+                queue=fill(self.wait, queue=queue.name, domain=domain, exchange=exchange, delay=str(delay)),
+                exchange=retry_exchange,
+                routing_key=f"{domain}.{delay}",
+            )
+            for delay in dict.fromkeys(self.delays)
+        )
+        return Built(
+            exchanges=(
+                Exchange(name=retry_exchange, type=ExchangeType.DIRECT),
+                # Fanout: dead letters keep their routing key, and a direct DLX with no match would lose them.
+                Exchange(name=dlx, type=ExchangeType.FANOUT),
+            ),
+            queues=(
+                main,
+                *(self._wait_queue(wait, kind, return_to) for wait in waits),
+                Queue(
+                    name=dlq,
+                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
+                ),
+            ),
+            bindings=(
+                *bindings_of(queue),
+                *(
+                    Binding(source=retry_exchange, destination=wait.queue, routing_key=wait.routing_key)
+                    for wait in waits
+                ),
+                Binding(source=dlx, destination=dlq),
+            ),
+            arrangement=Arrangement(
+                shape=self.name,
+                queue=queue.name,
+                attempts=len(self.delays) + 1 if self.attempts is None else self.attempts,
+                retry_by=Way.PUBLISH,
+                park_by=Way(self.park),
+                parking=Parking(queue=dlq, exchange=dlx, routing_key=None),
+                waits=waits,
+            ),
+        )
+
+    def _wait_queue(self, wait: Wait, kind: str, return_to: dict[str, Any]) -> Queue:
+        return Queue(
+            name=wait.queue,
+            arguments=Arguments(
+                {
+                    "x-message-ttl": wait.delay_ms,
+                    **return_to,
+                    **self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True),
+                }
+            ),
+        )

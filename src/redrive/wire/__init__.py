@@ -1,0 +1,107 @@
+"""AMQP 0-9-1 as a pure conversation: both roles, no I/O, no clock.
+
+From the bottom up: `fields`, `tables` and `entries` are field tables; `properties` a message's properties over their
+raw bytes; `methods` the cold methods as values; `frames` the splitter; `states` the literal tables of a connection's
+and a channel's life. `life` obeys the tables, `sending` packs messages, `receiving` checks frames one at a time, `scan`
+reads whole messages in one go, and `connection` is what callers use: bytes in and events out, calls in and bytes out.
+
+`from redrive import wire`, then `wire.Connection(wire.Role.CLIENT)` and `wire.methods.QueueDeclare(queue="orders")`.
+"""
+
+from redrive.wire import methods
+from redrive.wire.connection import Connection
+from redrive.wire.entries import edit_table, read_entry
+from redrive.wire.errors import (
+    EncodingError,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    ReplyCode,
+)
+from redrive.wire.events import (
+    Ack,
+    Command,
+    Content,
+    Delivery,
+    Event,
+    Got,
+    Greeted,
+    Heartbeat,
+    Nack,
+    Published,
+    Reject,
+    Returned,
+)
+from redrive.wire.fields import (
+    FieldTable,
+    Float32,
+    Int8,
+    Int16,
+    Int64,
+    LongLong,
+    LongString,
+    Timestamp,
+    UInt8,
+    UInt16,
+    UInt32,
+)
+from redrive.wire.frames import PROTOCOL_HEADER, Frame, FrameSplitter, encode_frame
+from redrive.wire.negotiation import Limits
+from redrive.wire.properties import EMPTY, Properties, PropertyChanges
+from redrive.wire.roles import Role
+from redrive.wire.sasl import amqplain_response, plain_response, read_credentials
+from redrive.wire.states import CHANNEL, CONNECTION, ChannelState, ConnectionState
+from redrive.wire.tables import decode_table, encode_table
+
+__all__ = [
+    "CHANNEL",
+    "CONNECTION",
+    "EMPTY",
+    "PROTOCOL_HEADER",
+    "Ack",
+    "ChannelState",
+    "Command",
+    "Connection",
+    "ConnectionState",
+    "Content",
+    "Delivery",
+    "EncodingError",
+    "Event",
+    "FieldTable",
+    "Float32",
+    "Frame",
+    "FrameSplitter",
+    "Got",
+    "Greeted",
+    "Heartbeat",
+    "Int8",
+    "Int16",
+    "Int64",
+    "Limits",
+    "LocalProtocolError",
+    "LongLong",
+    "LongString",
+    "Nack",
+    "Properties",
+    "PropertyChanges",
+    "ProtocolError",
+    "Published",
+    "Reject",
+    "RemoteProtocolError",
+    "ReplyCode",
+    "Returned",
+    "Role",
+    "Timestamp",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "amqplain_response",
+    "decode_table",
+    "edit_table",
+    "encode_frame",
+    "encode_table",
+    "methods",
+    "plain_response",
+    "read_credentials",
+    "read_entry",
+]

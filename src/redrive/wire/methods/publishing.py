@@ -1,0 +1,45 @@
+"""tx.* and confirm.*: how a channel vouches for what is published on it."""
+
+from redrive.wire.methods.grammar import CLIENT, SERVER, Bit, Method, method
+
+
+@method(0x005A000A, CLIENT)
+class TxSelect(Method):
+    """tx.select"""
+
+
+@method(0x005A000B, SERVER)
+class TxSelectOk(Method):
+    """tx.select-ok"""
+
+
+@method(0x005A0014, CLIENT)
+class TxCommit(Method):
+    """tx.commit"""
+
+
+@method(0x005A0015, SERVER)
+class TxCommitOk(Method):
+    """tx.commit-ok"""
+
+
+@method(0x005A001E, CLIENT)
+class TxRollback(Method):
+    """tx.rollback"""
+
+
+@method(0x005A001F, SERVER)
+class TxRollbackOk(Method):
+    """tx.rollback-ok"""
+
+
+@method(0x0055000A, CLIENT)
+class ConfirmSelect(Method):
+    """confirm.select"""
+
+    nowait: Bit = False
+
+
+@method(0x0055000B, SERVER)
+class ConfirmSelectOk(Method):
+    """confirm.select-ok"""

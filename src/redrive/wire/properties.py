@@ -1,0 +1,241 @@
+"""Content properties, read lazily and changed by splicing.
+
+`Properties` wraps the raw bytes of a content header from the property flags on. Nothing is decoded until something is
+read; unread and unchanged, they go out as they came in. A change makes new raw bytes in which every property, and every
+header entry, that was not named is a copy of the old bytes.
+"""
+
+import struct
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
+
+from redrive.wire.entries import edit_table, read_entry
+from redrive.wire.errors import EncodingError, syntax_error
+from redrive.wire.fields import FieldTable, Timestamp
+from redrive.wire.tables import decode_table, encode_short_string, encode_table, timestamp
+
+EMPTY = b"\x00\x00"
+"""The raw form of no properties at all."""
+
+_T = TypeVar("_T")
+_LENGTH = struct.Struct(">I")
+_SECONDS = struct.Struct(">Q")
+
+
+class PropertyChanges(TypedDict, total=False):
+    """The settable properties; None takes one away. `headers` are edited apart, entry by entry."""
+
+    content_type: str | None
+    content_encoding: str | None
+    delivery_mode: int | None
+    priority: int | None
+    correlation_id: str | None
+    reply_to: str | None
+    expiration: str | None
+    message_id: str | None
+    timestamp: datetime | Timestamp | None
+    type: str | None
+    user_id: str | None
+    app_id: str | None
+    cluster_id: str | None
+
+
+class _Property(Generic[_T]):
+    """One property as a read-only attribute: its flag bit, its size, and how its bytes are read and written.
+
+    `size` is in octets; 0 is a short string, -1 a table, whose own first octets say it.
+    """
+
+    def __init__(self, bit: int, size: int, read: Callable[[bytes], _T], write: Callable[[Any], bytes]) -> None:
+        self.flag = 1 << bit
+        self.size = size
+        self.read = read
+        self.write = write
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: "Properties", owner: type) -> _T | None:
+        raw = instance._spans().get(self.name)
+        return None if raw is None else self.read(raw)
+
+
+class _Headers(_Property[FieldTable]):
+    """The headers: absent is the same as empty to a reader, and the decoded table is kept."""
+
+    def __init__(self, bit: int) -> None:
+        super().__init__(bit, -1, lambda raw: decode_table(raw, 4), encode_table)
+
+    def __get__(self, instance: "Properties", owner: type) -> FieldTable:
+        return instance._decoded_headers()
+
+
+def _text(bit: int) -> _Property[str]:
+    return _Property(bit, 0, lambda raw: str(raw[1:], "utf-8", "surrogateescape"), encode_short_string)
+
+
+def _octet(bit: int) -> _Property[int]:
+    def write(value: int) -> bytes:
+        if not 0 <= value <= 255:
+            raise EncodingError(f"{value} does not fit in an octet")
+        return bytes((value,))
+
+    return _Property(bit, 1, lambda raw: raw[0], write)
+
+
+def _moment(bit: int) -> _Property[datetime | Timestamp]:
+    def write(value: datetime | Timestamp) -> bytes:
+        if isinstance(value, datetime) and value.tzinfo is None:
+            raise EncodingError(f"{value} has no time zone; give it one (UTC)")
+        seconds = int(value.timestamp()) if isinstance(value, datetime) else int(value)
+        if not 0 <= seconds < 1 << 64:
+            raise EncodingError(f"{value} is outside AMQP's time")
+        return _SECONDS.pack(seconds)
+
+    return _Property(bit, 8, lambda raw: timestamp(_SECONDS.unpack(raw)[0]), write)
+
+
+class Properties:
+    """A message's properties over their raw bytes; a value: compared by bytes, changed by making another.
+
+    Reading raises RemoteProtocolError (502) when the bytes are malformed. Text that is not UTF-8 keeps its odd octets
+    as surrogate escapes (PEP 383), so it goes back out as it came.
+    """
+
+    __slots__ = ("_fields", "_table", "raw")
+
+    content_type = _text(15)
+    content_encoding = _text(14)
+    headers = _Headers(13)
+    delivery_mode = _octet(12)
+    priority = _octet(11)
+    correlation_id = _text(10)
+    reply_to = _text(9)
+    expiration = _text(8)
+    message_id = _text(7)
+    timestamp = _moment(6)
+    type = _text(5)
+    user_id = _text(4)
+    app_id = _text(3)
+    cluster_id = _text(2)
+
+    def __init__(self, raw: bytes = EMPTY) -> None:
+        self.raw = raw
+        self._fields: dict[str, bytes] | None = None
+        self._table: FieldTable | None = None
+
+    @classmethod
+    def of(cls, *, headers: Mapping[str, Any] | None = None, **properties: Unpack[PropertyChanges]) -> "Properties":
+        """Properties from values. Raises EncodingError."""
+        return cls().edit(headers=headers, **properties)
+
+    def header(self, name: str, default: Any = None) -> Any:
+        """One header's value; the others stay undecoded."""
+        if self._table is not None:
+            return self._table.get(name, default)
+        raw = self._spans().get("headers")
+        return default if raw is None else read_entry(raw[4:], name, default)
+
+    def edit(
+        self,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        drop: Collection[str] = (),
+        **properties: Unpack[PropertyChanges],
+    ) -> "Properties":
+        """These properties with `properties` set (None: taken away), `headers` set and the headers in `drop` gone.
+
+        Everything not named keeps its bytes. Raises EncodingError, and RemoteProtocolError if the old bytes are
+        malformed.
+        """
+        fields = dict(self._spans())
+        for name, value in properties.items():
+            if name not in _BY_NAME or name == "headers":
+                raise EncodingError(f"there is no property {name!r}")
+            if value is None:
+                fields.pop(name, None)
+            else:
+                fields[name] = _BY_NAME[name].write(value)
+        if headers or (drop and "headers" in fields):
+            table = edit_table(fields.get("headers", b"\0\0\0\0")[4:], headers or {}, drop)
+            fields["headers"] = _LENGTH.pack(len(table)) + table
+        flags, parts = 0, [b""]
+        for name, each in _BY_NAME.items():
+            if name in fields:
+                flags |= each.flag
+                parts.append(fields[name])
+        parts[0] = flags.to_bytes(2, "big")
+        return Properties(b"".join(parts))
+
+    def present(self) -> dict[str, Any]:
+        """Every property that is set, decoded, by name."""
+        return {name: getattr(self, name) for name in self._spans()}
+
+    def __eq__(self, other: object) -> bool:
+        return self.raw == other.raw if isinstance(other, Properties) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+    def __repr__(self) -> str:
+        return f"Properties({self.raw!r})"
+
+    def _spans(self) -> dict[str, bytes]:
+        """Each present property's own bytes, by name, in the order of the wire."""
+        if self._fields is None:
+            self._fields = _split(self.raw)
+        return self._fields
+
+    def _decoded_headers(self) -> FieldTable:
+        if self._table is None:
+            raw = self._spans().get("headers")
+            self._table = {} if raw is None else decode_table(raw, 4)
+        return self._table
+
+
+_BY_NAME: dict[str, _Property[Any]] = {
+    name: each for name, each in vars(Properties).items() if isinstance(each, _Property)
+}
+
+
+# Which properties a flag word announces, worked out once for each word seen.
+_LAYOUTS: dict[int, list[tuple[str, int]]] = {}
+_LAYOUTS_MAX = 256
+
+
+def _layout(flags: int) -> list[tuple[str, int]]:
+    if flags & 1:
+        raise syntax_error("property flags go on beyond the 14 properties there are")
+    if len(_LAYOUTS) >= _LAYOUTS_MAX:
+        _LAYOUTS.clear()
+    _LAYOUTS[flags] = layout = [(name, each.size) for name, each in _BY_NAME.items() if flags & each.flag]
+    return layout
+
+
+def _split(raw: bytes) -> dict[str, bytes]:
+    if len(raw) < 2:
+        raise syntax_error("property flags are missing")
+    flags = raw[0] << 8 | raw[1]
+    layout = _LAYOUTS.get(flags)
+    if layout is None:
+        layout = _layout(flags)
+    fields = {}
+    start, end = 2, len(raw)
+    try:
+        for name, size in layout:
+            if size > 0:
+                stop = start + size
+            elif size == 0:
+                stop = start + 1 + raw[start]
+            else:
+                stop = start + 4 + int(_LENGTH.unpack_from(raw, start)[0])
+            fields[name] = raw[start:stop]
+            start = stop
+    except (IndexError, struct.error):
+        start = end + 1
+    if start > end:
+        raise syntax_error("a property runs past the end of the content header")
+    if start < end:
+        raise syntax_error(f"{end - start} octets follow the last property")
+    return fields

@@ -1,0 +1,102 @@
+"""`redrive apply` on real brokers: declares what is missing, twice is once, and a difference stops everything."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redrive.topology import read_definitions
+from tests.live.test_definitions import EVERYWHERE, compiled, read_back, without_vhosts
+from tests.rig.brokers import Vhost
+
+ROOT = Path(__file__).parents[3]
+
+
+def redrive(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "redrive", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "NO_COLOR": "1", **environment},
+    )
+
+
+def check_apply(vhost: Vhost, example: str) -> None:
+    file = f"examples/{example}/redrive.yaml"
+    first = redrive("apply", file, "--url", vhost.amqp_url, "--yes")
+    assert (first.returncode, first.stderr) == (0, "")
+    topology = compiled(example, vhost.name)
+    assert read_back(vhost.management.get("definitions", vhost.name), vhost.name) == without_vhosts(topology)
+    second = redrive("apply", file, "--yes", REDRIVE_URL=vhost.amqp_url)
+    assert second.returncode == 0
+    assert second.stdout.startswith("nothing missing, ")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("example", EVERYWHERE)
+def test_an_example_is_applied_as_it_is_and_again_without_change(vhost: Vhost, example: str) -> None:
+    check_apply(vhost, example)
+
+
+@pytest.mark.live(versions=("4.3",))
+def test_native_is_applied_on_4_3(vhost: Vhost) -> None:
+    check_apply(vhost, "native")
+
+
+@pytest.mark.live
+def test_a_difference_is_named_with_both_values_and_nothing_is_changed(vhost: Vhost) -> None:
+    different = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-message-ttl": 5000}}
+    vhost.management.put("queues", vhost.name, "orders.wait.30s", body=different)
+    before = vhost.management.get("definitions", vhost.name)
+    result = redrive("apply", "examples/ladder/redrive.yaml", "--url", vhost.amqp_url, "--yes", "--format", "json")
+    assert result.returncode == 2
+    report = json.loads(result.stdout)
+    assert report["applied"] is False
+    (difference,) = report["differences"]
+    assert difference["address"].startswith("queue orders.wait.30s (vhost ")
+    assert difference["argument"] in ("x-message-ttl", "x-dead-letter-exchange", "x-overflow", "x-delivery-limit")
+    assert difference["wanted"] != difference["found"]
+    after = vhost.management.get("definitions", vhost.name)
+    assert read_definitions(json.dumps(after), vhost=vhost.name) == read_definitions(
+        json.dumps(before), vhost=vhost.name
+    )
+
+
+@pytest.mark.live
+def test_an_exchange_of_another_type_is_a_difference(vhost: Vhost) -> None:
+    vhost.management.put("exchanges", vhost.name, "domain.events", body={"type": "direct", "durable": True})
+    result = redrive("apply", "examples/ladder/redrive.yaml", "--url", vhost.amqp_url, "--yes")
+    assert result.returncode == 2
+    assert "exchange domain.events" in result.stdout
+    assert "type is direct on the broker and topic in the file" in result.stdout
+
+
+@pytest.mark.live(versions=("3.10",))
+def test_without_yes_and_without_a_person_nothing_is_changed(vhost: Vhost) -> None:
+    result = redrive("apply", "examples/ladder/redrive.yaml", "--url", vhost.amqp_url)
+    assert result.returncode == 2
+    assert "Nothing was changed: say --yes" in result.stderr
+    assert vhost.management.get("queues", vhost.name) == []
+
+
+@pytest.mark.live(versions=("3.10",))
+def test_a_vhost_that_does_not_exist_is_one_sentence(vhost: Vhost) -> None:
+    url = vhost.broker.amqp_url("no-such-vhost")
+    result = redrive("apply", "examples/ladder/redrive.yaml", "--url", url, "--yes")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert "no-such-vhost" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_broker_that_is_not_there_is_one_sentence() -> None:
+    result = redrive("apply", "examples/ladder/redrive.yaml", "--url", "amqp://u:secret@127.0.0.1:1/", "--yes")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: 127.0.0.1:1: ")
+    assert "secret" not in result.stderr

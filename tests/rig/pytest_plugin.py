@@ -1,0 +1,219 @@
+"""pytest's side of the rig: the `live` mark, the fixtures that hand out brokers, and the closing summary.
+
+    @pytest.mark.live                                        once on each of 3.10, 4.0 and 4.3
+    @pytest.mark.live(versions=("4.3",))                     on 4.3 alone
+    @pytest.mark.live(versions=("4.3",), matrix=("3.10",))   and with REDRIVE_MATRIX=1 (make matrix) on 3.10 too
+
+    vhost        a clean vhost on the version's shared broker
+    rabbit       that broker itself
+    rabbit_node  the same, for tests that need rabbitmqctl; skipped on brokers of REDRIVE_TEST_URLS
+    own_node     makes nodes and clusters for this test alone; skipped on brokers of REDRIVE_TEST_URLS
+
+Nothing is started unless a live test runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.rig import offer as offers
+from tests.rig.brokers import Broker, Vhost, clean_vhost
+from tests.rig.errors import TestUrlsRefused
+from tests.rig.external import VARIABLE
+from tests.rig.node import Node
+from tests.rig.offer import Offer, Source
+from tests.rig.shared import OwnNodes, SharedNodes
+from tests.rig.tally import Tally, Verdict, decide_verdict
+from tests.rig.versions import LABELS, Installation
+
+MATRIX_VARIABLE = "REDRIVE_MATRIX"
+MARK = "live(versions=…, matrix=…): runs on a real RabbitMQ, once for each version named (all three by default)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingVersion:
+    """Takes a source's place where there is none."""
+
+    label: str
+
+
+class LivePlugin:
+    """The state of one test run: what there is to test on, what runs, how it went."""
+
+    def __init__(self) -> None:
+        self.nodes = SharedNodes()
+        self._tally = Tally()
+        self._offer: Offer | None = None
+        self._refused: TestUrlsRefused | None = None
+        self._selected: list[Source | MissingVersion] = []
+
+    @property
+    def offer(self) -> Offer:
+        """Found out once, when the first live test is collected. What is wrong with it matters only if one is run."""
+        if self._offer is None:
+            try:
+                self._offer = offers.discover(os.environ)
+            except TestUrlsRefused as refused:
+                self._refused = refused
+                self._offer = Offer(missing=dict.fromkeys(LABELS, str(refused)))
+        return self._offer
+
+    @pytest.hookimpl
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        mark = metafunc.definition.get_closest_marker("live")
+        if mark is None:
+            return
+        if "live_source" not in metafunc.fixturenames:
+            pytest.fail("a live test takes one of: vhost, rabbit, rabbit_node, own_node", pytrace=False)
+        labels = wanted_labels(mark, matrix=os.environ.get(MATRIX_VARIABLE, "") not in ("", "0"))
+        parameters = [parameter for label in labels for parameter in self._parameters(label)]
+        metafunc.parametrize("live_source", parameters, indirect=True)
+
+    @pytest.hookimpl
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Tests are selected: see that they have something to run on."""
+        for item in session.items:
+            source = _source_of(item)
+            if source is not None:
+                self._selected.append(source)
+                self._tally.expect(item.nodeid, label=source.label)
+        if not self._selected or session.config.option.collectonly:
+            return
+        if self._refused is not None:
+            raise pytest.UsageError(str(self._refused))
+        if not self.offer.sources:
+            raise pytest.UsageError(offers.NOTHING)
+        self.nodes.expect(source for source in self._selected if isinstance(source, Installation))
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tally.record(report.nodeid, report.outcome)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.exitstatus == pytest.ExitCode.OK and self._verdict().fails:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._tally.is_empty or terminalreporter.config.option.collectonly:
+            return
+        terminalreporter.section("RabbitMQ versions tested", bold=True)
+        for line in self._tally.table(self._versions()):
+            terminalreporter.line(line)
+        for warning in self._verdict().warnings:
+            terminalreporter.line(warning, red=True, bold=True)
+
+    @pytest.hookimpl
+    def pytest_unconfigure(self) -> None:
+        self.nodes.close()
+
+    def broker(self, source: Source) -> Broker:
+        return self.nodes.node(source) if isinstance(source, Installation) else source
+
+    def _parameters(self, label: str) -> list[object]:
+        sources = self.offer.sources_for(label)
+        if sources:
+            return [pytest.param(source, id=source.label) for source in sources]
+        skip = pytest.mark.skip(reason=f"RabbitMQ {label} can't be had: {self.offer.missing[label]}")
+        return [pytest.param(MissingVersion(label=label), id=label, marks=skip)]
+
+    def _versions(self) -> dict[str, str]:
+        versions: dict[str, set[str]] = {}
+        for source in self._selected:
+            match source:
+                case MissingVersion():
+                    version = "-"
+                case Installation():
+                    version = self.nodes.version(source)
+                case _:
+                    version = source.version
+            versions.setdefault(source.label, set()).add(version)
+        return {label: ", ".join(sorted(found)) for label, found in versions.items()}
+
+    def _verdict(self) -> Verdict:
+        wanted = {each.label if isinstance(each, MissingVersion) else each.profile for each in self._selected}
+        missing = {label: reason for label, reason in self.offer.missing.items() if label in wanted} if wanted else {}
+        return decide_verdict(missing, ci=os.environ.get("CI", ""))
+
+
+LIVE = pytest.StashKey[LivePlugin]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARK)
+    plugin = LivePlugin()
+    config.stash[LIVE] = plugin
+    config.pluginmanager.register(plugin, "redrive-live")
+
+
+@pytest.fixture
+def live_source(request: pytest.FixtureRequest) -> Source:
+    """Where the test runs; every live fixture stands on it."""
+    source = getattr(request, "param", None)
+    if not isinstance(source, Source):
+        pytest.fail(f"{request.node.name} needs a broker: mark it @pytest.mark.live", pytrace=False)
+    return source
+
+
+@pytest.fixture
+def rabbit(live_source: Source, request: pytest.FixtureRequest) -> Broker:
+    """The version's broker, shared with other tests: leave nothing on it outside a vhost of your own."""
+    return request.config.stash[LIVE].broker(live_source)
+
+
+@pytest.fixture
+def vhost(rabbit: Broker, request: pytest.FixtureRequest) -> Iterator[Vhost]:
+    """A clean vhost on the version's shared broker, deleted after the test."""
+    with clean_vhost(rabbit, purpose=re.sub(r"[^A-Za-z0-9.]+", "-", request.node.name).strip("-")) as made:
+        yield made
+
+
+@pytest.fixture
+def rabbit_node(live_source: Source, request: pytest.FixtureRequest) -> Node:
+    """The version's shared broker as a node of the rig: with rabbitmqctl and a log."""
+    return request.config.stash[LIVE].nodes.node(_of_the_rig(live_source))
+
+
+@pytest.fixture
+def own_node(live_source: Source, request: pytest.FixtureRequest) -> Iterator[OwnNodes]:
+    """Makes nodes and clusters of the version for this test alone."""
+    made = OwnNodes(request.config.stash[LIVE].nodes.run, _of_the_rig(live_source))
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def wanted_labels(mark: pytest.Mark, *, matrix: bool) -> list[str]:
+    """The versions a `live` mark asks for. Fails the collection of its test on words the mark does not know."""
+    unknown = set(mark.kwargs) - {"versions", "matrix"}
+    if mark.args or unknown:
+        pytest.fail("live takes versions=(…) and matrix=(…), nothing else", pytrace=False)
+    versions: Iterable[str] = mark.kwargs.get("versions", LABELS)
+    more: Iterable[str] = mark.kwargs.get("matrix", ()) if matrix else ()
+    wanted = list(dict.fromkeys((*versions, *more)))
+    for label in wanted:
+        if label not in LABELS:
+            near = difflib.get_close_matches(label, LABELS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            pytest.fail(f"live knows the versions {', '.join(LABELS)}, not {label!r}{hint}", pytrace=False)
+    return wanted
+
+
+def _source_of(item: pytest.Item) -> Source | MissingVersion | None:
+    callspec = getattr(item, "callspec", None)
+    source = None if callspec is None else callspec.params.get("live_source")
+    return source if isinstance(source, Source | MissingVersion) else None
+
+
+def _of_the_rig(source: Source) -> Installation:
+    if not isinstance(source, Installation):
+        pytest.skip(f"it needs a node of the rig, which {VARIABLE} can't give")
+    return source

@@ -1,0 +1,142 @@
+"""Coalesced acks settle exactly what was settled, whatever the order, and never name a delivery the broker has not."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive import wire
+from redrive.client.settling import Settling
+from redrive.wire import methods
+
+
+class Ledger:
+    """A broker's view of one channel: what is outstanding, and how each delivery was settled."""
+
+    def __init__(self, count: int) -> None:
+        self.client, self.server = open_pair()
+        self.outstanding = set(range(1, count + 1))
+        self.fate: dict[int, str] = {}
+        self.frames = 0
+
+    def read(self) -> None:
+        for event in self.server.receive_data(self.client.data_to_send()):
+            self.frames += 1
+            match event:
+                case wire.Ack(delivery_tag=tag, multiple=multiple):
+                    self._settle(tag, multiple, "ack")
+                case wire.Nack(delivery_tag=tag, multiple=multiple, requeue=requeue):
+                    self._settle(tag, multiple, f"nack {requeue}")
+                case wire.Reject(delivery_tag=tag, requeue=requeue):
+                    self._settle(tag, False, f"reject {requeue}")
+
+    def _settle(self, tag: int, multiple: bool, fate: str) -> None:
+        assert tag in self.outstanding, f"unknown delivery tag {tag}"  # RabbitMQ closes the channel with 406
+        for one in {one for one in self.outstanding if one <= tag} if multiple else {tag}:
+            self.outstanding.discard(one)
+            self.fate[one] = fate
+
+
+def open_pair() -> tuple[wire.Connection, wire.Connection]:
+    client, server = wire.Connection(wire.Role.CLIENT), wire.Connection(wire.Role.SERVER)
+    client.send_protocol_header()
+    exchange(client, server)
+    server.send(0, methods.ConnectionStart())
+    exchange(client, server)
+    client.send(0, methods.ConnectionStartOk())
+    exchange(client, server)
+    server.send(0, server.limits.propose())
+    for event in client.receive_data(server.data_to_send()):
+        assert isinstance(event, wire.Command)
+        assert isinstance(event.method, methods.ConnectionTune)
+        client.answer_tune(event.method)
+    client.send(0, methods.ConnectionOpen())
+    exchange(client, server)
+    server.send(0, methods.ConnectionOpenOk())
+    exchange(client, server)
+    client.send(1, methods.ChannelOpen())
+    exchange(client, server)
+    server.send(1, methods.ChannelOpenOk())
+    exchange(client, server)
+    return client, server
+
+
+def exchange(client: wire.Connection, server: wire.Connection) -> None:
+    list(server.receive_data(client.data_to_send()))
+    list(client.receive_data(server.data_to_send()))
+
+
+def test_acks_in_a_row_are_one_frame() -> None:
+    ledger = Ledger(100)
+    settling = Settling(ledger.client, 1)
+    for tag in range(1, 101):
+        settling.ack(tag)
+    settling.write(stragglers=False)
+    ledger.read()
+    assert ledger.frames == 1
+    assert ledger.fate == dict.fromkeys(range(1, 101), "ack")
+
+
+def test_an_ack_above_a_gap_waits_until_the_gap_closes_or_its_time_is_up() -> None:
+    ledger = Ledger(3)
+    settling = Settling(ledger.client, 1)
+    settling.ack(3)
+    settling.write(stragglers=False)
+    ledger.read()
+    assert ledger.fate == {}
+    settling.ack(1)
+    settling.write(stragglers=True)
+    ledger.read()
+    assert ledger.fate == {1: "ack", 3: "ack"}
+    settling.ack(2)
+    settling.write(stragglers=False)
+    ledger.read()
+    assert ledger.fate == {1: "ack", 2: "ack", 3: "ack"}
+
+
+def test_a_multiple_nack_takes_only_what_was_not_acked_before() -> None:
+    ledger = Ledger(5)
+    settling = Settling(ledger.client, 1)
+    settling.ack(2)
+    settling.nack(4, multiple=True, requeue=True)
+    settling.ack(5)
+    settling.write(stragglers=True)
+    ledger.read()
+    assert ledger.fate == {1: "nack True", 2: "ack", 3: "nack True", 4: "nack True", 5: "ack"}
+
+
+steps = st.permutations(range(1, 25)).flatmap(
+    lambda order: st.tuples(
+        st.just(order),
+        st.lists(
+            st.sampled_from(["ack", "ack", "ack", "nack True", "nack False", "reject True", "reject False"]),
+            min_size=24,
+            max_size=24,
+        ),
+        st.lists(st.sampled_from(["", "", "write", "write all"]), min_size=24, max_size=24),
+    )
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps)
+def test_every_delivery_is_settled_as_it_was_said(plan: tuple[list[int], list[str], list[str]]) -> None:
+    ledger = Ledger(24)
+    settling = Settling(ledger.client, 1)
+    expected = {}
+    for tag, fate, write in zip(*plan, strict=True):
+        expected[tag] = fate
+        assert not settling.is_settled(tag)
+        verb, _, requeue = fate.partition(" ")
+        if verb == "ack":
+            settling.ack(tag)
+        elif verb == "nack":
+            settling.nack(tag, multiple=False, requeue=requeue == "True")
+        else:
+            settling.reject(tag, requeue=requeue == "True")
+        assert settling.is_settled(tag)
+        if write:
+            settling.write(stragglers=write == "write all")
+        ledger.read()
+    settling.write(stragglers=True)
+    ledger.read()
+    assert ledger.fate == expected
+    assert ledger.outstanding == set()

@@ -1,0 +1,210 @@
+"""The declaration: its short forms, how defaults merge, and that Python and YAML say the same."""
+
+from datetime import timedelta
+
+import pytest
+
+from redrive.core import InvalidDeclaration
+from redrive.topology import (
+    Declaration,
+    Ladder,
+    PerQueue,
+    Service,
+    Tiered,
+    compile_declaration,
+    declare,
+    read_declaration,
+)
+
+
+def read(text: str) -> Declaration:
+    return read_declaration(text, file="redrive.yaml")
+
+
+def test_the_short_form_of_retry_is_a_ladder() -> None:
+    (queue,) = read("queues: {orders: {retry: [30s, 5m, 30m]}}").queues
+    assert queue.retry == Ladder(delays=["30s", "5m", "30m"])
+
+
+def test_one_delay_needs_no_brackets() -> None:
+    (queue,) = read("queues: {orders: {retry: 90s}}").queues
+    assert queue.retry == Ladder(delays=["1m30s"])
+
+
+def test_a_queue_without_retry_is_plain() -> None:
+    (queue,) = read("queues: {audit: }").queues
+    assert queue.retry is None
+
+
+def test_yaml_and_python_say_the_same() -> None:
+    written = read(
+        """
+        vhost: shop
+        exchanges: {domain.events: topic, other: {type: fanout, from: {domain.events: ["x.#"]}}}
+        queues:
+          orders:
+            from: {domain.events: ["orders.#", "refunds.*"], other: }
+            retry: {delays: [30s, 5m], attempts: 5}
+          invoices: {from: {domain.events: [invoices]}, retry: {shape: per-queue, delays: [15s]}}
+        services: [wms-cincout]
+        policies: {limits: {pattern: "^a", definition: {max-length: 5}, apply_to: queues, priority: 2}}
+        """
+    )
+    said = declare(
+        vhost="shop",
+        exchanges={"domain.events": "topic", "other": {"type": "fanout", "from": {"domain.events": ["x.#"]}}},
+        queues={
+            "orders": {
+                "from": {"domain.events": ["orders.#", "refunds.*"], "other": None},
+                "retry": Ladder(delays=[timedelta(seconds=30), "5m"], attempts=5),
+            },
+            "invoices": {"from": {"domain.events": "invoices"}, "retry": PerQueue(delays=["15s"])},
+        },
+        services=["wms-cincout"],
+        policies={"limits": {"pattern": "^a", "definition": {"max-length": 5}, "apply_to": "queues", "priority": 2}},
+    )
+    assert said == written
+    assert compile_declaration(said).topology == compile_declaration(written).topology
+
+
+def test_defaults_merge_key_by_key() -> None:
+    declaration = read(
+        """
+        exchanges: {e: topic}
+        defaults: {retry: {shape: tiered, exchange: e, delays: [10s], attempts: 7}, type: quorum}
+        queues:
+          a: {from: {e: ["a.*"]}, retry: {domain: a}}
+          b: {from: {e: ["b.*"]}, retry: {delays: [20s, 40s]}, type: classic}
+          c: {from: {e: ["c.*"]}}
+        """
+    )
+    a, b, c = declaration.queues
+    assert a.retry == Tiered(exchange="e", delays=["10s"], attempts=7, domain="a")
+    assert b.retry == Tiered(exchange="e", delays=["20s", "40s"], attempts=7)
+    assert c.retry == Tiered(exchange="e", delays=["10s"], attempts=7)
+    assert (a.type, b.type, c.type) == ("quorum", "classic", "quorum")
+
+
+def test_defaults_of_one_shape_do_not_leak_into_another() -> None:
+    declaration = read(
+        """
+        defaults: {retry: {shape: per-queue, dlq: "{queue}.dead", attempts: 9}}
+        queues: {a: {retry: {shape: ladder, delays: [1s]}}, b: }
+        """
+    )
+    a, b = declaration.queues
+    assert a.retry == Ladder(delays=["1s"])
+    assert b.retry == PerQueue(dlq="{queue}.dead", attempts=9)
+
+
+def test_a_queue_can_refuse_the_default_retry() -> None:
+    (queue,) = read("defaults: {retry: [1s]}\nqueues: {a: {retry: false}}").queues
+    assert queue.retry is None
+
+
+def test_default_arguments_merge_with_a_queue_of_its_own() -> None:
+    (queue,) = read(
+        "defaults: {arguments: {x-max-priority: 3}}\nqueues: {a: {arguments: {x-single-active-consumer: true}}}"
+    ).queues
+    assert queue.arguments.thaw() == {"x-max-priority": 3, "x-single-active-consumer": True}
+
+
+def test_services_may_have_options_each() -> None:
+    plain, slow = read(
+        "services: {wms-a: , wms-b: {retry: {delays: [1m], attempts: 3}, from: {amq.topic: [b]}}}"
+    ).queues
+    assert plain.name == "wms.queue.wms-a"
+    assert plain.retry == Service(service="wms-a")
+    assert slow.retry == Service(service="wms-b", delays=["1m"], attempts=3)
+    assert [source.exchange for source in slow.sources] == ["amq.topic"]
+    assert slow.service == "wms-b"
+
+
+@pytest.mark.parametrize(
+    ("service", "prefix"),
+    [("wms-cincout", "wms"), ("xyz-service", "xyz"), ("noprefix", "default"), ("a-b-c", "a"), ("-x", "default")],
+)
+def test_a_service_prefix_ends_at_the_first_hyphen(service: str, prefix: str) -> None:
+    (queue,) = declare(services=[service]).queues
+    assert queue.name == f"{prefix}.queue.{service}"
+
+
+def test_yaml_anchors_and_merges_work() -> None:
+    a, b = read("queues: {a: &base {retry: [1s], service: s}, b: {<<: *base, retry: [2s]}}").queues
+    assert (a.retry, b.retry) == (Ladder(delays=["1s"]), Ladder(delays=["2s"]))
+    assert b.service == "s"
+
+
+def test_a_binding_may_have_arguments() -> None:
+    (queue,) = read(
+        "exchanges: {h: headers}\nqueues: {a: {from: {h: [{arguments: {x-match: all, kind: order}}]}}}"
+    ).queues
+    assert queue.sources[0].arguments.thaw() == {"x-match": "all", "kind": "order"}
+
+
+def test_the_vhost_can_be_chosen_when_compiling() -> None:
+    compiled = compile_declaration(read("queues: {a: {retry: [1s]}}"), vhost="test-1")
+    assert {one.vhost for one in compiled.topology.queues} == {"test-1"}
+    assert [one.name for one in compiled.topology.vhosts] == ["test-1"]
+    assert compiled.arrangements[0].vhost == "test-1"
+
+
+def test_two_spellings_of_a_delay_are_one_wait_queue() -> None:
+    compiled = compile_declaration(read("queues: {a: {retry: [60s, 1m, 90s]}}"))
+    assert [queue.name for queue in compiled.topology.queues] == ["a", "a.wait.1m", "a.wait.1m30s", "a.parked"]
+    assert compiled.arrangements[0].attempts == 4
+
+
+def test_a_name_that_is_another_names_suffix_keeps_its_own_queues() -> None:
+    """`bar` and `foo.bar`: wherever delays are shared by suffix both would get one's messages; here neither is."""
+    compiled = compile_declaration(read("queues: {bar: {retry: [1s]}, foo.bar: {retry: [1s]}}"))
+    targets = {queue.name: queue.dead_letter_routing_key for queue in compiled.topology.queues}
+    assert targets["bar.wait.1s"] == "bar"
+    assert targets["foo.bar.wait.1s"] == "foo.bar"
+    assert compiled.topology.bindings == ()
+
+
+def test_two_queues_of_one_domain_share_its_tiers() -> None:
+    compiled = compile_declaration(
+        read(
+            """
+            exchanges: {e: topic}
+            defaults: {retry: {shape: tiered, domain: user, delays: [1s], wait: "e.{domain}.{delay}"}}
+            queues: {a: {from: {e: ["user.*"]}}, b: {from: {e: ["user.#"]}}}
+            """
+        )
+    )
+    assert [queue.name for queue in compiled.topology.queues] == ["a", "e.user.1s", "e.dlq", "b"]
+
+
+def test_a_quorum_queue_of_a_documented_shape_dead_letters_at_least_once() -> None:
+    compiled = compile_declaration(read("services: {wms-a: {type: quorum}}"))
+    for queue in compiled.topology.queues:
+        assert queue.type == "quorum"
+        assert queue.delivery_limit == 1_000_000
+        dead_letters = queue.dead_letter_exchange is not None
+        assert queue.arguments.get("x-dead-letter-strategy") == ("at-least-once" if dead_letters else None)
+
+
+def test_the_literal_form_of_the_quorum_document_is_still_to_be_had() -> None:
+    compiled = compile_declaration(
+        read("queues: {a: {retry: {shape: quorum, at_least_once: false, safe_limits: false}}}")
+    )
+    assert [queue.arguments.thaw() for queue in compiled.topology.queues] == [
+        {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a.retry", "x-queue-type": "quorum"},
+        {
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "a",
+            "x-message-ttl": 30000,
+            "x-queue-type": "quorum",
+        },
+        {"x-queue-type": "quorum"},
+    ]
+
+
+def test_python_reports_where_without_a_file() -> None:
+    with pytest.raises(InvalidDeclaration) as raised:
+        declare(queues={"orders": {"retry": {"delayz": ["1s"]}}})
+    assert str(raised.value) == (
+        "queue orders, retry.delayz: shape ladder has no option 'delayz'; did you mean `delays`?"
+    )
