@@ -181,7 +181,7 @@ class Node:
         return log.read_text(encoding="utf-8")
 
     def log(self, lines_max: int = 40) -> str:
-        """What matters of the node's log: from its first error on, which is the cause of the others, or else its end."""
+        """What matters of the node's log: from its first error on, the cause of the others, or else its end."""
         files = sorted((self.place.folder / "log").glob("*.log"))
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
         console = "" if self._process is None else self._process.output()

@@ -39,6 +39,8 @@ class Inner:
         self.monkeypatch = monkeypatch
         for variable in ("CI", "REDRIVE_MATRIX", "REDRIVE_TEST_URLS", "PYTEST_ADDOPTS"):
             monkeypatch.delenv(variable, raising=False)
+        # Plugins that happen to be installed have no part in this, and loading them costs more than the run itself.
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def offer(self, *versions: str) -> None:
         made = make_offer([broker(version) for version in versions], dict.fromkeys(LABELS, "the mirror is gone"))

@@ -7,7 +7,7 @@ import click
 
 from redrive.cli.console import fail, wants_colour, warn
 from redrive.cli.files import LoadedFile, load
-from redrive.core import InvalidDeclaration, Severity
+from redrive.core import Finding, InvalidDeclaration, Severity
 from redrive.topology import (
     BrokerVersion,
     Compiled,
@@ -31,7 +31,10 @@ FORMATS = ("definitions", "tree", "mermaid", "svg", "permissions")
     type=click.Choice([one.value for one in BrokerVersion]),
     help="Refuse or warn about what this RabbitMQ version can't do. The output stays the same.",
 )
-def compile_command(file: str, form: str, version: str | None) -> None:
+@click.option(
+    "--per-vhost", is_flag=True, help="Definitions for POST /api/definitions/VHOST, which leave the vhost as it is."
+)
+def compile_command(file: str, form: str, version: str | None, per_vhost: bool) -> None:
     """Turn FILE into a RabbitMQ topology.
 
     FILE is a redrive.yaml or a definitions.json ("-" reads stdin). The result goes to stdout.
@@ -46,7 +49,7 @@ def compile_command(file: str, form: str, version: str | None) -> None:
     warn(loaded.warnings)
     if version is not None:
         _check_version(loaded, version)
-    click.echo(_rendered(loaded, form, file).rstrip("\n"))
+    click.echo(_rendered(loaded, form, file, per_vhost).rstrip("\n"))
 
 
 def _check_version(loaded: LoadedFile, version: str) -> None:
@@ -57,7 +60,7 @@ def _check_version(loaded: LoadedFile, version: str) -> None:
     warn(findings)
 
 
-def _rendered(loaded: LoadedFile, form: str, file: str) -> str:
+def _rendered(loaded: LoadedFile, form: str, file: str, per_vhost: bool) -> str:
     match form:
         case "tree":
             return render_tree(loaded.topology, loaded.arrangements, colour=wants_colour(sys.stdout))
@@ -68,4 +71,12 @@ def _rendered(loaded: LoadedFile, form: str, file: str) -> str:
         case "permissions":
             compiled = loaded.compiled or Compiled(topology=loaded.topology, arrangements=(), warnings=())
             return json.dumps({"permissions": permissions(compiled)}, indent=2, ensure_ascii=False) + "\n"
-    return write_definitions(loaded.topology)
+    return write_definitions(loaded.topology, per_vhost=per_vhost, vhost=_vhost(loaded, file) if per_vhost else None)
+
+
+def _vhost(loaded: LoadedFile, file: str) -> str:
+    used = loaded.topology.used_vhosts()
+    if len(used) > 1:
+        summary = f"has objects in the vhosts {', '.join(used)}, and the per-vhost form holds one"
+        raise InvalidDeclaration([Finding(code="several-vhosts", address=file, summary=summary)])
+    return used[0] if used else "/"

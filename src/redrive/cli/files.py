@@ -1,17 +1,17 @@
 """FILE on the command line: a `redrive.yaml` or a definitions.json, told apart by name, else by content."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redrive.core import Finding, UnreadableFile
+from redrive.core import Finding, InvalidDefinitions, UnreadableFile
 from redrive.topology import (
     Arrangement,
     Compiled,
     Topology,
     compile_declaration,
+    parse_definitions,
     read_declaration,
-    read_definitions,
 )
 
 _SIZE_MAX = 512 * 1024 * 1024
@@ -33,7 +33,7 @@ def load(path: str) -> LoadedFile:
     text = read_text(path)
     file = "stdin" if path == "-" else path
     if _is_definitions(path, text):
-        return LoadedFile(topology=read_definitions(text, file=file))
+        return _load_definitions(text, file)
     declaration = read_declaration(text, file=file)
     compiled = compile_declaration(declaration)
     return LoadedFile(
@@ -43,6 +43,19 @@ def load(path: str) -> LoadedFile:
         compiled=compiled,
         broker=declaration.broker,
     )
+
+
+def _load_definitions(text: str, file: str) -> LoadedFile:
+    try:
+        parsed = parse_definitions(text, file=file)
+    except InvalidDefinitions as error:
+        # A problem with a path instead of a line still belongs to a file.
+        raise InvalidDefinitions([_named(one, file) for one in error.findings]) from None
+    return LoadedFile(topology=parsed.topology, warnings=tuple(_named(one, file) for one in parsed.warnings))
+
+
+def _named(finding: Finding, file: str) -> Finding:
+    return finding if finding.position else replace(finding, address=f"{file}: {finding.address}")
 
 
 def read_text(path: str) -> str:

@@ -13,12 +13,14 @@ from redrive.client.backoff import Backoff
 from redrive.client.channel import Channel, QueueState
 from redrive.client.client import Client
 from redrive.client.connection import Connection
-from redrive.client.consumer import Consumer, Deliveries, Delivery, Handler
+from redrive.client.consumer import Consumer, Deliveries, Handler
+from redrive.client.consuming import Delivery
 from redrive.client.errors import (
     AccessRefused,
     AlreadySettled,
     AuthenticationFailed,
     ChannelClosed,
+    ChannelsExhausted,
     ClientError,
     ConnectionClosed,
     ConnectionFailed,
@@ -39,6 +41,7 @@ __all__ = [
     "Backoff",
     "Channel",
     "ChannelClosed",
+    "ChannelsExhausted",
     "Client",
     "ClientError",
     "Confirmed",

@@ -6,6 +6,7 @@ but their names.
 """
 
 import asyncio
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from redrive.client.backoff import Backoff
 from redrive.client.channel import Channel
 from redrive.client.connection import Connection
 from redrive.client.consumer import Consumer, Deliveries, Handler
-from redrive.client.errors import AuthenticationFailed, ConnectionClosed, ConnectionFailed
+from redrive.client.errors import AuthenticationFailed, ClientError, ConnectionClosed, ConnectionFailed
 from redrive.client.publisher import Publisher
 from redrive.client.uri import Target, parse_url
 from redrive.core import SILENT, Observer
@@ -38,12 +39,13 @@ class Client:
         self.target = parse_url(target) if isinstance(target, str) else target
         self.observer = observer
         self.name = name or self.target.name or f"{os.path.basename(sys.argv[0]) or 'python'}:{os.getpid()}"
-        self._backoff = backoff()
+        self.new_backoff = backoff
         self._next_host = 0
         self._connection: Connection | None = None
         self._waiters: list[asyncio.Future[Connection]] = []
-        self._owners: list[Publisher | Consumer] = []
-        self._closed = False
+        self._owners: set[Publisher | Consumer] = set()
+        self.is_closed = False
+        self._closing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.loop: asyncio.AbstractEventLoop
 
@@ -62,14 +64,25 @@ class Client:
 
     async def connection(self) -> Connection:
         """The connection, as soon as there is one. Raises `ConnectionClosed` once the client is closed."""
-        if self._closed:
+        if self.is_closed:
             raise ConnectionClosed("the client was closed")
+        if self._task is None:
+            raise ConnectionClosed("the client was not started; use `async with Client(…)`")
         current = self._connection
         if current is not None and current.is_open:
             return current
         waiter: asyncio.Future[Connection] = self.loop.create_future()
         self._waiters.append(waiter)
         return await waiter
+
+    async def update_secret(self, secret: str, reason: str = "renewed") -> None:
+        """From now on connects with another password or token, and tells the broker on the connection there is.
+
+        Raises `ConnectionClosed` if that goes meanwhile, or if the broker refuses; the next one uses the new secret.
+        """
+        self.target = dataclasses.replace(self.target, password=secret)
+        if self._connection is not None and self._connection.is_open:
+            await self._connection.update_secret(secret, reason)
 
     async def channel(self) -> Channel:
         """A plain channel; it is not restored when it goes."""
@@ -80,8 +93,12 @@ class Client:
     async def publisher(self, *, window: int = 1000) -> Publisher:
         """A publisher with confirms, at most `window` messages in flight."""
         publisher = Publisher(self, window=window)
-        self._owners.append(publisher)
-        await publisher.wait_ready()
+        self._owners.add(publisher)
+        try:
+            await publisher.wait_ready()
+        except BaseException:
+            await publisher.close()
+            raise
         return publisher
 
     async def consume(
@@ -98,8 +115,13 @@ class Client:
         consumer = Consumer(
             self, queue, handler, prefetch=prefetch, no_ack=no_ack, exclusive=exclusive, arguments=arguments
         )
-        await consumer.wait_started()
-        self._owners.append(consumer)
+        self._owners.add(consumer)
+        try:
+            await consumer.wait_started()
+        except BaseException:
+            # Nobody will ever own it: it must not go on taking messages.
+            await consumer.close()
+            raise
         return consumer
 
     async def deliveries(
@@ -107,19 +129,29 @@ class Client:
     ) -> Deliveries:
         """The same as an async iterator."""
         deliveries = Deliveries()
-        deliveries.consumer = await self.consume(
-            queue, deliveries.take, prefetch=prefetch, no_ack=no_ack, arguments=arguments
+        deliveries.follow(
+            await self.consume(queue, deliveries.take, prefetch=prefetch, no_ack=no_ack, arguments=arguments)
         )
         return deliveries
 
+    def forget(self, owner: Publisher | Consumer) -> None:
+        """A publisher or consumer is closed."""
+        self._owners.discard(owner)
+
     async def close(self) -> None:
-        """Closes publishers, consumers and the connection; never raises."""
-        if self._closed:
-            return
-        owners, self._owners = self._owners, []
-        for owner in owners:
-            await owner.close()
-        self._closed = True
+        """Closes consumers, publishers and the connection, each within moments; raises only when cancelled."""
+        async with self._closing:
+            self.is_closed = True
+            try:
+                # Consumers first: their handlers may be publishing.
+                for kind in (Consumer, Publisher):
+                    closing = [asyncio.create_task(owner.close()) for owner in self._owners if isinstance(owner, kind)]
+                    if closing:
+                        await asyncio.wait(closing)
+            finally:
+                await self._disconnect()
+
+    async def _disconnect(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -135,13 +167,16 @@ class Client:
             assert self._connection is not None
             await asyncio.wait([self._connection.closed])
             self.observer.note("client.connection_lost", reason=str(self._connection.closed.result()))
+            backoff = self.new_backoff()
+            pause_s = backoff.next_s()
             while True:
-                pause_s = self._backoff.next_s()
                 await asyncio.sleep(pause_s)
                 try:
                     self._adopt(await self._connect())
                     break
-                except ConnectionFailed as error:
+                # Whatever it is may be mended while we wait: a password rotated, a certificate file replaced.
+                except ClientError as error:
+                    pause_s = backoff.next_s()
                     self.observer.note("client.connect_failed", reason=str(error), pause_s=pause_s)
 
     async def _connect(self) -> Connection:
@@ -152,9 +187,7 @@ class Client:
             host, port = hosts[self._next_host % len(hosts)]
             self._next_host += 1
             try:
-                connection = await Connection.open(self.target, host, port, name=self.name, observer=self.observer)
-                self._next_host -= 1
-                return connection
+                return await Connection.open(self.target, host, port, name=self.name, observer=self.observer)
             except AuthenticationFailed:
                 raise
             except ConnectionFailed as error:
@@ -162,7 +195,6 @@ class Client:
         raise ConnectionFailed(tuple(reasons))
 
     def _adopt(self, connection: Connection) -> None:
-        self._backoff.reset()
         self._connection = connection
         self.observer.note("client.connected", address=self.target.address, server_version=connection.server_version)
         waiters, self._waiters = self._waiters, []

@@ -9,19 +9,23 @@ Writes are coalesced: whatever is said in one turn of the event loop goes out in
 
 import asyncio
 import contextlib
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from redrive import wire
-from redrive.client.consumer import Delivery
+from redrive.client.consuming import Delivery
 from redrive.client.errors import (
     AuthenticationFailed,
     ChannelClosed,
+    ChannelsExhausted,
     ConnectionClosed,
     ConnectionFailed,
     channel_closed,
 )
+from redrive.client.handshake import answer_start, explain, refusal
+from redrive.client.heartbeats import Heartbeats
 from redrive.client.session import ChannelSession
 from redrive.client.uri import Target
 from redrive.core import SILENT, Observer
@@ -40,8 +44,9 @@ class _Wire(wire.Connection):
 class Connection(asyncio.Protocol):
     """An open connection; `Connection.open` makes one. `server_version` is what the broker says it is."""
 
-    def __init__(self, target: Target, *, name: str, observer: Observer = SILENT) -> None:
+    def __init__(self, target: Target, *, where: str, name: str, observer: Observer = SILENT) -> None:
         self._target = target
+        self._where = where
         self._name = name
         self._observer = observer
         self._loop = asyncio.get_running_loop()
@@ -51,17 +56,14 @@ class Connection(asyncio.Protocol):
         self._sessions: dict[int, ChannelSession] = {}
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[ConnectionClosed] = self._loop.create_future()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closing = False
         self._writers: list[Callable[[], None]] = []
         self._flushing = False
         self._reading = False
-        self._heard = True
-        self._spoke = False
-        self._silent_beats = 0
-        self._beat: asyncio.TimerHandle | None = None
+        self._heartbeats = Heartbeats(self._say_heartbeat, self.give_up)
         self._secret_updates: deque[asyncio.Future[None]] = deque()
         self.writable = True
-        """False while the socket's buffer is full or the broker blocks publishers; see `wait_writable`."""
+        """False while the socket's buffer is full or the broker blocks publishers; sessions hear when it ends."""
         self._buffer_full = False
         self.server_properties: dict[str, Any] = {}
 
@@ -71,30 +73,30 @@ class Connection(asyncio.Protocol):
     async def open(
         cls, target: Target, host: str, port: int, *, name: str, observer: Observer = SILENT
     ) -> "Connection":
-        """Connects to one host. Raises `ConnectionFailed` or `AuthenticationFailed`; leaves nothing open behind."""
-        loop = asyncio.get_running_loop()
+        """Connects to one host. Raises `ConnectionFailed` or `AuthenticationFailed`; leaves nothing open behind.
+
+        Raises `InvalidUrl` if the target's TLS files can't be used.
+        """
         where = f"{host}:{port}"
-        connection = cls(target, name=name, observer=observer)
+        connection = cls(target, where=where, name=name, observer=observer)
         tls = target.tls
+        context = None if tls is None else tls.context()
+        server_name = None if tls is None else (tls.server_name or host)
+        opened = False
         try:
             async with asyncio.timeout(target.connect_timeout_s):
-                await loop.create_connection(
-                    lambda: connection,
-                    host,
-                    port,
-                    ssl=None if tls is None else tls.context(),
-                    server_hostname=None if tls is None else (tls.server_name or host),
+                await connection._loop.create_connection(
+                    lambda: connection, host, port, ssl=context, server_hostname=server_name
                 )
                 await connection._opened
+            opened = True
         except TimeoutError:
-            connection._abort()
             raise ConnectionFailed((f"{where} did not answer within {target.connect_timeout_s:g} s",)) from None
-        except OSError as error:
-            connection._abort()
-            raise ConnectionFailed((f"{where}: {error.strerror or error}",)) from None
-        except asyncio.CancelledError:
-            connection._abort()
-            raise
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that can't be one, to the resolver
+            raise ConnectionFailed((f"{where}: {explain(error)}",)) from None
+        finally:
+            if not opened:
+                connection._abort("no connection came about")
         return connection
 
     @property
@@ -105,7 +107,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         """Whether calls can be made."""
-        return not self.closed.done() and self._opened.done()
+        return self._opened.done() and not self._closing and not self.closed.done()
 
     @property
     def blocked(self) -> str | None:
@@ -113,38 +115,45 @@ class Connection(asyncio.Protocol):
         return self._wire.blocked
 
     async def close(self) -> None:
-        """Closes in order, or after a moment without; never raises."""
-        if self.closed.done():
-            return
-        with contextlib.suppress(wire.ProtocolError):
-            self._wire.close(200, "goodbye")
-            self.flush()
-        _, waiting = await asyncio.wait([self.closed], timeout=_CLOSE_TIMEOUT_S)
-        if waiting:
-            self._abort()
+        """Closes in order, or after a moment without; never raises but when cancelled, and then it is closed too."""
+        try:
+            if not self._closing and not self.closed.done():
+                with contextlib.suppress(wire.LocalProtocolError):
+                    for session in self._sessions.values():
+                        session.on_closing()
+                    self.flush()
+                    self._closing = True
+                    self._wire.close(200, "goodbye")
+                    self.flush()
+            await asyncio.wait([self.closed], timeout=_CLOSE_TIMEOUT_S)
+        finally:
+            self._abort("closed by us; the broker did not answer")
 
     async def update_secret(self, secret: str, reason: str) -> None:
-        """Gives the broker a new secret (an OAuth token) for this connection."""
+        """Gives the broker a new secret (an OAuth token) for this connection. Raises `ConnectionClosed`."""
+        self.send(0, methods.ConnectionUpdateSecret(new_secret=secret.encode(), reason=reason))
         done: asyncio.Future[None] = self._loop.create_future()
         self._secret_updates.append(done)
-        self.send(0, methods.ConnectionUpdateSecret(new_secret=secret.encode(), reason=reason))
         await done
+
+    def give_up(self, reason: str) -> None:
+        """There is no point in going on: everything that waits ends with `reason`."""
+        self._abort(reason)
 
     # Channels
 
     async def open_session(self, session: ChannelSession) -> None:
-        """Gives a session a channel of its own. Raises `ConnectionClosed`."""
+        """Gives a session a channel of its own. Raises `ConnectionClosed` or `ChannelsExhausted`."""
         self._check_open()
         number = self._wire.free_channel()
         if number is None:
-            raise ConnectionClosed(f"all {self._wire.channel_max} channels of the connection are in use")
+            raise ChannelsExhausted(self._wire.channel_max)
         session.attach(self, number)
         self._sessions[number] = session
         try:
             await session.call(methods.ChannelOpen(), methods.ChannelOpenOk)
         except asyncio.CancelledError:
-            with contextlib.suppress(ConnectionClosed, wire.LocalProtocolError):
-                self.send(number, methods.ChannelClose())
+            session.abandon()
             raise
 
     def forget(self, session: ChannelSession) -> None:
@@ -184,15 +193,8 @@ class Connection(asyncio.Protocol):
                 write()
         data = self._wire.data_to_send()
         if data and self._transport is not None:
-            self._spoke = True
+            self._heartbeats.spoke = True
             self._transport.write(data)
-
-    async def wait_writable(self) -> None:
-        """Returns when publishing makes sense, or the connection is gone."""
-        while not self.writable and not self.closed.done():
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._waiting.append(waiter)
-            await waiter
 
     def _flush_now(self) -> None:
         self._flushing = False
@@ -203,14 +205,21 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is there."""
         assert isinstance(transport, asyncio.Transport)
+        if self.closed.done():
+            transport.abort()  # whoever opens has given up
+            return
         self._transport = transport
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_HIGH)
+        plain = transport.get_extra_info("socket")
+        if plain is not None:
+            # With heartbeats off this is what notices, in the end, that the broker's machine is gone.
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._wire.send_protocol_header()
         self.flush()
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes came. Everything they say is handled before anything is answered."""
-        self._heard = True
+        self._heartbeats.heard = True
         self._reading = True
         sessions = self._sessions
         try:
@@ -226,6 +235,10 @@ class Connection(asyncio.Protocol):
                     self._on_channel_event(event)
         except wire.RemoteProtocolError as error:
             self._end(ConnectionClosed(f"the broker broke the protocol: {error}"))
+        except AuthenticationFailed as error:
+            self._refuse(error)
+        except wire.LocalProtocolError as error:  # a vhost or user that AMQP can't carry
+            self._refuse(ConnectionFailed((f"{self._where}: {error}",)))
         finally:
             self._reading = False
         self.flush()
@@ -248,7 +261,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the socket is gone."""
         self._transport = None
-        self._end(ConnectionClosed(f"the connection was lost{f': {error}' if error else ''}"))
+        self._end(ConnectionClosed("the connection was lost" + (f": {explain(error)}" if error else "")))
 
     # Listening
 
@@ -275,20 +288,20 @@ class Connection(asyncio.Protocol):
     def _on_connection_method(self, method: methods.Method) -> None:
         match method:
             case methods.ConnectionStart():
-                self._answer_start(method)
+                self.server_properties = dict(method.server_properties)
+                self._wire.send(0, answer_start(method, self._target, name=self._name))
             case methods.ConnectionSecure():
-                self._refuse(
-                    AuthenticationFailed((f"the broker asks for a challenge {self._target.mechanism} has not",))
-                )
+                raise AuthenticationFailed((f"the broker asks for a challenge {self._target.mechanism} has not",))
             case methods.ConnectionTune():
                 self._wire.answer_tune(method)
                 self._wire.send(0, methods.ConnectionOpen(virtual_host=self._target.vhost))
             case methods.ConnectionOpenOk():
-                self._start_heartbeats()
+                self._heartbeats.start(self._wire.heartbeat_s)
+                _finish(self._opened)
+            case methods.ConnectionClose(reply_code=code, reply_text=text):
                 if not self._opened.done():
-                    self._opened.set_result(None)
-            case methods.ConnectionClose():
-                self._on_close(method.reply_code, method.reply_text)
+                    self._refuse(refusal(code, text, where=self._where))
+                self._end(ConnectionClosed(text, code))
             case methods.ConnectionCloseOk():
                 self._end(ConnectionClosed("closed by us", 200))
             case methods.ConnectionBlocked():
@@ -301,112 +314,59 @@ class Connection(asyncio.Protocol):
                 if self._secret_updates:
                     _finish(self._secret_updates.popleft())
 
-    def _answer_start(self, start: methods.ConnectionStart) -> None:
-        self.server_properties = dict(start.server_properties)
-        target = self._target
-        if target.mechanism not in start.mechanisms.split():
-            offered = ", ".join(start.mechanisms.split())
-            self._refuse(AuthenticationFailed((f"the broker does not offer {target.mechanism}, only {offered}",)))
-            return
-        response = b""  # EXTERNAL: the certificate says it all
-        if target.mechanism == "PLAIN":
-            response = wire.plain_response(target.user, target.password)
-        elif target.mechanism == "AMQPLAIN":
-            response = wire.amqplain_response(target.user, target.password)
-        properties = {
-            "product": "Redrive",
-            "platform": "Python",
-            "connection_name": self._name,
-            "capabilities": dict.fromkeys(
-                (
-                    "authentication_failure_close",
-                    "basic.nack",
-                    "connection.blocked",
-                    "consumer_cancel_notify",
-                    "publisher_confirms",
-                ),
-                True,
-            ),
-        }
-        self._wire.send(
-            0,
-            methods.ConnectionStartOk(client_properties=properties, mechanism=target.mechanism, response=response),
-        )
-
-    def _on_close(self, code: int, text: str) -> None:
-        if not self._opened.done():
-            # 403 is "who are you"; 530 "not allowed" is an unknown vhost or one this user may not enter.
-            failed = AuthenticationFailed if code in (403, 530) else ConnectionFailed
-            self._refuse(failed((f"{self._target.address}: {code} {text}",)))
-        self._end(ConnectionClosed(text, code))
-
-    def _refuse(self, error: ConnectionFailed) -> None:
-        if not self._opened.done():
-            self._opened.set_exception(error)
-        self._abort()
-
     def _decide_writable(self) -> None:
         self.writable = not self._buffer_full and self._wire.blocked is None
         if self.writable:
-            while self._waiting:
-                _finish(self._waiting.popleft())
+            for session in tuple(self._sessions.values()):
+                session.on_writable()
 
-    # Heartbeats
-
-    def _start_heartbeats(self) -> None:
-        if self._wire.heartbeat_s:
-            self._beat = self._loop.call_later(self._wire.heartbeat_s / 2, self._on_beat)
-
-    def _on_beat(self) -> None:
-        """Every half interval: say something if nothing was said, give up after two intervals of silence."""
-        if not self._heard:
-            self._silent_beats += 1
-            if self._silent_beats >= 4:
-                silence_s = self._wire.heartbeat_s * 2
-                self._end(ConnectionClosed(f"the broker was silent for {silence_s} s (no heartbeat)"))
-                self._abort()
-                return
-        else:
-            self._silent_beats = 0
-        self._heard = False
-        if not self._spoke:
-            with contextlib.suppress(wire.ProtocolError):
-                self._wire.send_heartbeat()
-                self.flush()
-        self._spoke = False
-        self._beat = self._loop.call_later(self._wire.heartbeat_s / 2, self._on_beat)
+    def _say_heartbeat(self) -> None:
+        with contextlib.suppress(wire.LocalProtocolError):
+            self._wire.send_heartbeat()
+            self.flush()
 
     # The end
+
+    def _refuse(self, error: ConnectionFailed) -> None:
+        """No connection comes about; `data_received` hangs up when it has sent what there is to send."""
+        if not self._opened.done():
+            self._opened.set_exception(error)
+            self._opened.exception()  # whoever opens may be gone already
+        self._end(ConnectionClosed(str(error)))
 
     def _end(self, error: ConnectionClosed) -> None:
         """Once: everything that waits on this connection ends with `error`."""
         if self.closed.done():
             return
         self.closed.set_result(error)
-        if self._beat is not None:
-            self._beat.cancel()
+        self._heartbeats.stop()
+        # Acks that were not said yet stay unsaid: the broker takes their messages back anyway. What `wire` has to say
+        # (connection.close and its close-ok) goes out.
+        self._writers.clear()
         self.flush()
         self._wire.receive_eof()
         if not self._opened.done():
-            where = f"{self._target.address}: {error}"
-            self._opened.set_exception(ConnectionFailed((where,)))
-            self._opened.exception()  # whoever opens may be gone already
-        for waiter in (*self._waiting, *self._secret_updates):
-            _finish(waiter)
-        self._waiting.clear()
+            self._opened.set_exception(ConnectionFailed((f"{self._where}: {error}",)))
+            self._opened.exception()
+        while self._secret_updates:
+            waiter = self._secret_updates.popleft()
+            if not waiter.done():
+                waiter.set_exception(error)
         sessions = list(self._sessions.values())
         self._sessions.clear()
         for session in sessions:
             session.end(error)
 
-    def _abort(self) -> None:
+    def _abort(self, reason: str) -> None:
+        self._end(ConnectionClosed(reason))
         if self._transport is not None:
             self._transport.abort()
-        self._end(ConnectionClosed("the connection was given up"))
 
     def _check_open(self) -> None:
         if self.closed.done():
-            raise self.closed.result()
+            raise self.closed.result().with_traceback(None)
+        if self._closing:
+            raise ConnectionClosed("closed by us", 200)
 
 
 def _finish(waiter: asyncio.Future[None]) -> None:

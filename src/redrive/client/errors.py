@@ -6,6 +6,7 @@
         ├── ConnectionFailed         no connection came about
         │   └── AuthenticationFailed     the broker does not accept who we are, or not for this vhost
         ├── ConnectionClosed         the connection is gone; every call on it ends with this
+        ├── ChannelsExhausted        the connection has as many channels as were agreed; nothing was sent
         ├── ChannelClosed            one channel is gone, the connection lives on
         │   ├── NotFound                 404: no such queue, exchange …
         │   ├── AccessRefused            403
@@ -51,6 +52,17 @@ class ConnectionClosed(ClientError):
         self.code = code
         self.text = text
         super().__init__(text if code is None else f"{code} {text}")
+
+
+class ChannelsExhausted(ClientError):
+    """Every channel number of the connection is taken."""
+
+    def __init__(self, channel_max: int) -> None:
+        self.channel_max = channel_max
+        super().__init__(
+            f"all {channel_max} channels of the connection are in use; close some, use another client, or raise"
+            " channel_max in the URL and on the broker"
+        )
 
 
 class ChannelClosed(ClientError):

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from redrive import wire
-from redrive.client.backoff import Backoff
-from redrive.client.errors import ChannelClosed, ConnectionClosed
+from redrive.client.errors import ClientError, ConnectionClosed
 from redrive.client.outcomes import InDoubt, Outcome
-from redrive.client.publishing import Batch, PublishSession, RoomQueue
+from redrive.client.publishing import Batch, PublishSession
+from redrive.client.room import RoomQueue
 from redrive.wire import methods
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CLOSE_TIMEOUT_S = 5.0
 _PERSISTENT = wire.Properties.of(delivery_mode=2)
+_CLOSED = InDoubt("the publisher was closed", sent=False)
 
 
 class Outgoing(NamedTuple):
@@ -41,7 +42,7 @@ class Publisher:
         self._client = client
         self._window = window
         self._session: PublishSession | None = None
-        self._queue = RoomQueue()
+        self._queue = RoomQueue(self._room)
         self._closing = False
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._keep_open(), name="redrive publisher")
@@ -59,39 +60,51 @@ class Publisher:
         """Publishes one message and returns what became of it.
 
         Waits while the window is full, the broker blocks or there is no connection. `deadline_s` bounds the whole; when
-        it passes the outcome is `InDoubt`. Raises `wire.LocalProtocolError` for what AMQP can't carry.
+        it passes the outcome is `InDoubt`. Raises `wire.LocalProtocolError` for what AMQP can't carry. A cancelled
+        publish may or may not have been sent.
         """
         if deadline_s is not None:
             return await self._publish_by(deadline_s, exchange, routing_key, body, properties, mandatory)
         session = self._session
-        if session is None or len(self._queue) or session.room <= 0:
+        if session is None or self._queue.waiting or session.room <= 0:
             found = await self._wait_room()
-            if isinstance(found, InDoubt):
-                return found
+            if found is None:
+                return _CLOSED
             session = found
         outcome: asyncio.Future[Outcome] = self._client.loop.create_future()
-        header = properties if type(properties) is bytes else properties.raw  # type: ignore[union-attr]
-        session.publish(exchange, routing_key, header, body, mandatory, outcome)
+        self._send(session, exchange, routing_key, body, properties, mandatory, outcome)
         return await outcome
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Outcome]:
-        """Publishes many and returns the outcome of each, in order: one wait for all of them."""
+        """Publishes many and returns the outcome of each, in order: one wait for all of them.
+
+        A message that AMQP can't carry is `InDoubt` with `sent` False and the reason; the others are not held up by it.
+        """
         batch = Batch(len(messages))
         slot = 0
         while slot < len(messages):
             session = self._session
-            room = 0 if session is None or len(self._queue) else session.room
-            if session is None or room <= 0:
+            if session is None or self._queue.waiting or session.room <= 0:
                 found = await self._wait_room()
-                if isinstance(found, InDoubt):
+                if found is None:
                     for rest in range(slot, len(messages)):
-                        batch.put(rest, found)
+                        batch.put(rest, _CLOSED)
                     break
-                session, room = found, max(1, found.room)
+                session = found
+            # Those who were promised a place before us keep it.
+            room = max(1, session.room - self._queue.promised)
+            connection = session.connection
             for exchange, routing_key, body, properties, mandatory in messages[slot : slot + room]:
                 header = properties if type(properties) is bytes else properties.raw  # type: ignore[union-attr]
-                session.publish(exchange, routing_key, header, body, mandatory, batch, slot)
+                try:
+                    session.publish(exchange, routing_key, header, body, mandatory, batch, slot)
+                except wire.LocalProtocolError as error:
+                    batch.put(slot, InDoubt(str(error), sent=False))
                 slot += 1
+                if not connection.writable:
+                    break
+        if self._queue.waiting:
+            self._queue.release()
         await batch.done
         return batch.outcomes  # type: ignore[return-value]
 
@@ -101,23 +114,21 @@ class Publisher:
         return 0 if self._session is None else self._session.in_flight
 
     async def wait_ready(self) -> None:
-        """Until the first channel is open."""
+        """Until the first channel is open. Raises `ClientError` if that can't be."""
         await asyncio.shield(self._ready)
 
     async def close(self) -> None:
         """Waits a moment for outcomes in flight, then closes the channel; what still waited is in doubt."""
         self._closing = True
-        self._release_room()
+        self._queue.release()
         session = self._session
         if session is not None:
-            waited_s = 0.0
-            while session.in_flight and session.is_open and waited_s < _CLOSE_TIMEOUT_S:
-                await asyncio.sleep(0.01)
-                waited_s += 0.01
+            await session.wait_settled(_CLOSE_TIMEOUT_S)
             await session.close()
         self._task.cancel()
         await asyncio.wait([self._task])
-        self._release_room()
+        self._fail_ready(ConnectionClosed("the publisher was closed"))
+        self._client.forget(self)
 
     async def _publish_by(
         self,
@@ -128,55 +139,66 @@ class Publisher:
         properties: wire.Properties | bytes,
         mandatory: bool,
     ) -> Outcome:
+        outcome: asyncio.Future[Outcome] = self._client.loop.create_future()
         sent = False
         try:
             async with asyncio.timeout(deadline_s):
-                found = await self._wait_room()
-                if isinstance(found, InDoubt):
-                    return found
-                outcome: asyncio.Future[Outcome] = self._client.loop.create_future()
-                header = properties if isinstance(properties, bytes) else properties.raw
-                found.publish(exchange, routing_key, header, body, mandatory, outcome)
+                session = await self._wait_room()
+                if session is None:
+                    return _CLOSED
+                self._send(session, exchange, routing_key, body, properties, mandatory, outcome)
                 sent = True
                 return await outcome
         except TimeoutError:
+            if outcome.done() and not outcome.cancelled():
+                return outcome.result()  # both at once
             return InDoubt(f"no outcome within {deadline_s:g} s", sent=sent)
 
-    async def _wait_room(self) -> PublishSession | InDoubt:
-        """A session with room, or the certainty that nothing was sent."""
-        first = True
-        while True:
-            if self._closing:
-                return InDoubt("the publisher was closed", sent=False)
-            session = self._session
-            if session is not None and session.room > 0 and (not first or not len(self._queue)):
-                return session
-            first = False
-            if session is not None:
-                session.waiting_for_room = True
-                if not session.connection.writable:
-                    await session.connection.wait_writable()
-                    continue
-            await self._queue.wait()
+    def _send(
+        self,
+        session: PublishSession,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: wire.Properties | bytes,
+        mandatory: bool,
+        outcome: "asyncio.Future[Outcome]",
+    ) -> None:
+        header = properties if type(properties) is bytes else properties.raw  # type: ignore[union-attr]
+        try:
+            session.publish(exchange, routing_key, header, body, mandatory, outcome)
+        except wire.LocalProtocolError:
+            self._queue.release()  # the place is still free, and no confirm will say so
+            raise
 
-    def _release_room(self) -> None:
-        session = self._session
-        if self._closing or session is None:
-            self._queue.release(len(self._queue) if self._closing else 0)
-            return
-        self._queue.release(session.room)
-        session.waiting_for_room = len(self._queue) > 0
+    async def _wait_room(self) -> PublishSession | None:
+        """A session with room, or None: the publisher was closed, and nothing was sent."""
+        if not self._closing and (self._queue.waiting or self._room() <= 0):
+            await self._queue.wait()
+        while not self._closing:
+            session = self._session
+            if session is not None and session.room > 0:
+                return session
+            await self._queue.wait(again=True)
+        return None
+
+    def _room(self) -> int:
+        """For the queue. When all is over everybody may go, to be told so."""
+        if self._closing:
+            return 1 << 30
+        return 0 if self._session is None else self._session.room
 
     async def _keep_open(self) -> None:
         """Opens a channel, watches it, opens the next one when it goes."""
-        backoff = Backoff()
+        backoff = self._client.new_backoff()
         while not self._closing:
             try:
-                connection = await self._client.connection()
-                session = PublishSession(self._window, self._release_room)
-                await connection.open_session(session)
-                await session.call(methods.ConfirmSelect(), methods.ConfirmSelectOk)
-            except (ChannelClosed, ConnectionClosed) as error:
+                session = await self._open_session()
+            except ClientError as error:
+                if self._client.is_closed or not (self._ready.done() or isinstance(error, ConnectionClosed)):
+                    self._closing = True
+                    self._fail_ready(error)
+                    break
                 self._client.observer.note("publisher.failed", reason=str(error))
                 await asyncio.sleep(backoff.next_s())
                 continue
@@ -184,8 +206,25 @@ class Publisher:
             self._session = session
             if not self._ready.done():
                 self._ready.set_result(None)
-            self._release_room()
+            self._queue.release()
             await asyncio.wait([session.closed])
             self._session = None
             if not self._closing:
                 self._client.observer.note("publisher.channel_lost", reason=str(session.closed.result()))
+        self._queue.release()
+
+    async def _open_session(self) -> PublishSession:
+        connection = await self._client.connection()
+        session = PublishSession(self._window, self._queue)
+        try:
+            await connection.open_session(session)
+            await session.call(methods.ConfirmSelect(), methods.ConfirmSelectOk)
+        except BaseException:
+            session.abandon()
+            raise
+        return session
+
+    def _fail_ready(self, error: ClientError) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # nobody may be waiting

@@ -1,20 +1,28 @@
 """Confirms on one channel: which publish a broker's ack, nack or return is about.
 
 The broker numbers publishes on a channel from 1; so do we. A return carries no number, only the message itself. It
-comes before the confirm of its message, and returns come in the order of the publishes; so a return belongs to the
-first publish after the last one returned that is still unconfirmed and equal to the byte. Message ids play no part: two
-copies of one message in flight are two publishes.
+comes before the ack of its message, and returns come in the order of the publishes. So a return belongs to a mandatory
+publish after the last one returned that is still unconfirmed and equal to the byte; message ids play no part. Of
+several equal ones it is the one acked first: the broker acks what it returns at once, what it routes later. Should that
+guess be wrong, each of two equal messages gets the other's outcome, and still one of them is in a queue and one is not.
+
+The broker may give a message back altered (it takes the BCC header out, an interceptor of 4.x puts headers in). Then
+the most similar publish is the returned one, and any other that it could have been is in doubt: a return must never
+end as a confirm.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from redrive import wire
 from redrive.client.errors import ChannelClosed, ConnectionClosed
 from redrive.client.outcomes import CONFIRMED, NACKED, InDoubt, Outcome, Returned
+from redrive.client.room import RoomQueue
 from redrive.client.session import ChannelSession
+
+_LARGE_BODY_BYTES = 65_536
+_NOT_TOLD_APART = InDoubt("a message was returned that can't be told apart from this one")
 
 
 class Batch:
@@ -37,29 +45,30 @@ class Batch:
             self.done.set_result(None)
 
 
-# sink, slot, exchange, routing key, header, body; a sink is a Batch, or a Future with slot -1. A plain tuple: it is
-# made for every publish.
-_Pending = tuple[Any, int, str, str, bytes, bytes]
+# sink, slot, exchange, routing key, header, body, mandatory; a sink is a Batch, or a Future with slot -1. A plain
+# tuple: it is made for every publish.
+_Pending = tuple[Any, int, str, str, bytes, bytes, bool]
 
 
 class PublishSession(ChannelSession):
     """A channel in confirm mode with a bounded number of publishes in flight."""
 
-    def __init__(self, window: int, on_room: Callable[[], None]) -> None:
+    def __init__(self, window: int, queue: RoomQueue) -> None:
         super().__init__()
         self._window = window
-        self._on_room = on_room
+        self._queue = queue
+        self._accepting = True
         self._pending: dict[int, _Pending] = {}
         self._next = 1
-        self._lowest = 1
         self._after_return = 1
-        self._returned: dict[int, Returned] = {}
-        self.waiting_for_room = False
+        self._returned: dict[tuple[Any, ...], list[Returned]] = {}
+        self._suspected: dict[int, Returned | InDoubt] = {}
+        self._settled: asyncio.Future[None] | None = None
 
     @property
     def room(self) -> int:
         """How many publishes may be sent now."""
-        if self.closed.done() or not self.connection.writable:
+        if not self._accepting or not self.connection.writable:
             return 0
         return self._window - len(self._pending)
 
@@ -83,89 +92,128 @@ class PublishSession(ChannelSession):
         connection.amqp.publish(self.number, exchange, routing_key, header, body, mandatory)
         number = self._next
         self._next = number + 1
-        self._pending[number] = (sink, slot, exchange, routing_key, header, body)
-        connection.flush_soon()
+        self._pending[number] = (sink, slot, exchange, routing_key, header, body, mandatory)
+        if len(body) < _LARGE_BODY_BYTES:
+            connection.flush_soon()
+        else:
+            # Not gathered up, so that the socket says when it is full before the next one is copied.
+            connection.flush()
+
+    async def wait_settled(self, timeout_s: float) -> None:
+        """Takes no more publishes, and gives those in flight a moment to get their outcomes."""
+        self._accepting = False
+        if self._pending:
+            self._settled = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._settled], timeout=timeout_s)
 
     def on_confirm(self, confirm: wire.Ack) -> None:
-        """Everything up to the number, or the number alone."""
-        number = confirm.delivery_tag
-        pending = self._pending
+        """The number alone, or everything up to it."""
         if confirm.multiple:
-            # 0 is "all so far" in AMQP.
-            for one in range(self._lowest, (number or self._next - 1) + 1):
-                record = pending.pop(one, None)
-                if record is not None:
-                    self._settle(one, record, CONFIRMED)
-            self._lowest = max(self._lowest, (number or self._next - 1) + 1)
+            self._settle_up_to(confirm.delivery_tag, CONFIRMED)
         else:
-            record = pending.pop(number, None)
+            record = self._pending.pop(confirm.delivery_tag, None)
             if record is not None:
-                self._settle(number, record, CONFIRMED)
-        if self.waiting_for_room:
-            self._on_room()
+                self._settle(confirm.delivery_tag, record, CONFIRMED)
+        self._after_settling()
 
     def on_refusal(self, refusal: wire.Nack) -> None:
         """The broker could not take these."""
-        first = self._lowest if refusal.multiple else refusal.delivery_tag
-        for one in range(first, refusal.delivery_tag + 1):
-            record = self._pending.pop(one, None)
+        if refusal.multiple:
+            self._settle_up_to(refusal.delivery_tag, NACKED)
+        else:
+            record = self._pending.pop(refusal.delivery_tag, None)
             if record is not None:
-                self._settle(one, record, NACKED)
-        if self.waiting_for_room:
-            self._on_room()
+                self._settle(refusal.delivery_tag, record, NACKED)
+        self._after_settling()
 
     def on_returned(self, returned: wire.Returned) -> None:
-        """Finds the publish it is about; its confirm will settle it."""
+        """Finds the publish it is about; its ack will settle it."""
         wanted = (returned.exchange, returned.routing_key, returned.header, returned.body)
-        for one in range(self._after_return, self._next):
-            record = self._pending.get(one)
-            if record is not None and record[2:] == wanted:
-                self._returned[one] = Returned(returned.reply_code, returned.reply_text)
-                self._after_return = one + 1
-                return
+        outcome = Returned(returned.reply_code, returned.reply_text)
+        number = next(self._unreturned(lambda record: record[2:6] == wanted), None)
+        if number is not None:
+            self._returned.setdefault(wanted, []).append(outcome)
+            self._after_return = number + 1
+        else:
+            self._suspect(outcome, returned.route, returned.body)
+
+    def on_writable(self) -> None:
+        """Room is back, and no confirm may come to say so."""
+        self._queue.release()
+
+    def on_closing(self) -> None:
+        """No more publishes."""
+        self._accepting = False
 
     def on_end(self, error: ChannelClosed | ConnectionClosed) -> None:
         """Whatever was in flight is in doubt, but for what was returned: that the broker certainly has not kept."""
+        self._accepting = False
         pending, self._pending = self._pending, {}
         doubt = InDoubt(str(error))
         for number, record in pending.items():
             self._settle(number, record, doubt)
-        self._on_room()
+        self._after_settling()
+
+    def _settle_up_to(self, number: int, outcome: Outcome) -> None:
+        pending = self._pending
+        last = self._next - 1
+        if number == 0 or number > last:  # 0 is "all so far" in AMQP
+            number = last
+        for one in range(next(iter(pending), last + 1), number + 1):
+            record = pending.pop(one, None)
+            if record is not None:
+                self._settle(one, record, outcome)
 
     def _settle(self, number: int, record: _Pending, outcome: Outcome) -> None:
-        if self._returned:
-            outcome = self._returned.pop(number, outcome)
+        if self._returned or self._suspected:
+            outcome = self._decide(number, record, outcome)
         sink, slot = record[0], record[1]
         if slot >= 0:
             sink.put(slot, outcome)
         elif not sink.done():
             sink.set_result(outcome)
 
+    def _decide(self, number: int, record: _Pending, outcome: Outcome) -> Outcome:
+        """The outcome in the light of returns. A nack stays one: what the broker nacks it has not returned."""
+        suspicion = self._suspected.pop(number, None)
+        if outcome is NACKED or not record[6]:
+            return outcome
+        if isinstance(suspicion, Returned):
+            return suspicion
+        returns = self._returned.get(record[2:6])
+        if returns is None:
+            return outcome if suspicion is None or outcome is not CONFIRMED else suspicion
+        found = returns.pop(0)
+        if not returns:
+            del self._returned[record[2:6]]
+        return found
 
-class RoomQueue:
-    """Publishers that wait their turn, first come first served."""
+    def _suspect(self, outcome: Returned, route: tuple[str, str], body: bytes) -> None:
+        """No publish is equal to what was returned: take the most similar, and trust no other that is as similar."""
+        degrees: tuple[Callable[[_Pending], bool], ...] = (
+            lambda record: record[2:4] == route and record[5] == body,
+            lambda record: record[2:4] == route,
+            lambda record: True,
+        )
+        for is_similar in degrees:
+            candidates = list(self._unreturned(is_similar))
+            if candidates:
+                break
+        for number in candidates[1:]:
+            self._suspected.setdefault(number, _NOT_TOLD_APART)
+        for number in candidates[:1]:
+            self._suspected[number] = outcome
+            self._after_return = number + 1
 
-    def __init__(self) -> None:
-        self._waiters: deque[asyncio.Future[None]] = deque()
+    def _unreturned(self, is_wanted: Callable[[_Pending], bool]) -> Iterator[int]:
+        pending = self._pending
+        for number in range(max(self._after_return, next(iter(pending), self._next)), self._next):
+            record = pending.get(number)
+            if record is not None and record[6] and is_wanted(record):
+                yield number
 
-    def __len__(self) -> int:
-        return len(self._waiters)
-
-    async def wait(self) -> None:
-        """Until someone lets the next ones go."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self.release(1)  # our turn had come, and someone else can use it
-            raise
-
-    def release(self, count: int) -> None:
-        """Lets so many go."""
-        while count > 0 and self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                count -= 1
+    def _after_settling(self) -> None:
+        if self._queue.waiting:
+            self._queue.release()
+        if self._settled is not None and not self._pending and not self._settled.done():
+            self._settled.set_result(None)

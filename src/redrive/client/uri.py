@@ -141,4 +141,4 @@ def _number(query: dict[str, str], key: str, default: int, minimum: int, maximum
 
 
 def _without_password(url: str) -> str:
-    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", url[:200])
+    return re.sub(r"(//[^:/@]*):.*@", r"\1:***@", url)[:200]

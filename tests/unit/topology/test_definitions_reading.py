@@ -69,8 +69,9 @@ def test_objects_without_a_vhost_belong_to_the_one_given() -> None:
         {
             "rabbit_version": "3.10.8",
             "queues": [{"name": "orders", "durable": True}],
+            # 3.10 leaves the vhost in these even in the per-vhost form; the path of an import decides all the same.
+            "policies": [{"vhost": "old", "name": "p", "pattern": "", "definition": {"max-length": 5}}],
             "parameters": [
-                # 3.10 leaves the vhost in here even in the per-vhost form; the path of an import decides all the same.
                 {
                     "vhost": "old",
                     "component": "operator_policy",
@@ -84,7 +85,7 @@ def test_objects_without_a_vhost_belong_to_the_one_given() -> None:
     assert found.per_vhost
     assert found.topology.vhosts == (Vhost(name="billing"),)
     assert found.topology.queues == (Queue(name="orders", vhost="billing"),)
-    assert [one.vhost for one in found.topology.policies] == ["billing"]
+    assert [one.vhost for one in found.topology.policies] == ["billing", "billing"]
 
 
 def test_a_per_vhost_export_of_4_brings_the_vhosts_settings_along() -> None:
@@ -97,6 +98,9 @@ def test_a_per_vhost_export_of_4_brings_the_vhosts_settings_along() -> None:
 def test_a_whole_cluster_file_is_told_by_its_vhosts_or_by_one_object_that_names_its_own() -> None:
     assert not parse_definitions('{"vhosts": []}').per_vhost
     assert not parse_definitions('{"queues": [{"name": "a", "vhost": "/"}]}').per_vhost
+    assert not parse_definitions(
+        '{"policies": [{"name": "p", "vhost": "/", "pattern": "", "definition": {}}]}'
+    ).per_vhost
     assert not parse_definitions("{}").per_vhost
 
 

@@ -137,11 +137,13 @@ def test_the_per_vhost_form_holds_one_vhost() -> None:
 def test_a_file_is_rewritten_in_the_form_it_had() -> None:
     parameter = {"vhost": "old", "component": "shovel", "name": "s", "value": {}}
     operator = {**parameter, "component": "operator_policy", "value": {"pattern": "", "definition": {"expires": 1}}}
-    original = {"queues": [{"name": "a"}], "parameters": [parameter, operator]}
+    policy = {"vhost": "old", "name": "p", "pattern": "", "definition": {"expires": 1}}
+    original = {"queues": [{"name": "a"}], "policies": [policy], "parameters": [parameter, operator]}
     again = json.loads(rewrite_definitions(parse_definitions(json.dumps(original), vhost="new")))
     assert "vhosts" not in again
     assert [one.get("vhost") for one in again["parameters"]] == ["old", "old"]
     assert "vhost" not in again["queues"][0]
+    assert_holds(again, original)
 
 
 @given(topology=topologies())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from redrive.topology import Compiled, Queue, compile_declaration, read_declaration
+from redrive.topology import Compiled, Queue, compile_declaration, read_declaration, read_definitions
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NAMES = ("freeflow", "event-bus", "file-pipeline", "ratatoskr", "bookly", "ladder", "native")
@@ -302,3 +302,16 @@ def test_the_ways_an_arrangement_names_exist_in_its_topology(name: str) -> None:
 @pytest.mark.parametrize("name", ["freeflow", "event-bus", "file-pipeline", "ratatoskr", "bookly"])
 def test_a_document_takes_at_most_40_lines(name: str) -> None:
     assert len((EXAMPLES / name / "redrive.yaml").read_text().splitlines()) <= 40
+
+
+def test_file_pipeline_is_the_documents_own_system() -> None:
+    """The definitions file of the system that the document describes, where it lies beside the project."""
+    folder = EXAMPLES.parents[1] / "shared" / "definitions"
+    files = list(folder.glob("AlexandreNoguez--*.json"))
+    if not files:
+        pytest.skip("the system's own definitions file is not beside this clone")
+    theirs = read_definitions(files[0].read_text())
+    ours = compiled("file-pipeline").topology
+    assert set(ours.exchanges) == set(theirs.exchanges)
+    assert set(ours.queues) == set(theirs.queues)
+    assert set(ours.bindings) == set(theirs.bindings)

@@ -65,7 +65,7 @@ def check_queue(queue: Queue) -> tuple[Finding, ...]:
                 "say reject-publish or drop-head",
             )
         )
-    if "x-delayed-retry-type" in arguments or "x-delayed-retry-max" in arguments:
+    if ("x-delayed-retry-type" in arguments or "x-delayed-retry-max" in arguments) and queue.type == QueueType.QUORUM:
         found.extend(_delayed_retry(queue))
     if "type" in queue.extra and queue.extra["type"] != queue.type:
         wanted = shown(queue.extra["type"])

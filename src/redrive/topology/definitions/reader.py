@@ -30,7 +30,6 @@ from redrive.topology.names import RESERVED_PREFIX, name_problem
 from redrive.topology.values import Arguments
 
 _SECTIONS = frozenset({"vhosts", "exchanges", "queues", "bindings", "policies", "parameters"})
-_IN_VHOST = ("exchanges", "queues", "bindings", "policies")
 OPERATOR_POLICY = "operator_policy"
 """The component under which a parameter is an operator policy."""
 _VHOST_KEYS = frozenset({"name"})
@@ -158,17 +157,17 @@ class _Reading:
         return self._vhosts.all()
 
     def _is_per_vhost(self) -> bool:
-        """No object names a vhost. Parameters don't count: a per-vhost export of 3.10 leaves theirs in."""
+        """No object names its vhost. Policies come last: a per-vhost export of 3.10 leaves it in them."""
         if "vhosts" in self._content:
             return False
-        items = [
-            item
-            for section in _IN_VHOST
-            if isinstance(self._content.get(section), list)
-            for item in self._content[section]
-            if isinstance(item, dict)
-        ]
-        return not any("vhost" in item for item in items) if items else "original_vhost_name" in self._content
+        if "original_vhost_name" in self._content:
+            return True
+        for sections in (("exchanges", "queues", "bindings"), ("policies",)):
+            lists = [self._content[name] for name in sections if isinstance(self._content.get(name), list)]
+            items = [item for items in lists for item in items if isinstance(item, dict)]
+            if items:
+                return not any("vhost" in item for item in items)
+        return False
 
     def _each(self, section: str, read: Callable[[dict[str, Any], Path], None]) -> None:
         items = self._content.get(section, [])
@@ -250,8 +249,9 @@ class _Reading:
 
     def _read_policy(self, item: dict[str, Any], path: Path) -> None:
         name = self._fields.name(item, path, "policy")
-        vhost = self._vhost_of(item, path)
-        self._keep_policy(item, path, name or "", vhost, extra=self._fields.extra(item, _POLICY_KEYS, path))
+        known = _POLICY_KEYS - {"vhost"} if self._per_vhost else _POLICY_KEYS
+        extra = self._fields.extra(item, known, path)
+        self._keep_policy(item, path, name or "", self._vhost_of(item, path), extra=extra)
 
     def _read_parameter(self, item: dict[str, Any], path: Path) -> None:
         """An operator policy, or a parameter that only some plugin understands and that is kept as it is."""

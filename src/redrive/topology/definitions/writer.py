@@ -52,10 +52,11 @@ def _cluster_document(topology: Topology) -> dict[str, Any]:
 def _vhost_document(topology: Topology) -> dict[str, Any]:
     document = _cluster_document(topology)
     del document["vhosts"]
-    for name in ("policies", "exchanges", "queues", "bindings"):
+    for name in ("exchanges", "queues", "bindings"):
         for written in document[name]:
             written.pop("vhost", None)
-    return {**document, **_parameters(topology, named=False)}
+    policies = [_policy(one, named=False) for one in topology.policies if not one.operator]
+    return {**document, **_parameters(topology, named=False), "policies": policies}
 
 
 def _only(topology: Topology, vhost: str) -> Topology:
@@ -154,25 +155,22 @@ def _binding(binding: Binding) -> dict[str, Any]:
     return _with_extra(written, binding.extra) if binding.extra else written
 
 
-def _policy(policy: Policy) -> dict[str, Any]:
-    written = {
-        "vhost": policy.vhost,
-        "name": policy.name,
+def _policy(policy: Policy, *, named: bool = True) -> dict[str, Any]:
+    written = {"vhost": policy.vhost, "name": policy.name} if named else {"name": policy.name}
+    return _with_extra(written | _settings(policy), policy.extra)
+
+
+def _settings(policy: Policy) -> dict[str, Any]:
+    return {
         "pattern": policy.pattern,
         "apply-to": policy.apply_to,
         "definition": policy.definition.thaw(),
         "priority": policy.priority,
     }
-    return _with_extra(written, policy.extra) if policy.extra else written
 
 
 def _operator_policy(policy: Policy, *, named: bool) -> dict[str, Any]:
-    value = {
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": policy.definition.thaw(),
-        "priority": policy.priority,
-    }
+    value = _settings(policy)
     beside = policy.extra.get("value")  # unknown keys next to pattern and definition
     if isinstance(beside, Arguments):
         value = _with_extra(value, beside)

@@ -73,7 +73,7 @@ def consumer_flows(
     """What the consumer of a queue publishes or returns itself, in the order of the delays, parking last."""
     if settings.delayed_retry is not None:
         yield _in_place(queue, f"returned: {settings.delayed_retry}")
-    elif arrangement is not None and not arrangement.waits and arrangement.retry_by != Way.REJECT:
+    elif arrangement is not None and _retries_in_place(arrangement):
         how = "copied to the queue's end" if arrangement.retry_by == Way.PUBLISH else "returned to the queue"
         yield _in_place(queue, f"{_retries(1, arrangement.attempts - 1)}: {how}")
     if arrangement is None:
@@ -87,6 +87,10 @@ def consumer_flows(
     if arrangement.park_by == Way.PUBLISH:
         park = arrangement.parking
         yield _published(queue, park.exchange, park.routing_key, park.queue, _runs(arrangement.attempts), queues)
+
+
+def _retries_in_place(arrangement: Arrangement) -> bool:
+    return arrangement.attempts > 1 and not arrangement.waits and arrangement.retry_by != Way.REJECT
 
 
 def _reasons(settings: Settings, arrangement: Arrangement | None) -> list[str]:

@@ -116,7 +116,7 @@ def fit_geometry(plans: Sequence[Plan], shared: Sequence[Plan], graph: Graph) ->
         keys=_clamp(_widest(keys, SMALL_SIZE, monospace=True) + 22, 56, 200),
         main_height=42 if compact else 56,
         row_height=24 if compact else 32 if plain else 40,
-        lane=34 if compact else 42,
+        lane=42 if compact else 54,
         row_gap=8 if compact else 14,
         drop=22 if compact else 32,
         relay_height=24 if compact else 36,

@@ -1,0 +1,63 @@
+"""What we say of ourselves while a connection opens, and what to tell a person when it does not.
+
+Pure: the target comes in, a method or a sentence goes out.
+"""
+
+import ssl
+
+from redrive import wire
+from redrive.client.errors import AuthenticationFailed, ConnectionFailed
+from redrive.client.uri import Target
+from redrive.wire import methods
+
+_CAPABILITIES = (
+    "authentication_failure_close",
+    "basic.nack",
+    "connection.blocked",
+    "consumer_cancel_notify",
+    "publisher_confirms",
+)
+# OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
+_WRONG_NAME = (62, 64)
+
+
+def answer_start(start: methods.ConnectionStart, target: Target, *, name: str) -> methods.ConnectionStartOk:
+    """Who we are. Raises `AuthenticationFailed` if the broker does not offer the target's mechanism."""
+    offered = start.mechanisms.split()
+    if target.mechanism not in offered:
+        raise AuthenticationFailed((f"the broker does not offer {target.mechanism}, only {', '.join(offered)}",))
+    response = b""  # EXTERNAL: the certificate says it all
+    if target.mechanism == "PLAIN":
+        response = wire.plain_response(target.user, target.password)
+    elif target.mechanism == "AMQPLAIN":
+        response = wire.amqplain_response(target.user, target.password)
+    properties = {
+        "product": "Redrive",
+        "platform": "Python",
+        "connection_name": name,
+        "capabilities": dict.fromkeys(_CAPABILITIES, True),
+    }
+    return methods.ConnectionStartOk(client_properties=properties, mechanism=target.mechanism, response=response)
+
+
+def refusal(code: int, text: str, *, where: str) -> ConnectionFailed:
+    """The broker's connection.close before it opened: 403 is "who are you", 530 a vhost that is not for this user."""
+    failed = AuthenticationFailed if code in (403, 530) else ConnectionFailed
+    return failed((f"{where}: {code} {text}",))
+
+
+def explain(error: Exception) -> str:
+    """One sentence about an error of the operating system or of TLS, with what to do where that is known."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        problem = error.verify_message.rstrip(".")
+        if error.verify_code in _WRONG_NAME:
+            hint = "connect by a name the certificate has, or give that name with server_name_indication=…"
+        else:
+            hint = "give the CA that signed it with cacertfile=…"
+        return f"the broker's certificate can't be trusted: {problem}; {hint}"
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        if "alert" in reason:
+            return f"the broker ended the TLS handshake ({reason}); give a client certificate it trusts with certfile=…"
+        return f"TLS failed ({reason}); is this the broker's TLS port?"
+    return str(getattr(error, "strerror", None) or error)

@@ -1,0 +1,65 @@
+"""Reading with every problem at once: typed access to plain data that notes what is wrong and goes on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from redrive.core import Finding
+from redrive.topology.declared import Locate, finding_at
+from redrive.topology.names import name_problem
+from redrive.topology.options import Flag, Invalid, Kind, Path, Text, describe, nearest, quote_hint
+
+TEXT = Text()
+FLAG = Flag()
+
+
+class Reading:
+    """One reading of one declaration. What can't be read is noted in `findings` and read as its harmless default."""
+
+    def __init__(self, locate: Locate) -> None:
+        self.locate = locate
+        self.findings: dict[tuple[Path, str], Finding] = {}
+
+    def mapping(self, data: Any, path: Path, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+        """A mapping with text keys, all of them known; {} for nothing or something else."""
+        if data is None:
+            return {}
+        if not isinstance(data, Mapping):
+            hint = f"known here: {', '.join(known)}" if known else "write name: value"
+            self.report(path, "wrong-type", f"must be a mapping, not {describe(data)}", hint)
+            return {}
+        entries: dict[str, Any] = {}
+        for key, value in data.items():
+            if not isinstance(key, str):
+                self.report(path, "wrong-type", f"has the key {describe(key)}, which is no text", quote_hint(key))
+            elif known is not None and key not in known:
+                self.report((*path, key), "unknown-key", f"{describe(key)} is not known here", nearest(key, known))
+            else:
+                entries[key] = value
+        return entries
+
+    def name(self, value: Any, path: Path, kind: str) -> str | None:
+        """A name RabbitMQ takes."""
+        if self.value(value, path, TEXT) is None:
+            return None
+        problem = name_problem(value, kind)
+        if problem is not None:
+            self.report(path, "bad-name", problem, "rename it")
+        return str(value)
+
+    def flag(self, entry: Mapping[str, Any], key: str, path: Path, default: bool) -> bool:
+        """true or false under a key."""
+        value = entry.get(key)
+        return default if value is None else bool(self.value(value, (*path, key), FLAG))
+
+    def value(self, value: Any, path: Path, kind: Kind) -> Any:
+        """A value its kind accepts, None otherwise."""
+        try:
+            return kind.parse(value)
+        except Invalid as problem:
+            self.report((*path, *problem.path), "invalid-value", problem.summary, problem.hint)
+            return None
+
+    def report(self, path: Path, code: str, summary: str, hint: str = "") -> None:
+        """Notes a problem; the same one at the same place once."""
+        finding = finding_at(path, locate=self.locate, code=code, summary=summary, hint=hint)
+        self.findings.setdefault((path, summary), finding)

@@ -1,0 +1,124 @@
+"""`retry:` in all its forms: delays alone, a mapping with a shape, a shape object, or false; and how defaults merge."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from redrive.topology.declaration.reading import Reading
+from redrive.topology.options import Invalid, Kind, Path, describe, nearest
+from redrive.topology.shapes import DEFAULT_SHAPE, SHAPES, Service, Shape
+
+
+class RetryReader:
+    """Turns what stands behind `retry:` into shapes; equal options become one object."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._shapes: dict[Any, Shape] = {}
+
+    def of_queue(
+        self, entry: Mapping[str, Any], defaults: Mapping[str, Any], path: Path, service: str | None
+    ) -> Shape | None:
+        """A queue's own options over the defaults, key by key; defaults of another shape do not apply."""
+        base = _retry_mapping(defaults.get("retry"))
+        written = entry.get("retry")
+        if written is False or (written is None and base is None and service is None):
+            return None
+        if isinstance(written, Shape) or (written is None and isinstance(base, Shape)):
+            return written if isinstance(written, Shape) else base if isinstance(base, Shape) else None
+        if "retry" in entry and not self._is_retry(written, (*path, "retry")):
+            return None
+        own = _retry_mapping(written)
+        own = own if isinstance(own, Mapping) else {}
+        base = base if isinstance(base, Mapping) else {}
+        shape = own.get("shape", Service.name if service is not None else base.get("shape", DEFAULT_SHAPE))
+        if shape != base.get("shape", DEFAULT_SHAPE):
+            base = {}
+        origins = dict.fromkeys(base, ("defaults", "retry")) | dict.fromkeys(own, (*path, "retry"))
+        merged = {**base, **own, "shape": shape}
+        if service is not None:
+            merged["service"] = service
+        # A short form (`retry: [30s, 5m]`) has no key of its own to point at.
+        if not isinstance(written, Mapping) and "delays" in own:
+            return self._shape(merged, {**origins, "delays": (*path, "retry")}, short=True)
+        return self._shape(merged, origins)
+
+    def check_default(self, value: Any, path: Path) -> None:
+        """Checks a default `retry` where it stands, whether or not a queue uses it."""
+        if value is False or isinstance(value, Shape) or not self._is_retry(value, path):
+            return
+        mapping = _retry_mapping(value)
+        assert isinstance(mapping, Mapping)
+        self._shape(
+            {"shape": DEFAULT_SHAPE, **mapping}, dict.fromkeys(mapping, path), short=not isinstance(value, Mapping)
+        )
+
+    def _is_retry(self, value: Any, path: Path) -> bool:
+        if isinstance(value, Mapping):
+            return all(isinstance(key, str) for key in value)
+        if isinstance(value, list | tuple | str) or value is None:
+            return True
+        hint = "write false without quotes for none" if value is True else ""
+        self._reading.report(
+            path,
+            "wrong-type",
+            f"must be a list of delays, a mapping with a shape, or false, not {describe(value)}",
+            hint,
+        )
+        return False
+
+    def _shape(self, options: Mapping[str, Any], origins: Mapping[str, Path], *, short: bool = False) -> Shape | None:
+        remembered = _frozen(options)
+        if remembered is not None and remembered in self._shapes:
+            return self._shapes[remembered]
+        name = options["shape"]
+        where = (*origins["shape"], "shape") if "shape" in origins else ()
+        if not isinstance(name, str) or name not in SHAPES:
+            self._reading.report(where, "unknown-shape", f"there is no shape {describe(name)}", nearest(name, SHAPES))
+            return None
+        shape = SHAPES[name]
+        kinds: dict[str, Kind] = {one.name: one.metadata["kind"] for one in fields(shape)}
+        given: dict[str, Any] = {}
+        before = len(self._reading.findings)
+        for key, value in options.items():
+            if key == "shape":
+                continue
+            path = origins.get(key, ()) if short and key == "delays" else (*origins.get(key, ()), key)
+            if key not in kinds:
+                self._reading.report(
+                    path, "unknown-key", f"shape {name} has no option {describe(key)}", nearest(key, kinds)
+                )
+            elif self._reading.value(value, path, kinds[key]) is not None:
+                given[key] = value
+        if len(self._reading.findings) > before:
+            return None
+        try:
+            built = shape(**given)
+        except Invalid as problem:
+            first = problem.path[0] if problem.path else "shape"
+            self._reading.report(
+                (*origins.get(str(first), ()), *problem.path), "invalid-option", problem.summary, problem.hint
+            )
+            return None
+        if remembered is not None:
+            self._shapes[remembered] = built
+        return built
+
+
+def _retry_mapping(value: Any) -> Mapping[str, Any] | Shape | None:
+    """The long form of what `retry` may be."""
+    if value is None or value is False:
+        return None
+    if isinstance(value, Mapping | Shape):
+        return value
+    return {"delays": value}
+
+
+def _frozen(options: Mapping[str, Any]) -> Any:
+    """A key under which equal options are found again; None when they can't be one."""
+    try:
+        key = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items())
+        hash(key)
+    except TypeError:
+        return None
+    return tuple((name, type(value), value) for name, value in key)
