@@ -1,7 +1,7 @@
 """The left side of the picture: the exchanges people publish to, and their lines to the queues and to one another."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from redrive.topology.diagrams.block import Placed
@@ -21,6 +21,8 @@ _OVER_TOP_GAP = 14.0
 
 
 class _Column(Protocol):
+    entries: list[Node]
+    entries_x: float
     tracks: dict[Node, float]
     main_x: float
     placed: list[Placed]
@@ -40,37 +42,33 @@ class Entries:
 
 
 def place_entries(
-    entries: Entries, columns: Sequence[_Column], over_top: Sequence[Node], *, left: float, top: float, scene: Scene
+    entries: Entries, columns: Sequence[_Column], over_top: Sequence[Node], *, top: float, scene: Scene
 ) -> None:
     """Draws the exchanges beside the first queue each feeds, then every line that leaves them."""
-    x = left + entries.brackets
     boxes: dict[Node, Box] = {}
-    y = top
-    for node in _by_height(entries.graph.entries, columns):
-        ports = sum((source == node) + (target == node) for source, target, _, _ in entries.links)
-        height = max(_HEIGHT, ports * _PORT_PITCH)
-        wanted = _first_stub(node, columns)
-        y = max(y, (top + entries.geometry.pad if wanted is None else wanted - height / 2))
-        boxes[node] = _box(node, x, y, height, entries)
-        scene.boxes.append(boxes[node])
-        y += height + _GAP
-    lanes = {node: number for number, node in enumerate(over_top)}
-    for node, box in boxes.items():
-        lane = top - _OVER_TOP_GAP - _TRACK * lanes[node] if node in lanes else None
-        _feed(node, box, columns, lane, entries, scene)
+    lanes = {node: top - _OVER_TOP_GAP - _TRACK * number for number, node in enumerate(over_top)}
+    for number, column in enumerate(columns):
+        for node, box in _stand_beside(column, entries, top):
+            boxes[node] = box
+            scene.boxes.append(box)
+            _feed(node, box, columns[number:], lanes.get(node), entries, scene)
     _bracket(entries, boxes, scene)
     _unbound(columns, entries, scene)
 
 
-def _by_height(nodes: Iterable[Node], columns: Sequence[_Column]) -> list[Node]:
-    stubs = {node: _first_stub(node, columns) for node in nodes}
-    # What feeds no queue of the first column comes last, in its own order.
-    return sorted(stubs, key=lambda node: float("inf") if (stub := stubs[node]) is None else stub)
-
-
-def _first_stub(node: Node, columns: Sequence[_Column]) -> float | None:
-    stubs = (placed.sources[node] for column in columns[:1] for placed in column.placed if node in placed.sources)
-    return min(stubs, default=None)
+def _stand_beside(column: _Column, entries: Entries, top: float) -> Iterator[tuple[Node, Box]]:
+    stubs = {
+        node: min((placed.sources[node] for placed in column.placed if node in placed.sources), default=None)
+        for node in column.entries
+    }
+    y = top
+    # What feeds no queue of the column comes last, in its own order.
+    for node in sorted(stubs, key=lambda node: float("inf") if (stub := stubs[node]) is None else stub):
+        ports = sum((source == node) + (target == node) for source, target, _, _ in entries.links)
+        height, stub = max(_HEIGHT, ports * _PORT_PITCH), stubs[node]
+        y = max(y, top + entries.geometry.pad if stub is None else stub - height / 2)
+        yield node, _box(node, column.entries_x, y, height, entries)
+        y += height + _GAP
 
 
 def _box(node: Node, x: float, y: float, height: float, entries: Entries) -> Box:

@@ -98,7 +98,8 @@ def fit_geometry(plans: Sequence[Plan], shared: Sequence[Plan], graph: Graph) ->
         ),
         side=_clamp(
             max(
-                _widest((visible(named(relay)) for relay in relays), NAME_SIZE, monospace=True) + 74,
+                _widest((visible(named(relay)) for relay in relays), NAME_SIZE, monospace=True)
+                + (128 if compact else 84),
                 _widest((consumer_words(plan.block.arrangement) for plan in plans if plan.block), SMALL_SIZE) + 30,
             ),
             150,
@@ -115,11 +116,11 @@ def fit_geometry(plans: Sequence[Plan], shared: Sequence[Plan], graph: Graph) ->
         ),
         keys=_clamp(_widest(keys, SMALL_SIZE, monospace=True) + 22, 56, 200),
         main_height=42 if compact else 56,
-        row_height=24 if compact else 32 if plain else 40,
-        lane=42 if compact else 54,
-        row_gap=8 if compact else 14,
+        row_height=24 if compact else 34 if plain else 40,
+        lane=42 if compact else 58,
+        row_gap=8 if compact else 16,
         drop=22 if compact else 32,
-        relay_height=24 if compact else 36,
+        relay_height=24 if compact else 40,
         block_gap=16 if compact else 26,
         pad=12 if compact else 18,
         details=not compact,

@@ -27,8 +27,10 @@ _WIDE_ENOUGH = 0.42
 
 @dataclass(slots=True)
 class Column:
-    """A stack of blocks: where its channels and its main queues start, and what stands in it."""
+    """A stack of blocks with the exchanges beside it: where its parts start, and what stands in it."""
 
+    entries: list[Node] = field(default_factory=list)
+    entries_x: float = 0
     tracks: dict[Node, float] = field(default_factory=dict)
     main_x: float = 0
     exits_x: float = 0
@@ -47,19 +49,27 @@ def lay_out(graph: Graph) -> Scene:
     ports = list(dict.fromkeys(exit.port for plan in plans for exit in plan.exits))
     entries = Entries(graph, geometry)
     stacks = _stacks(plans, heights, geometry, left=entries.width + MARGIN, ports=len(ports))
-    # Each exchange that feeds a further column has a line of its own over the top.
-    over_top = [node for node in graph.entries if any(node in plan.sources for stack in stacks[1:] for plan in stack)]
+    feeding = [{node for plan in stack for node in plan.sources} for stack in stacks]
+    homes = _homes(entries, feeding)
+    # Each exchange that feeds more columns than its own has a line over the top.
+    over_top = [node for node in graph.entries if any(node in used for used in feeding[homes[node] + 1 :])]
     top = HEADER + 24 + TRACK * len(over_top) + (10 if over_top else 0)
     columns: list[Column] = []
-    left = MARGIN + entries.width
-    for stack in stacks:
-        column = _column(stack, left, top, geometry, graph, scene, all_tracks=not columns, ports=len(ports))
+    left = MARGIN
+    for number, (stack, used) in enumerate(zip(stacks, feeding, strict=True)):
+        here = [node for node in graph.entries if homes[node] == number]
+        column = Column(entries=here, entries_x=left + (0 if columns else entries.brackets))
+        left = column.entries_x + (geometry.entry if here else 0)
+        passing = {node for node in over_top if homes[node] == number}
+        _set_tracks(column, [node for node in graph.entries if node in used or node in passing], left, geometry)
+        column.exits_x = column.main_x + geometry.block + geometry.pad + (14 if ports else 0)
+        _stack_blocks(column, stack, top, geometry, graph, scene)
         left = column.exits_x + TRACK * len(ports) + COLUMN_GAP
         columns.append(column)
-    place_entries(entries, columns, over_top, left=MARGIN, top=top, scene=scene)
+    place_entries(entries, columns, over_top, top=top, scene=scene)
     bottom = max((box.y + box.height for box in scene.boxes), default=top)
     bottom = _place_shared(shared, columns, bottom, ports, geometry=geometry, graph=graph, scene=scene)
-    _headings(columns, geometry, scene, entries)
+    _headings(columns, geometry, scene)
     scene.width = max(left - COLUMN_GAP + MARGIN, 460)
     scene.height = bottom + MARGIN
     return scene
@@ -107,34 +117,30 @@ def _stacks(
     return stacks
 
 
-def _column(
-    stack: list[Plan],
-    left: float,
-    top: float,
-    geometry: Geometry,
-    graph: Graph,
-    scene: Scene,
-    *,
-    all_tracks: bool,
-    ports: int,
-) -> Column:
-    used = {node for plan in stack for node in plan.sources}
-    feeding = [
-        node for node in graph.entries if node in used or (all_tracks and any(True for _ in graph.bindings_from(node)))
-    ]
-    column = Column()
+def _homes(entries: Entries, feeding: Sequence[set[Node]]) -> dict[Node, int]:
+    """The column beside which each exchange stands: the first it feeds. Those bound to one another stay together."""
+    if entries.links:
+        return dict.fromkeys(entries.graph.entries, 0)
+    return {
+        node: next((number for number, used in enumerate(feeding) if node in used), 0) for node in entries.graph.entries
+    }
+
+
+def _set_tracks(column: Column, feeding: list[Node], left: float, geometry: Geometry) -> None:
     # The first exchange turns last: its line then passes outside those of the exchanges below it.
     for number, node in enumerate(reversed(feeding)):
         column.tracks[node] = left + 16 + TRACK * number
-    has_keys = bool(feeding)
-    column.main_x = left + 16 + TRACK * len(feeding) + (geometry.keys if has_keys else 0) + geometry.pad
-    column.exits_x = column.main_x + geometry.block + geometry.pad + (14 if ports else 0)
+    column.main_x = left + 16 + TRACK * len(feeding) + (geometry.keys if feeding else 0) + geometry.pad
+
+
+def _stack_blocks(
+    column: Column, stack: list[Plan], top: float, geometry: Geometry, graph: Graph, scene: Scene
+) -> None:
     y = top
     for plan in stack:
         placed = place_block(plan, column.main_x, y, geometry=geometry, graph=graph, scene=scene)
         column.placed.append(placed)
         y += placed.card.height + geometry.block_gap
-    return column
 
 
 def _place_shared(
@@ -174,9 +180,9 @@ def _exit_track(column: Column, port: Port, x: float, end: Point, scene: Scene) 
     scene.wires.append(Wire(points=((x, top), (x, end[1]), end), ink=ink))
 
 
-def _headings(columns: Sequence[Column], geometry: Geometry, scene: Scene, entries: Entries) -> None:
+def _headings(columns: Sequence[Column], geometry: Geometry, scene: Scene) -> None:
     y = HEADER + 10
-    places = [(MARGIN + entries.brackets, "exchanges")] if entries.graph.entries else []
+    places = [(column.entries_x, "exchanges") for column in columns if column.entries]
     for column in columns:
         if column.placed:
             places += [

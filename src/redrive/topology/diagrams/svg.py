@@ -78,7 +78,7 @@ def _box(box: Box) -> str:
     pill = box.look in (Look.ENTRY, Look.RELAY)
     radius = min(box.height / 2, 23) if pill else 7
     shape = f'x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="{radius:g}"'
-    inset = radius * 0.7 if pill else 14
+    inset = radius * 0.7 + (3 if box.repeated else 0) if pill else 14
     parts = [f"<g>{_tooltip(box.tooltip)}"]
     parts.append(f'<rect class="box {box.look}" {shape}/>')
     if box.repeated:
