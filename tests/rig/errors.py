@@ -28,13 +28,11 @@ class TestUrlsRefused(RigError):
 
     __test__ = False  # pytest takes a class for tests by its name
 
-    def __init__(self, *, entry: str, reason: str) -> None:
+    def __init__(self, *, entry: str, reason: str, hint: str) -> None:
         self.entry = entry
         self.reason = reason
-        super().__init__(
-            f"REDRIVE_TEST_URLS: {entry!r} {reason}; write amqp://user:password@host:port/, and |http://host:port "
-            "after it when the management API is not on port 15672"
-        )
+        self.hint = hint
+        super().__init__(f"REDRIVE_TEST_URLS: {entry!r} {reason}; {hint}")
 
 
 class NodeFailed(RigError):

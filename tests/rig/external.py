@@ -17,6 +17,7 @@ from tests.rig.management import Management
 from tests.rig.versions import label_of, profile_of
 
 VARIABLE = "REDRIVE_TEST_URLS"
+WRITE = "write amqp://user:password@host:port/, and |http://host:port after it if its management API is elsewhere"
 SCHEMES = {"amqp": ("http", 5672, 15672), "amqps": ("https", 5671, 15671)}
 
 
@@ -75,10 +76,11 @@ def connect(address: Address) -> ExternalBroker:
         version = str(management.get("overview")["rabbitmq_version"])
     except ManagementRefused as refused:
         reason = f"has a management API at {address.management_url} that answers {refused.status}"
-        raise TestUrlsRefused(entry=entry, reason=reason) from None
+        raise TestUrlsRefused(entry=entry, reason=reason, hint="name a user who is an administrator") from None
     except OSError as error:
         reason = f"has no management API at {address.management_url} ({error})"
-        raise TestUrlsRefused(entry=entry, reason=reason) from None
+        hint = "start it with rabbitmq_management enabled, or give that API's address after a |"
+        raise TestUrlsRefused(entry=entry, reason=reason, hint=hint) from None
     return ExternalBroker(address=address, version=version, management=management)
 
 
@@ -90,9 +92,9 @@ def _parse_entry(entry: str) -> Address:
         management = urlsplit(management_text)
         port, management_port = amqp.port, management.port
     except ValueError as error:
-        raise TestUrlsRefused(entry=shown, reason=f"is no URL ({error})") from None
+        raise TestUrlsRefused(entry=shown, reason=f"is no URL ({error})", hint=WRITE) from None
     if amqp.scheme not in SCHEMES or not amqp.hostname:
-        raise TestUrlsRefused(entry=shown, reason="is no amqp:// or amqps:// URL")
+        raise TestUrlsRefused(entry=shown, reason="is no amqp:// or amqps:// URL", hint=WRITE)
     web_scheme, amqp_default, management_default = SCHEMES[amqp.scheme]
     host = f"[{amqp.hostname}]" if ":" in amqp.hostname else amqp.hostname
     if not management_text:
@@ -100,7 +102,7 @@ def _parse_entry(entry: str) -> Address:
     elif management.scheme in ("http", "https") and management.hostname:
         management_url = _without_user(management, management_port)
     else:
-        raise TestUrlsRefused(entry=shown, reason="has no http:// or https:// URL after the |")
+        raise TestUrlsRefused(entry=shown, reason="has no http:// or https:// URL after the |", hint=WRITE)
     return Address(
         scheme=amqp.scheme,
         host=amqp.hostname,

@@ -10,7 +10,7 @@ It is run as a script, as root when chroots must be entered, so it imports nothi
 
     python -I -B keeper.py FOLDER CLIENT_PID
 
-Requests and answers are JSON, one a line, one answer for each request in order:
+Requests and answers are JSON, one a line, in order; an answer repeats its request's "id":
     {"do": "spawn", "argv": […], "env": {…}, "log": "path"}  →  {"pid": 123}
     {"do": "signal", "pid": 123, "signal": 9}                →  {"delivered": true}
     {"do": "poll", "pid": 123}                               →  {"code": null}    its exit code once it has ended
@@ -152,7 +152,8 @@ def serve(keeper: Keeper, client_pid: int) -> None:
             return
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
-            print(json.dumps(keeper.answer(json.loads(line))), flush=True)
+            request = json.loads(line)
+            print(json.dumps({"id": request.get("id"), **keeper.answer(request)}), flush=True)
 
 
 def main(folder: Path, client_pid: int) -> None:

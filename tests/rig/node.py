@@ -182,10 +182,9 @@ class Node:
 
     def log(self, lines_max: int = 40) -> str:
         """What matters of the node's log: from its first error on, the cause of the others, or else its end."""
-        files = sorted((self.place.folder / "log").glob("*.log"))
-        texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
-        console = "" if self._process is None else self._process.output()
-        lines = "\n".join([*texts, console]).splitlines()
+        folder = self.place.folder / "log"
+        files = [file for file in (*sorted(folder.glob("*.log")), folder / "console") if file.exists()]
+        lines = [line for file in files for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
         first_error = next((n for n, line in enumerate(lines) if "[error]" in line or "[critical]" in line), None)
         return "\n".join(lines[-lines_max:] if first_error is None else lines[first_error:][:lines_max])
 

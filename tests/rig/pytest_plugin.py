@@ -30,7 +30,7 @@ from tests.rig.node import Node
 from tests.rig.offer import Offer, Source
 from tests.rig.shared import OwnNodes, SharedNodes
 from tests.rig.tally import Tally, Verdict, decide_verdict
-from tests.rig.versions import LABELS, Installation
+from tests.rig.versions import LABELS, Installation, version_numbers
 
 MATRIX_VARIABLE = "REDRIVE_MATRIX"
 MARK = "live(versions=…, matrix=…): runs on a real RabbitMQ, once for each version named (all three by default)"
@@ -78,17 +78,16 @@ class LivePlugin:
     @pytest.hookimpl
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Tests are selected: see that they have something to run on."""
-        for item in session.items:
-            source = _source_of(item)
-            if source is not None:
-                self._selected.append(source)
-                self._tally.expect(item.nodeid, label=source.label)
-        if not self._selected or session.config.option.collectonly:
+        sources = {item.nodeid: source for item in session.items if (source := _source_of(item)) is not None}
+        if not sources or session.config.option.collectonly:
             return
         if self._refused is not None:
             raise pytest.UsageError(str(self._refused))
         if not self.offer.sources:
             raise pytest.UsageError(offers.NOTHING)
+        self._selected = list(sources.values())
+        for nodeid, source in sources.items():
+            self._tally.expect(nodeid, label=source.label)
         self.nodes.expect(source for source in self._selected if isinstance(source, Installation))
 
     @pytest.hookimpl
@@ -102,7 +101,7 @@ class LivePlugin:
 
     @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._tally.is_empty or terminalreporter.config.option.collectonly:
+        if self._tally.is_empty:
             return
         terminalreporter.section("RabbitMQ versions tested", bold=True)
         for line in self._tally.table(self._versions()):
@@ -135,7 +134,7 @@ class LivePlugin:
                 case _:
                     version = source.version
             versions.setdefault(source.label, set()).add(version)
-        return {label: ", ".join(sorted(found)) for label, found in versions.items()}
+        return {label: ", ".join(sorted(versions[label])) for label in sorted(versions, key=version_numbers)}
 
     def _verdict(self) -> Verdict:
         wanted = {each.label if isinstance(each, MissingVersion) else each.profile for each in self._selected}

@@ -74,6 +74,7 @@ class Run:
         self._epmd: Process | None = None
         self._epmd_lock = threading.Lock()
         self._names = 0
+        self._requests = 0
         self._home = self.folder / "home"
         self._home.mkdir()
         cookie = self._home / ".erlang.cookie"
@@ -113,15 +114,19 @@ class Run:
         with self._lock:
             assert self._keeper.stdin is not None
             assert self._keeper.stdout is not None
+            self._requests += 1
+            number = self._requests
+            answer: dict[str, Any] = {}
             try:
-                self._keeper.stdin.write(json.dumps(request) + "\n")
+                self._keeper.stdin.write(json.dumps({"id": number, **request}) + "\n")
                 self._keeper.stdin.flush()
-                line = self._keeper.stdout.readline()
+                # Ctrl-C may have come between an earlier request and its answer, which is still on its way then.
+                while answer.get("id") != number and (line := self._keeper.stdout.readline()):
+                    answer = json.loads(line)
             except (BrokenPipeError, ValueError):
-                line = ""
-        if not line:
+                pass
+        if answer.get("id") != number:
             raise NodeFailed(node="the rig's keeper", what="has ended, and every node with it", output="")
-        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise NodeFailed(node="the rig's keeper", what=f"could not {request['do']}", output=str(answer["error"]))
         return answer

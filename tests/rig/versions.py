@@ -57,13 +57,13 @@ class Installation:
 
 def label_of(version: str) -> str:
     """`3.10.8` → `3.10`."""
-    major, minor = _numbers(version)
+    major, minor = version_numbers(version)
     return f"{major}.{minor}"
 
 
 def profile_of(label: str) -> str:
     """The known label whose behaviour a broker is expected to have: the newest that is not newer than it."""
-    older = [known for known in LABELS if _numbers(known) <= _numbers(label)]
+    older = [known for known in LABELS if version_numbers(known) <= version_numbers(label)]
     return older[-1] if older else LABELS[0]
 
 
@@ -85,7 +85,7 @@ def installed_version(root: Path) -> str | None:
     """The full version of the RabbitMQ package under `root`, or None."""
     prefix = "rabbitmq_server-"
     found = [folder.name.removeprefix(prefix) for folder in (root / "usr/lib/rabbitmq/lib").glob(f"{prefix}*")]
-    return max((version for version in found if re.match(r"\d+\.\d+", version)), key=_numbers, default=None)
+    return max((version for version in found if re.match(r"\d+\.\d+", version)), key=version_numbers, default=None)
 
 
 def find_installations(cache: Path, *, host: Path = Path("/")) -> list[Installation]:
@@ -111,7 +111,8 @@ def installation_for(label: str, installations: Iterable[Installation]) -> Insta
     return next((each for each in installations if label in (each.label, each.profile)), None)
 
 
-def _numbers(version: str) -> tuple[int, int]:
+def version_numbers(version: str) -> tuple[int, int]:
+    """Major and minor, to sort by. Raises ValueError."""
     match = re.match(r"(\d+)\.(\d+)", version)
     if match is None:
         raise ValueError(f"{version!r} is not a RabbitMQ version: it does not begin with major.minor")

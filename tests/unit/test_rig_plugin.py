@@ -127,6 +127,7 @@ def test_without_any_broker_the_run_fails_with_one_sentence(inner: Inner) -> Non
     result = inner.run(ON_ALL)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert [line for line in result.errlines if line] == [f"ERROR: {offers.NOTHING}"]
+    result.stdout.no_fnmatch_line("*WAS NOT TESTED*")
 
 
 @pytest.mark.parametrize("arguments", [("-m", "not live"), ("--collect-only",)])
@@ -139,13 +140,15 @@ def test_without_any_broker_what_runs_on_none_still_runs(inner: Inner, arguments
 
 def test_brokers_that_can_not_be_used_fail_the_run_only_if_a_live_test_is_selected(inner: Inner) -> None:
     def refuse(_environ: Mapping[str, str]) -> Offer:
-        raise TestUrlsRefused(entry="localhost", reason="is no URL")
+        raise TestUrlsRefused(entry="localhost", reason="is no URL", hint="write amqp://")
 
     inner.monkeypatch.setattr(offers, "discover", refuse)
     result = inner.run(ON_ALL)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    (said,) = [line for line in result.errlines if line]
-    assert said.startswith("ERROR: REDRIVE_TEST_URLS: 'localhost' is no URL; write amqp://")
+    assert [line for line in result.errlines if line] == [
+        "ERROR: REDRIVE_TEST_URLS: 'localhost' is no URL; write amqp://"
+    ]
+    result.stdout.no_fnmatch_line("*WAS NOT TESTED*")
     assert inner.run(ON_ALL, "-m", "not live").ret == pytest.ExitCode.OK
 
 
