@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-quick matrix check format docs bench lock clean
+.PHONY: help demo test test-quick matrix check format docs bench bench-peers lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -43,8 +43,17 @@ format: $(READY) ## format and fix what can be fixed
 docs: $(READY) ## write what in docs/ is made from code
 	@$(BIN)/python -m docs.generate
 
-bench: $(READY) ## measure; raw numbers go to bench/results
+bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/performance.md
+	@$(BIN)/python -m tests.rig build
 	$(BIN)/python -m bench.topology
+	$(BIN)/python -m bench.wire
+	$(BIN)/python -m bench.amqp
+	@$(BIN)/python -m docs.generate >/dev/null
+
+bench-peers: $(READY) ## the AMQP benchmark with more clients (Python and Node)
+	@$(BIN)/python -m tests.rig build
+	$(BIN)/python -m bench.amqp --peers
+	@$(BIN)/python -m docs.generate >/dev/null
 
 lock: ## renew requirements-dev.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements-dev.lock

@@ -3,9 +3,11 @@
 `make docs` writes; a test calls `outdated` and fails when what stands there is not what the code would write.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from redrive.topology import (
     SHAPES,
@@ -40,6 +42,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         svg = render_svg(compiled.topology, compiled.arrangements, title=name)
         yield DOCS / "diagrams" / f"{name}.svg", svg
     yield DOCS / "diagrams" / "README.md", gallery()
+    yield DOCS / "performance.md", performance()
 
 
 def outdated() -> list[str]:
@@ -117,6 +120,29 @@ def gallery() -> str:
         "`--format mermaid`:\n\n```mermaid\n" + mermaid.rstrip("\n") + "\n```",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def performance() -> str:
+    """docs/performance.md: the template with the last measurements in it."""
+    text = (DOCS / "templates" / "performance.md").read_text(encoding="utf-8")
+    results = ROOT / "bench" / "results"
+    amqp = results / "amqp.md"
+    topology = results / "topology.json"
+    missing = "Not measured yet: run `make bench`."
+    clients = amqp.read_text(encoding="utf-8").strip() if amqp.exists() else missing
+    topologies = _topology_table(json.loads(topology.read_text())) if topology.exists() else missing
+    return text.replace("<!-- amqp -->", clients).replace("<!-- topology -->", topologies)
+
+
+def _topology_table(result: dict[str, Any]) -> str:
+    rows = [
+        f"| {one['shape']} | {one['declared']:,} | {one['queues']:,} | {one['read_s']:.2f} | {one['compile_s']:.2f} |"
+        f" {one['export_s']:.2f} | {one['total_s']:.2f} | {one['total_s'] / one['declared'] * 1e6:.0f} |"
+        for one in result["cases"]
+    ]
+    head = "| shape | declared | queues made | read | compile | export | total | µs for each declared |"
+    setting = result["setting"]
+    return "\n".join([f"{setting['date']}, Python {setting['python']}.", "", head, "|---|" + "---:|" * 7, *rows])
 
 
 def main() -> None:

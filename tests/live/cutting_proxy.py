@@ -37,7 +37,7 @@ class CuttingProxy:
             asyncio.create_task(self._pump(far_reader, writer, budget)),
         ]
         self._tasks.update(pumps)
-        done, _ = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         if budget is not None and budget[0] < 0:
             self.cuts_made += 1
         elif budget is not None:

@@ -108,13 +108,3 @@ def test_a_node_boots_with_an_example_as_load_definitions(own_node: OwnNodes, ex
 @pytest.mark.live(versions=("4.3",))
 def test_a_node_of_4_3_boots_with_native_as_load_definitions(own_node: OwnNodes) -> None:
     check_boot(own_node, "native")
-
-
-@pytest.mark.live(versions=("3.10", "4.0"))
-def test_below_4_3_native_is_refused_before_it_reaches_the_broker(vhost: Vhost) -> None:
-    """The broker itself would take the arguments without a word and retry without a pause."""
-    from redrive.core import Severity
-    from redrive.topology import BrokerVersion, check_for
-
-    findings = check_for(compiled("native", vhost.name), BrokerVersion(vhost.profile))
-    assert [one.severity for one in findings if "delayed-retry" in one.summary][:1] == [Severity.ERROR]

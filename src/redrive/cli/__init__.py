@@ -3,12 +3,11 @@
 Errors end as one sentence and exit code 2, never as a traceback.
 """
 
-import sys
 from importlib import import_module
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, fail
+from redrive.cli.console import EXIT_COULD_NOT, fail, say
 from redrive.core import RedriveError
 
 __all__ = ["cli", "main"]
@@ -51,7 +50,7 @@ def main() -> None:
         cli(standalone_mode=True)
     except RedriveError as error:
         fail(error)
-    except BrokenPipeError:
-        # `redrive compile … | head`: whoever read has seen enough.
-        sys.stderr.close()
+    except OSError as error:
+        # `redrive compile … > /dev/full`; click itself sees to a reader that has gone away.
+        say(f"error: can't write the output: {error.strerror or error}")
         raise SystemExit(EXIT_COULD_NOT) from None

@@ -1,5 +1,6 @@
 """`redrive compile`: a declaration as definitions, a picture or permissions."""
 
+import gc
 import json
 import sys
 
@@ -45,6 +46,8 @@ def compile_command(file: str, form: str, version: str | None, per_vhost: bool) 
       redrive compile redrive.yaml --format tree
       redrive compile redrive.yaml --format svg --for 4.0 > topology.svg
     """
+    # One pass over acyclic data, then the process ends: looking for garbage costs a fifth of the time and finds none.
+    gc.disable()
     loaded = load(file)
     warn(loaded.warnings)
     if version is not None:
@@ -69,14 +72,16 @@ def _rendered(loaded: LoadedFile, form: str, file: str, per_vhost: bool) -> str:
         case "svg":
             return render_svg(loaded.topology, loaded.arrangements, title=file)
         case "permissions":
+            _vhost(loaded, file, "permissions are given for one vhost")
             compiled = loaded.compiled or Compiled(topology=loaded.topology, arrangements=(), warnings=())
             return json.dumps({"permissions": permissions(compiled)}, indent=2, ensure_ascii=False) + "\n"
-    return write_definitions(loaded.topology, per_vhost=per_vhost, vhost=_vhost(loaded, file) if per_vhost else None)
+    vhost = _vhost(loaded, file, "the per-vhost form holds one") if per_vhost else None
+    return write_definitions(loaded.topology, per_vhost=per_vhost, vhost=vhost)
 
 
-def _vhost(loaded: LoadedFile, file: str) -> str:
+def _vhost(loaded: LoadedFile, file: str, why: str) -> str:
     used = loaded.topology.used_vhosts()
     if len(used) > 1:
-        summary = f"has objects in the vhosts {', '.join(used)}, and the per-vhost form holds one"
+        summary = f"has objects in the vhosts {', '.join(used)}, and {why}"
         raise InvalidDeclaration([Finding(code="several-vhosts", address=file, summary=summary)])
     return used[0] if used else "/"

@@ -27,7 +27,7 @@ def wants_colour(stream: TextIO) -> bool:
 def warn(findings: Iterable[Finding]) -> None:
     """Prints warnings, one a line."""
     for finding in findings:
-        click.secho(f"warning: {finding.text}", fg="yellow", err=True, color=wants_colour(sys.stderr))
+        click.secho(f"warning: {_printable(finding.text)}", fg="yellow", err=True, color=wants_colour(sys.stderr))
 
 
 def say(text: str) -> None:

@@ -54,10 +54,10 @@ def init_command(file: str) -> None:
       redrive init
       redrive init services/orders/redrive.yaml
     """
-    path = Path(file)
     try:
-        with path.open("x", encoding="utf-8") as output:
-            output.write(STARTER.format(file=file))
+        text = STARTER.format(file=file).encode()
+        with Path(file).open("xb") as output:
+            output.write(text)
     except FileExistsError:
         raise UnreadableFile(path=file, reason="is there already", hint="choose another name") from None
     except (OSError, ValueError) as error:

@@ -12,7 +12,7 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from redrive import wire
 from redrive.client.consuming import Delivery
@@ -32,7 +32,8 @@ from redrive.core import SILENT, Observer
 from redrive.wire import methods
 
 _WRITE_BUFFER_HIGH = 1 << 20
-_CLOSE_TIMEOUT_S = 5.0
+_PATIENCE_S = 5.0
+_PATIENCE_BLOCKED_S = 1.0
 
 
 class _Wire(wire.Connection):
@@ -114,6 +115,11 @@ class Connection(asyncio.Protocol):
         """Why the broker blocks publishers, None while it does not."""
         return self._wire.blocked
 
+    @property
+    def patience_s(self) -> float:
+        """How long a close may wait for the broker's word. One that blocks publishers does not even read ours."""
+        return _PATIENCE_S if self._wire.blocked is None else _PATIENCE_BLOCKED_S
+
     async def close(self) -> None:
         """Closes in order, or after a moment without; never raises but when cancelled, and then it is closed too."""
         try:
@@ -125,7 +131,7 @@ class Connection(asyncio.Protocol):
                     self._closing = True
                     self._wire.close(200, "goodbye")
                     self.flush()
-            await asyncio.wait([self.closed], timeout=_CLOSE_TIMEOUT_S)
+            await asyncio.wait([self.closed], timeout=self.patience_s)
         finally:
             self._abort("closed by us; the broker did not answer")
 
@@ -204,7 +210,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is there."""
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         if self.closed.done():
             transport.abort()  # whoever opens has given up
             return

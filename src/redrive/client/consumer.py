@@ -1,4 +1,4 @@
-"""The consumer: deliveries to a callback, a task each or an iterator; acks coalesced; comes back by itself.
+"""The consumer: deliveries to a coroutine, a callback or an iterator; acks coalesced; comes back by itself.
 
 A consumer has a channel of its own, with its own prefetch. When the broker cancels it, the channel or the connection
 goes, the consumer says so to its observer, forgets what was in hand (the broker delivers it again) and starts anew.
@@ -7,11 +7,12 @@ goes, the consumer says so to its observer, forgets what was in hand (the broker
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from redrive.client.consuming import ConsumeSession, Delivery
 from redrive.client.errors import ClientError, ConnectionClosed
+from redrive.client.workers import Workers
 from redrive.core import RedriveError
 from redrive.wire import methods
 
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from redrive.client.client import Client
 
 Handler = Callable[[Delivery], Awaitable[None] | None]
-"""A callback for each delivery: a coroutine function gets a task each, a plain one is called at once.
+"""A callback for each delivery: a coroutine function runs in a task (see `workers`), a plain one is called at once.
 
 One that raises leaves its delivery unsettled, in hand until the consumer or its channel is closed; the observer is told
 (`consumer.handler_failed`). Whoever wants something else catches everything in the handler.
 """
 
-_CLOSE_TIMEOUT_S = 5.0
+_HANDLERS_END_S = 5.0
+_WORKERS_MAX = 65_535
 
 
 class Consumer:
@@ -49,9 +51,16 @@ class Consumer:
         self._consume = methods.BasicConsume(
             queue=queue, no_ack=no_ack, exclusive=exclusive, arguments=dict(arguments or {})
         )
-        self._dispatch = self._in_task if inspect.iscoroutinefunction(handler) else self._at_once
+        is_coroutine = inspect.iscoroutinefunction(handler)
+        self._workers: Workers[Delivery] = Workers(
+            cast(Callable[[Delivery], Awaitable[None]], handler) if is_coroutine else self._await_result,
+            workers_max=prefetch or _WORKERS_MAX,
+            on_failure=self._note_failure,
+            loop=asyncio.get_running_loop(),
+        )
+        self._results: dict[int, Awaitable[None]] = {}
+        self._dispatch = self._workers.put if is_coroutine else self._at_once
         self._session: ConsumeSession | None = None
-        self._tasks: dict[asyncio.Task[None], Delivery] = {}
         self._closing = False
         self._consumer_tag = ""
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -66,8 +75,8 @@ class Consumer:
 
     @property
     def in_hand(self) -> int:
-        """How many handler tasks are running."""
-        return len(self._tasks)
+        """How many deliveries a coroutine handler has not ended with."""
+        return self._workers.in_hand + self._workers.waiting
 
     async def wait_started(self) -> None:
         """Until the first basic.consume was accepted. Raises what it was refused with."""
@@ -85,10 +94,10 @@ class Consumer:
             await self._end_task()
         elif session.usable and not self.stopped.done():
             try:
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                async with asyncio.timeout(session.connection.patience_s):
                     await session.call(methods.BasicCancel(consumer_tag=self._consumer_tag), methods.BasicCancelOk)
             except TimeoutError:
-                await session.close()
+                session.end_unanswered()
             except ClientError:
                 pass
         self._set_stopped()
@@ -101,11 +110,8 @@ class Consumer:
         """
         try:
             await self.stop()
-            tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT_S)
+            self._drop_waiting()
+            await self._workers.close(_HANDLERS_END_S)
             if self._session is not None:
                 await self._session.close()
         finally:
@@ -122,22 +128,17 @@ class Consumer:
             self._note_failure(delivery, error)
             return
         if result is not None:  # a callable that looked like a plain one and is not
-            self._run(delivery, _awaited(result))
+            self._results[id(delivery)] = result
+            self._workers.put(delivery)
 
-    def _in_task(self, delivery: Delivery) -> None:
-        self._run(delivery, cast(Coroutine[Any, Any, None], self._handler(delivery)))
+    async def _await_result(self, delivery: Delivery) -> None:
+        await self._results.pop(id(delivery))
 
-    def _run(self, delivery: Delivery, handling: Coroutine[Any, Any, None]) -> None:
-        task = self._client.loop.create_task(handling)
-        self._tasks[task] = delivery
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        delivery = self._tasks.pop(task)
-        if not task.cancelled():
-            error = task.exception()
-            if error is not None:
-                self._note_failure(delivery, error)
+    def _drop_waiting(self) -> None:
+        for delivery in self._workers.clear():
+            result = self._results.pop(id(delivery), None)
+            if inspect.iscoroutine(result):
+                result.close()  # or Python would complain that nobody awaited it
 
     def _note_failure(self, delivery: Delivery, error: BaseException) -> None:
         self._client.observer.note(
@@ -167,7 +168,10 @@ class Consumer:
             ends: tuple[asyncio.Future[Any], ...] = (session.closed, session.cancelled)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self._session = None
-            await self._note_end(session)
+            if not self._consume.no_ack:
+                self._drop_waiting()  # not begun, and the broker has them back: they come again
+            if await self._is_cancelled(session):
+                await asyncio.sleep(backoff.next_s())
         self._set_stopped()
 
     async def _start(self) -> ConsumeSession:
@@ -184,14 +188,22 @@ class Consumer:
         self._consumer_tag = answer.consumer_tag
         return session
 
-    async def _note_end(self, session: ConsumeSession) -> None:
-        if not session.closed.done():
-            reason = "the broker cancelled the consumer"
-            self._client.observer.note("consumer.cancelled", queue=self.queue, reason=reason)
-            # What is in hand may have been given to someone else already, so its channel goes too: settling says so.
-            await session.close()
-        elif not self._closing:
-            self._client.observer.note("consumer.channel_lost", queue=self.queue, reason=str(session.closed.result()))
+    async def _is_cancelled(self, session: ConsumeSession) -> bool:
+        """Notes how consuming ended; true if by the broker's basic.cancel.
+
+        The queue is then about to go or to move. RabbitMQ 4.3 answers who consumes from a quorum queue just then with
+        541, which closes the whole connection, and every publish in flight is in doubt: so give it a moment.
+        """
+        if session.closed.done():
+            if not self._closing:
+                reason = str(session.closed.result())
+                self._client.observer.note("consumer.channel_lost", queue=self.queue, reason=reason)
+            return False
+        reason = "the broker cancelled the consumer"
+        self._client.observer.note("consumer.cancelled", queue=self.queue, reason=reason)
+        # What is in hand may have been given to someone else already, so its channel goes too: settling says so.
+        await session.close()
+        return True
 
     async def _end_task(self) -> None:
         self._task.cancel()
@@ -259,7 +271,3 @@ class Deliveries:
             if not waiter.done():
                 waiter.set_result(None)
                 count -= 1
-
-
-async def _awaited(result: Awaitable[None]) -> None:
-    await result

@@ -22,7 +22,8 @@ import re
 
 from redrive.core import RedriveError
 
-_OBJECT = re.compile(r"\b(queue|exchange|vhost|consumer)\s+'([^']*)'")
+# Names may hold quotes themselves, so a name ends at a quote that something else follows.
+_OBJECT = re.compile(r"\b(queue|exchange|vhost|consumer)(?: name)? '(.*?)'(?=[\s:.,;]|$)")
 
 
 class ClientError(RedriveError):
@@ -51,7 +52,7 @@ class ConnectionClosed(ClientError):
     def __init__(self, text: str, code: int | None = None) -> None:
         self.code = code
         self.text = text
-        super().__init__(text if code is None else f"{code} {text}")
+        super().__init__(_one_line(text) if code is None else f"{code} {_one_line(text)}")
 
 
 class ChannelsExhausted(ClientError):
@@ -74,7 +75,7 @@ class ChannelClosed(ClientError):
         found = _OBJECT.search(text)
         self.object_kind = object_kind or (found[1] if found else "")
         self.object_name = object_name or (found[2] if found else "")
-        super().__init__(f"{code} {text}")
+        super().__init__(f"{code} {_one_line(text)}")
 
 
 class NotFound(ChannelClosed):
@@ -125,3 +126,8 @@ _BY_CODE: dict[int, type[ChannelClosed]] = {
 def channel_closed(code: int, text: str) -> ChannelClosed:
     """The exception for a broker's channel.close."""
     return _BY_CODE.get(code, ChannelClosed)(code, text)
+
+
+def _one_line(text: str) -> str:
+    """Erlang terms in the broker's texts come pretty-printed over many lines."""
+    return " ".join(text.split())

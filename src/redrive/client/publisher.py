@@ -2,6 +2,11 @@
 
 It outlives connections: while there is none, publishing waits (up to its deadline); what was in flight when one went
 is reported in doubt, never sent again behind the caller's back.
+
+It also outlives channels that went bad. RabbitMQ 3.10 nacks everything for a quorum queue, and never stops, on a
+channel that first published to it while its leader was being elected after a node died; on another channel the same
+queue confirms (observed on 3.10.8). A nack may as well mean a full queue, so a channel that nacks is replaced after a
+second, then after two, four and so on, when nothing is in flight: no outcome and no order is touched by it.
 """
 
 import asyncio
@@ -9,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from redrive import wire
+from redrive.client.backoff import Backoff
 from redrive.client.errors import ClientError, ConnectionClosed
 from redrive.client.outcomes import InDoubt, Outcome
 from redrive.client.publishing import Batch, PublishSession
@@ -18,9 +24,9 @@ from redrive.wire import methods
 if TYPE_CHECKING:
     from redrive.client.client import Client
 
-_CLOSE_TIMEOUT_S = 5.0
 _PERSISTENT = wire.Properties.of(delivery_mode=2)
 _CLOSED = InDoubt("the publisher was closed", sent=False)
+_REPLACE_FIRST_S, _REPLACE_LONGEST_S = 1.0, 60.0
 
 
 class Outgoing(NamedTuple):
@@ -123,8 +129,10 @@ class Publisher:
         self._queue.release()
         session = self._session
         if session is not None:
-            await session.wait_settled(_CLOSE_TIMEOUT_S)
-            await session.close()
+            if await session.wait_settled():
+                await session.close()
+            else:
+                session.end_unanswered()
         self._task.cancel()
         await asyncio.wait([self._task])
         self._fail_ready(ConnectionClosed("the publisher was closed"))
@@ -191,6 +199,7 @@ class Publisher:
     async def _keep_open(self) -> None:
         """Opens a channel, watches it, opens the next one when it goes."""
         backoff = self._client.new_backoff()
+        replacing = Backoff(first_s=_REPLACE_FIRST_S, longest_s=_REPLACE_LONGEST_S)
         while not self._closing:
             try:
                 session = await self._open_session()
@@ -207,11 +216,31 @@ class Publisher:
             if not self._ready.done():
                 self._ready.set_result(None)
             self._queue.release()
-            await asyncio.wait([session.closed])
+            replaced = await self._wait_end(session, replacing)
             self._session = None
+            if not replaced:
+                replacing.reset()
             if not self._closing:
-                self._client.observer.note("publisher.channel_lost", reason=str(session.closed.result()))
+                event = "publisher.channel_replaced" if replaced else "publisher.channel_lost"
+                self._client.observer.note(event, reason=str(session.closed.result()))
         self._queue.release()
+
+    async def _wait_end(self, session: PublishSession, replacing: Backoff) -> bool:
+        """Until the channel is gone; true if that was because it nacked and we closed it."""
+        opened_s = self._client.loop.time()
+        await asyncio.wait((session.closed, session.refused), return_when=asyncio.FIRST_COMPLETED)
+        if self._client.loop.time() - opened_s > _REPLACE_LONGEST_S:
+            replacing.reset()
+        while not session.closed.done():
+            await asyncio.wait([session.closed], timeout=replacing.next_s())
+            if self._closing or session.closed.done():
+                await asyncio.wait([session.closed])
+            elif await session.wait_settled():
+                await session.close()
+                return True
+            elif not self._closing:
+                session.resume()
+        return False
 
     async def _open_session(self) -> PublishSession:
         connection = await self._client.connection()

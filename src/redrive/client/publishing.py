@@ -64,6 +64,8 @@ class PublishSession(ChannelSession):
         self._returned: dict[tuple[Any, ...], list[Returned]] = {}
         self._suspected: dict[int, Returned | InDoubt] = {}
         self._settled: asyncio.Future[None] | None = None
+        self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the broker has nacked something; see `Publisher` for why that matters."""
 
     @property
     def room(self) -> int:
@@ -99,12 +101,21 @@ class PublishSession(ChannelSession):
             # Not gathered up, so that the socket says when it is full before the next one is copied.
             connection.flush()
 
-    async def wait_settled(self, timeout_s: float) -> None:
-        """Takes no more publishes, and gives those in flight a moment to get their outcomes."""
+    async def wait_settled(self) -> bool:
+        """Takes no more publishes and gives those in flight a moment to get their outcomes; whether they all did."""
         self._accepting = False
-        if self._pending:
+        if self._settled is not None and self._settled.done():
+            self._settled = None
+        if self._settled is None:
             self._settled = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._settled], timeout=timeout_s)
+        if self._pending:
+            await asyncio.wait([self._settled], timeout=self.connection.patience_s)
+        return not self._pending
+
+    def resume(self) -> None:
+        """Takes publishes again after all."""
+        self._accepting = self.usable
+        self._queue.release()
 
     def on_confirm(self, confirm: wire.Ack) -> None:
         """The number alone, or everything up to it."""
@@ -118,6 +129,8 @@ class PublishSession(ChannelSession):
 
     def on_refusal(self, refusal: wire.Nack) -> None:
         """The broker could not take these."""
+        if not self.refused.done():
+            self.refused.set_result(None)
         if refusal.multiple:
             self._settle_up_to(refusal.delivery_tag, NACKED)
         else:

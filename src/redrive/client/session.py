@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _Reply = TypeVar("_Reply", bound=methods.Method)
 
-_CLOSE_TIMEOUT_S = 5.0
-
 
 class ChannelSession:
     """A channel's life. Subclasses take the events they care about; the others are ignored."""
@@ -57,10 +55,17 @@ class ChannelSession:
     async def close(self) -> None:
         """Closes the channel and waits a moment for the broker's word; a channel that is gone already is fine."""
         self.abandon()
-        if not self.closed.done():
-            await asyncio.wait([self.closed], timeout=_CLOSE_TIMEOUT_S)
-        # A broker that stopped reading (a memory alarm, a paused machine) answers later or never. The number stays
-        # taken until then, but nobody waits for it.
+        if self.number and not self.closed.done():
+            await asyncio.wait([self.closed], timeout=self.connection.patience_s)
+        self.end_unanswered()
+
+    def end_unanswered(self) -> None:
+        """Waits for the broker no longer.
+
+        One that stopped reading (a memory alarm, a paused machine) answers later or never; the channel's number stays
+        taken until then.
+        """
+        self.abandon()
         self.end(ChannelClosed(200, "closed by us; the broker has not answered"))
 
     def abandon(self) -> None:

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 
 from redrive.client import Channel, ChannelClosed, Client, NotFound, PreconditionFailed, ResourceLocked
-from redrive.core import RedriveError
+from redrive.core import InvalidDeclaration, RedriveError, Severity
 from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
-from redrive.topology import DestinationType, Exchange, Queue, Topology
+from redrive.topology import BrokerVersion, DestinationType, Exchange, Queue, Topology, check_for
 
 _INEQUIVALENT = re.compile(
     r"inequivalent arg '(?P<argument>[^']*)' for .*?: received (?P<wanted>.*?) but current is (?P<found>.*)", re.DOTALL
@@ -65,7 +65,14 @@ class ApplyFailed(RedriveError):
 
 
 async def inspect(client: Client, topology: Topology) -> Inspection:
-    """Compares a topology of one vhost with the broker's. Declares nothing. Raises `ClientError`."""
+    """Compares a topology of one vhost with the broker's. Declares nothing.
+
+    Raises `ClientError`, and `InvalidDeclaration` for what this broker's version would ignore or lose.
+    """
+    version = BrokerVersion.of((await client.connection()).server_version)
+    unfit = [one for one in check_for(topology, version) if one.severity is Severity.ERROR]
+    if unfit:
+        raise InvalidDeclaration(unfit)
     probe = _Probe(client)
     missing_exchanges = [one for one in exchanges_in_order(topology) if await probe.exchange_is_missing(one)]
     missing_queues = [one for one in queues_in_order(topology) if await probe.queue_is_missing(one)]
@@ -203,6 +210,7 @@ async def _declare_exchange(channel: Channel, exchange: Exchange) -> None:
 
 
 async def _declare_queue(channel: Channel, queue: Queue) -> None:
-    await channel.declare_queue(
-        queue.name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=queue.arguments.thaw()
-    )
+    # The type is always said: left out, a vhost's default queue type would make a classic queue a quorum one, without
+    # the delivery limits that keep it from dropping messages. To an existing queue absent and classic are the same.
+    arguments = {"x-queue-type": queue.type, **queue.arguments.thaw()}
+    await channel.declare_queue(queue.name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=arguments)

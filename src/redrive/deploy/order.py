@@ -59,10 +59,17 @@ def queues_in_order(topology: Topology) -> list[Queue]:
 
 
 def bindings_in_order(topology: Topology) -> list[Binding]:
-    """Every binding, the entrances last: what is reached by dead-lettering is bound before what is published to."""
-    machinery = {one.dead_letter_exchange for one in topology.queues if one.dead_letter_exchange}
-    machinery |= {one.alternate_exchange for one in topology.exchanges if one.alternate_exchange}
-    return sorted(topology.bindings, key=lambda one: one.source not in machinery)
+    """Every binding, the entrances last: those into queues that dead-letter what they can't handle.
+
+    A queue with a TTL and a way out waits, one without a way out keeps: both must be bound before anything comes in.
+    """
+    entered = {
+        one.name for one in topology.queues if one.dead_letter_exchange is not None and one.message_ttl_ms is None
+    }
+    return sorted(
+        topology.bindings,
+        key=lambda one: one.destination_type is DestinationType.EXCHANGE or one.destination in entered,
+    )
 
 
 def _targets_first(

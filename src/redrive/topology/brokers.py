@@ -4,6 +4,7 @@ Three stand for all: 3.10, 4.0 and 4.3 were measured, and what changed between t
 that has it. A server in between behaves like the one below it as far as anyone here has looked.
 """
 
+import re
 from enum import Enum
 
 
@@ -13,6 +14,13 @@ class BrokerVersion(Enum):
     V3_10 = "3.10"
     V4_0 = "4.0"
     V4_3 = "4.3"
+
+    @classmethod
+    def of(cls, server_version: str) -> "BrokerVersion":
+        """The measured version that a server's own ("3.12.4", "4.1.0-rc.1") behaves like; the oldest if it is older."""
+        found = re.match(r"(\d+)\.(\d+)", server_version)
+        numbers = (int(found[1]), int(found[2])) if found else (0, 0)
+        return max((one for one in cls if _numbers(one) <= numbers), default=cls.V3_10)
 
     def __str__(self) -> str:
         return self.value

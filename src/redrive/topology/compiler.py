@@ -20,14 +20,13 @@ from redrive.topology.model import (
     Exchange,
     ExchangeType,
     Queue,
-    QueueType,
     Topology,
     Vhost,
 )
 from redrive.topology.names import name_problem
 from redrive.topology.options import Invalid, Path
-from redrive.topology.routing import routes
-from redrive.topology.shapes.base import Built, bindings_of
+from redrive.topology.shapes.base import bindings_of
+from redrive.topology.soundness import Soundness
 from redrive.topology.values import Arguments
 
 _Object = TypeVar("_Object", Exchange, Queue)
@@ -55,6 +54,7 @@ class _Compiler:
         self._bindings: dict[Binding, None] = {}
         self._arrangements: list[Arrangement] = []
         self._findings: list[Finding] = []
+        self._declared = {queue.name for queue in declaration.queues}
 
     def run(self, vhost: str) -> Compiled:
         declared = self._declaration
@@ -62,6 +62,9 @@ class _Compiler:
             path: Path = ("exchanges", exchange.name)
             arguments = exchange.arguments
             if exchange.alternate is not None:
+                if arguments.get("alternate-exchange", exchange.alternate) != exchange.alternate:
+                    summary = "alternate and arguments.alternate-exchange name two exchanges"
+                    self._report((*path, "alternate"), "contradiction", summary, "keep alternate")
                 arguments = Arguments({**arguments, "alternate-exchange": exchange.alternate})
             self._exchanges[exchange.name] = (
                 Exchange(
@@ -84,11 +87,11 @@ class _Compiler:
                         arguments=source.arguments,
                     )
                 )
-        built = [(queue, self._build(queue)) for queue in declared.queues]
+        for queue in declared.queues:
+            self._build(queue)
         self._check_references()
-        for queue, result in built:
-            if result is not None:
-                self._check_return(queue, result)
+        if not self._findings:
+            self._check_soundness()
         topology = self._topology(vhost)
         self._check_arguments()
         errors = [one for one in self._findings if one.severity is Severity.ERROR]
@@ -104,17 +107,17 @@ class _Compiler:
             warnings=tuple(self._findings),
         )
 
-    def _build(self, queue: DeclaredQueue) -> Built | None:
+    def _build(self, queue: DeclaredQueue) -> None:
         if queue.retry is None:
             self._add(self._queues, _plain_queue(queue), queue.path)
             for binding in bindings_of(queue):
                 self._bind(binding)
-            return None
+            return
         try:
             built = queue.retry.build(queue)
         except Invalid as problem:
             self._report((*queue.path, *problem.path), "refused-by-shape", problem.summary, problem.hint)
-            return None
+            return
         for exchange in built.exchanges:
             self._add(self._exchanges, exchange, queue.path)
         for emitted in built.queues:
@@ -122,7 +125,6 @@ class _Compiler:
         for binding in built.bindings:
             self._bind(binding)
         self._arrangements.append(built.arrangement)
-        return built
 
     def _add(self, into: dict[str, tuple[_Object, Path]], emitted: _Object, path: Path) -> None:
         known = into.get(emitted.name)
@@ -138,7 +140,7 @@ class _Compiler:
                 f"{emitted.address} is wanted here and by {address_of(known[1])}, with different settings",
                 "rename one, or give one of them its own naming template",
             )
-        elif isinstance(emitted, Queue) and known[1] != path and emitted.name == path[1]:
+        elif isinstance(emitted, Queue) and known[1] != path and emitted.name in self._declared:
             self._report(
                 path, "name-conflict", f"{emitted.address} already belongs to {address_of(known[1])}", "rename one"
             )
@@ -175,24 +177,10 @@ class _Compiler:
                     f'write {{{source.exchange}: ["some.key"]}}, or "#" for all',
                 )
 
-    def _check_return(self, queue: DeclaredQueue, built: Built) -> None:
-        """A wait queue that hands back through an exchange must reach its queue again, or the message is gone."""
-        waiting = {wait.queue for wait in built.arrangement.waits}
-        for one in built.queues:
-            exchange, key = one.dead_letter_exchange, one.dead_letter_routing_key
-            if one.name not in waiting or not exchange or key is None or not self._known(exchange):
-                continue
-            kind = self._type(exchange)
-            mine = [source for source in queue.sources if source.exchange == exchange]
-            if any(routes(kind, source.key, key) for source in mine):
-                continue
-            self._report(
-                (*queue.path, "from"),
-                "retry-never-returns",
-                f"a retried message comes back to exchange {exchange} as {key}, which no binding of this queue matches",
-                f"bind it with {key.rpartition('.')[0]}.* or {key}",
-            )
-            return
+    def _check_soundness(self) -> None:
+        paths = {queue.name: queue.path for queue in self._declaration.queues}
+        for problem in Soundness(self._topology(DEFAULT_VHOST), self._arrangements).problems():
+            self._report((*paths[problem.queue], *problem.path), problem.code, problem.summary, problem.hint)
 
     def _check_arguments(self) -> None:
         """Arguments that RabbitMQ refuses or does not know; the shapes' own are known to be right."""
@@ -252,6 +240,6 @@ _KEYED = (ExchangeType.DIRECT, ExchangeType.TOPIC)
 
 def _plain_queue(queue: DeclaredQueue) -> Queue:
     arguments = dict(queue.arguments)
-    if queue.type is not None and queue.type != QueueType.CLASSIC:
+    if queue.type is not None:
         arguments = {"x-queue-type": queue.type, **arguments}
     return Queue(name=queue.name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=Arguments(arguments))

@@ -61,7 +61,9 @@ def describe(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:37] + "...")
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return describe_number(value)
+    if isinstance(value, float):
         return str(value)
     if isinstance(value, Mapping):
         return "a mapping"
@@ -104,15 +106,16 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A whole number in a range; None stands for "not said"."""
+    """A whole number in a range; None stands for "not said" where it is optional."""
 
     minimum: int
     maximum: int
     why: str = ""
+    optional: bool = False
 
     def parse(self, value: Any) -> int | None:
         """The number itself."""
-        if value is None:
+        if value is None and self.optional:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
             raise Invalid(f"must be a whole number, not {describe(value)}")
@@ -151,7 +154,8 @@ class Duration:
         if isinstance(value, timedelta):
             value = f"{round(value / timedelta(milliseconds=1))}ms"
         if isinstance(value, bool) or not isinstance(value, str):
-            hint = f"write {value}s or {value}ms" if isinstance(value, int) and not isinstance(value, bool) else ""
+            is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15
+            hint = f"write {value}s or {value}ms" if is_number else ""
             raise Invalid(f"must be a duration with its unit, like 30s or 5m, not {describe(value)}", hint)
         try:
             delay_ms = parse_duration_ms(value)
@@ -170,7 +174,7 @@ class Duration:
         """A string that looks like a duration."""
         return {
             "type": "string",
-            "pattern": r"^ *(\d+ *d)? *(\d+ *h)? *(\d+ *m)? *(\d+(\.\d{1,3})? *s)? *(\d+ *ms)? *$",
+            "pattern": r"^(?=.*\d) *(\d+ *d)? *(\d+ *h)? *(\d+ *m)? *(\d+(\.\d{1,3})? *s)? *(\d+ *ms)? *$",
             "examples": ["500ms", "30s", "5m", "1h30m"],
         }
 
@@ -242,9 +246,16 @@ class Template:
 
 def fill(template: str, **names: str) -> str:
     """A template with its placeholders filled in; names may hold braces of their own."""
-    if "{" not in template:
+    parts = _parts(template)
+    if len(parts) == 1:
         return template
-    return _PLACEHOLDER.sub(lambda match: names[match[1]], template)
+    return "".join([names[part] if index % 2 else part for index, part in enumerate(parts)])
+
+
+@lru_cache(maxsize=1024)
+def _parts(template: str) -> list[str]:
+    """A template cut at its placeholders: text, name, text, name, …"""
+    return _PLACEHOLDER.split(template)
 
 
 def nearest(value: object, known: Iterable[str]) -> str:

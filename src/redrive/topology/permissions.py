@@ -24,13 +24,18 @@ def permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> list[d
     parked = {one.parking.queue for one in arranged}
     waits = [wait for one in arranged for wait in one.waits]
     main = {queue.name for queue in topology.queues} - parked - {wait.queue for wait in waits}
-    everything = _any([*(one.name for one in topology.exchanges), *(one.name for one in topology.queues)])
+    if not topology.vhosts:
+        return []
+    names = {one.name for one in topology.exchanges} | {one.name for one in topology.queues}
+    # Declaring a queue needs a write right on its dead-letter exchange, binding one a read right on the source.
+    declared_to = {one.dead_letter_exchange for one in topology.queues if one.dead_letter_exchange is not None}
+    sources = {one.source for one in topology.bindings}
     retries = {wait.exchange for one in arranged if one.retry_by is Way.PUBLISH for wait in one.waits}
     copies = {DEFAULT_EXCHANGE for one in arranged if one.retry_by is Way.PUBLISH and not one.waits}
     parkings = {one.parking.exchange for one in arranged if one.park_by is Way.PUBLISH}
     returns = {DEFAULT_EXCHANGE} | {wait.exchange for wait in waits}
     rights = {
-        "deploy": (everything, everything, everything),
+        "deploy": (_any(names), _any(names | declared_to), _any(names | sources)),
         "publisher": (NOTHING, _any(_entrances(topology, main)), NOTHING),
         "consumer": (NOTHING, _any(retries | copies | parkings), _any(main)),
         "operator": (NOTHING, _any(returns if arranged else ()), _any(parked)),

@@ -4,6 +4,7 @@ RabbitMQ's arguments are open maps: known keys, plugins' keys, anything. `Argume
 the way down, hashable, compared by meaning (order does not matter, `5000` equals `5000.0`, but `true` is not `1`).
 """
 
+import math
 from collections.abc import ItemsView, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -67,6 +68,18 @@ class Arguments(Mapping[str, "Value"]):
 
 NO_ARGUMENTS = Arguments()
 """The empty map, shared."""
+
+
+def argument_problem(value: Any) -> str | None:
+    """Why AMQP or JSON can't carry a value, as one phrase; None if both can."""
+    if value is None:
+        return "is empty; leave it out"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {value}, which JSON has no word for"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "is a number of more than 64 bits, which AMQP can't carry"
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return next((problem for one in inner if (problem := argument_problem(one)) is not None), None)
 
 
 def _freeze(value: Any) -> Value:

@@ -28,6 +28,7 @@ _POLICY_RULES = {rule.name: rule for rule in POLICY_KEYS}
 # Arguments that some version does not know or does not like; a queue with none of them costs one set operation.
 _LATER = {rule.name: rule for rule in QUEUE_ARGUMENTS if rule.since > _V3_10}
 _DELAYED_RETRY = frozenset({"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"})
+_DELAYED_TYPE = "x-delayed-retry-type"
 _DELIVERIES_DEFAULT = 20
 
 
@@ -75,7 +76,9 @@ def _check_exchange(exchange: Exchange, version: BrokerVersion) -> Iterator[Find
 def _check_arguments(queue: Queue, version: BrokerVersion) -> Iterator[Finding]:
     for name, value in queue.arguments.items():
         if name in _LATER:
-            if _LATER[name].since > version:
+            # One sentence says it for all three arguments of delayed retry.
+            told = name in _DELAYED_RETRY and name != _DELAYED_TYPE and _DELAYED_TYPE in queue.arguments
+            if _LATER[name].since > version and not told:
                 yield _unknown_yet(queue, name, version, _LATER[name].since)
         elif name == "x-delivery-limit":
             if version < _V4_0 and type(value) is int and value < 0:

@@ -49,6 +49,43 @@ def test_native_is_applied_on_4_3(vhost: Vhost) -> None:
     check_apply(vhost, "native")
 
 
+@pytest.mark.live(versions=("3.10", "4.0"))
+def test_native_is_refused_below_4_3_before_anything_is_declared(vhost: Vhost) -> None:
+    """The broker itself would take the arguments without a word and retry without a pause."""
+    result = redrive("apply", "examples/native/redrive.yaml", "--url", vhost.amqp_url, "--yes")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "x-delayed-retry-type is silently ignored by RabbitMQ" in result.stderr
+    assert vhost.management.get("queues", vhost.name) == []
+
+
+@pytest.mark.live(versions=("4.0", "4.3"))
+def test_a_classic_shape_stays_classic_where_the_default_queue_type_is_quorum(vhost: Vhost) -> None:
+    vhost.management.put("vhosts", vhost.name, body={"default_queue_type": "quorum"})
+    result = redrive("apply", "examples/file-pipeline/redrive.yaml", "--url", vhost.amqp_url, "--yes")
+    assert (result.returncode, result.stderr) == (0, "")
+    found = read_back(vhost.management.get("definitions", vhost.name), vhost.name)
+    assert {queue.type for queue in found.queues} == {"classic"}
+    assert set(found.queues) == set(compiled("file-pipeline", vhost.name).queues)
+
+
+@pytest.mark.live
+def test_the_deploy_user_of_the_permissions_can_apply_what_they_were_made_for(vhost: Vhost) -> None:
+    for example in EVERYWHERE:
+        file = f"examples/{example}/redrive.yaml"
+        rights = json.loads(redrive("compile", file, "--format", "permissions").stdout)["permissions"]
+        deploy = next(one for one in rights if one["user"] == "redrive-deploy")
+        user = f"deploy-{vhost.name}"[-80:]
+        vhost.management.put("users", user, body={"password": "secret", "tags": ""})
+        try:
+            body = {key: deploy[key] for key in ("configure", "write", "read")}
+            vhost.management.put("permissions", vhost.name, user, body=body)
+            url = vhost.amqp_url.replace("guest:guest@", f"{user}:secret@")
+            result = redrive("apply", file, "--url", url, "--yes")
+            assert (result.returncode, result.stderr) == (0, ""), example
+        finally:
+            vhost.management.delete("users", user)
+
+
 @pytest.mark.live
 def test_a_difference_is_named_with_both_values_and_nothing_is_changed(vhost: Vhost) -> None:
     different = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-message-ttl": 5000}}

@@ -1,11 +1,13 @@
 """Every wrong declaration gets one clear sentence with its place and the way out, all of them at once."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive.core import InvalidDeclaration
-from redrive.topology import compile_declaration, read_declaration
+from redrive.topology import compile_declaration, declare, read_declaration, write_definitions
 
 TOPIC = "exchanges: {e: topic}\n"
 
@@ -156,6 +158,87 @@ CASES: dict[str, tuple[str, str]] = {
         "redrive.yaml:1:20: defaults.retry.attempts: must be from 1 to 10000, not 0; attempts counts handler runs, "
         "the first one included: 1 means no retries",
     ),
+    "two domains that share their tiers' keys": (
+        'exchanges: {ev: topic}\nqueues:\n  billing.user: &u {from: {ev: ["user.*"]}, retry: {shape: tiered}}\n'
+        "  crm.user: *u",
+        "queue billing.user, retry: a retry sent to exchange ev.retry as user.30s would reach queue crm.user.retry.30s "
+        "as well; give the two exchanges, domains or queues names of their own",
+    ),
+    "a DLX that two exchanges share": (
+        "exchanges: {a: topic, b: topic}\ndefaults: {retry: {shape: tiered, dlx: dead}}\n"
+        'queues: {x: {from: {a: ["x.*"]}}, y: {from: {b: ["y.*"]}}}',
+        "queue x, retry: a dead letter sent to exchange dead would reach queue b.dlq as well",
+    ),
+    "a DLX that is the main exchange": (
+        'exchanges: {a: topic}\nqueues: {all: {from: {a: ["#"]}, retry: {shape: requeue, dlx: "{exchange}"}}}',
+        "queue all, retry: a dead letter sent to exchange a as all.dlq would reach queue all as well",
+    ),
+    "a retried queue that expires": (
+        "queues: {a: {arguments: {x-expires: 1000}, retry: [1s]}}",
+        "redrive.yaml:1:26: queue a, arguments.x-expires: a queue that expires is deleted with its messages, and its "
+        "waiting retries have nowhere to go back to; leave x-expires out, or say retry: false",
+    ),
+    "a retried queue that goes with its consumer": (
+        "queues: {a: {auto_delete: true, retry: {shape: per-queue}}}",
+        "queue a, auto_delete: a queue that is deleted with its last consumer loses its messages",
+    ),
+    "a retried queue that a restart takes": (
+        "queues: {a: {durable: false, retry: {shape: requeue, exchange: amq.topic}}}",
+        "queue a, durable: a queue that is gone after a restart loses its messages",
+    ),
+    "a way back through an exchange that does not last": (
+        'exchanges: {e: {type: topic, durable: false}}\nqueues: {u: {from: {e: ["u.*"]}, retry: {shape: tiered}}}',
+        "queue u, from: a retried message comes back through exchange e, which does not outlive a restart",
+    ),
+    "a policy that deletes wait queues": (
+        "queues: {a: {retry: [1s]}}\npolicies: {idle: {pattern: wait, definition: {expires: 5000}}}",
+        "queue a, retry: policy idle matches queue a.wait.1s and deletes it with its messages when it is idle "
+        "(expires); narrow the policy's pattern",
+    ),
+    "a policy that empties the parking queue": (
+        "queues: {a: {retry: [1s]}}\npolicies: {old: {pattern: ^a, definition: {message-ttl: 5000}}}",
+        "policy old matches queue a.parked and lets its messages expire (message-ttl)",
+    ),
+    "a policy that turns at-least-once off": (
+        "queues: {a: {retry: [1s]}}\npolicies: {o: {pattern: ^a$, definition: {overflow: drop-head}}}",
+        "policy o matches queue a and turns at-least-once dead-lettering off (overflow)",
+    ),
+    "an operator policy that limits parking": (
+        "queues: {a: {retry: [1s]}}\noperator_policies: {o: {pattern: ., definition: {max-length: 10}}}",
+        "operator policy o matches queue a.parked and lets it discard messages (max-length)",
+    ),
+    "a dead-letter policy on the DLQ itself": (
+        "queues: {a: {retry: {shape: per-queue}}}\n"
+        "policies: {d: {pattern: .*, definition: {dead-letter-exchange: amq.topic}}}",
+        "policy d matches queue a.dlq and sends its messages elsewhere (dead-letter-exchange)",
+    ),
+    "a service without a name": ("services: {'': }", "service : must be text, not ''"),
+    "a service that should not retry": (
+        "services: {wms-a: {retry: false}}",
+        "service wms-a, retry: a service always has its retry loop; list it under queues: instead",
+    ),
+    "an argument that JSON can't hold": (
+        "queues: {a: {arguments: {x-foo: .nan}}}",
+        "queue a, arguments.x-foo: is nan, which JSON has no word for",
+    ),
+    "a binding argument that says nothing": (
+        "exchanges: {h: headers}\nqueues: {a: {from: {h: [{arguments: {kind: }}]}}}",
+        "arguments.kind: is empty; leave it out",
+    ),
+    "a number beyond AMQP": (
+        "queues: {a: {arguments: {x-foo: 0x" + "f" * 5000 + "}}}",
+        "is a number of more than 64 bits, which AMQP can't carry",
+    ),
+    "a vhost that is an enormous number": ("vhost: 0x" + "f" * 5000, "must be text, not a number that long"),
+    "two names for one alternate exchange": (
+        "exchanges: {a: {type: topic, alternate: b, arguments: {alternate-exchange: c}}, b: fanout}",
+        "exchange a, alternate: alternate and arguments.alternate-exchange name two exchanges; keep alternate",
+    ),
+    "a tab": ("queues:\n\ta: {}", "a line begins with a tab; YAML wants spaces"),
+    "a queue that is also a service": (
+        "queues: {wms.queue.wms-a: {from: amq.fanout, retry: {shape: service, service: wms-a}}}\nservices: [wms-a]",
+        "queue wms.queue.wms-a",
+    ),
     "a service twice": ("services: [a-b, a-b]", "services[1]: a-b is listed twice; keep one"),
     "a policy without a pattern": (
         "policies: {p: {definition: {max-length: 1}}}",
@@ -234,8 +317,9 @@ def test_aliases_that_multiply_end_in_a_sentence() -> None:
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
 def test_deep_nesting_ends_in_a_sentence(opening: str) -> None:
-    with pytest.raises(InvalidDeclaration):
-        read_declaration(opening * 5_000)
+    for count in (150, 5_000, 500_000):
+        with pytest.raises(InvalidDeclaration):
+            read_declaration(opening * count)
 
 
 plain = st.recursive(
@@ -260,11 +344,9 @@ plain = st.recursive(
 @settings(max_examples=400, deadline=None)
 @given(plain)
 def test_any_data_compiles_or_is_refused(data: object) -> None:
-    from redrive.topology import declare
-
     sections = data if isinstance(data, dict) else {"queues": data}
     try:
-        compile_declaration(declare(**sections))
+        json.loads(write_definitions(compile_declaration(declare(**sections)).topology), parse_constant=pytest.fail)
     except InvalidDeclaration as refused:
         assert refused.findings
         assert all(one.summary for one in refused.findings)

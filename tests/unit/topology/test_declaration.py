@@ -109,6 +109,30 @@ def test_default_arguments_merge_with_a_queue_of_its_own() -> None:
     assert queue.arguments.thaw() == {"x-max-priority": 3, "x-single-active-consumer": True}
 
 
+def test_a_shape_object_is_a_default_as_good_as_its_mapping() -> None:
+    said = declare(
+        defaults={"retry": PerQueue(attempts=9, dlq="{queue}.dead")},
+        queues={"a": {}, "b": {"retry": {"delays": ["3s"]}}},
+        services=["wms-x"],
+    )
+    a, b, service = said.queues
+    assert a.retry == PerQueue(attempts=9, dlq="{queue}.dead")
+    assert b.retry == PerQueue(attempts=9, dlq="{queue}.dead", delays=["3s"])
+    assert service.retry == Service(service="wms-x")
+    (slow,) = declare(defaults={"retry": Service(attempts=3)}, services=["wms-y"]).queues
+    assert slow.retry == Service(service="wms-y", attempts=3)
+
+
+def test_attempts_can_not_be_nothing_where_a_number_is_needed() -> None:
+    with pytest.raises(ValueError, match="must be a whole number, not nothing"):
+        PerQueue(attempts=None)  # type: ignore[arg-type]
+
+
+def test_a_type_said_aloud_is_written_on_every_queue_of_the_shape() -> None:
+    compiled = compile_declaration(read("queues: {a: {type: classic, retry: {shape: per-queue}}, b: {type: classic}}"))
+    assert {queue.arguments.get("x-queue-type") for queue in compiled.topology.queues} == {"classic"}
+
+
 def test_services_may_have_options_each() -> None:
     plain, slow = read(
         "services: {wms-a: , wms-b: {retry: {delays: [1m], attempts: 3}, from: {amq.topic: [b]}}}"

@@ -30,7 +30,7 @@ from redrive.topology.declared import (
 from redrive.topology.model import DEFAULT_VHOST, ExchangeType, Policy, QueueType
 from redrive.topology.options import Choice, Path, Text, describe, quote_hint
 from redrive.topology.shapes import Service, Shape
-from redrive.topology.values import NO_ARGUMENTS, Arguments
+from redrive.topology.values import NO_ARGUMENTS, Arguments, argument_problem
 
 _QUEUE_TYPE = Choice(tuple(QueueType))
 
@@ -115,6 +115,8 @@ class _Reader(Reading):
             data = self._service_list(data)
         for service, value in self.mapping(data, ("services",)).items():
             path: Path = ("services", service)
+            if self.name(service, path, "service") is None:
+                continue
             entry = self.mapping(value, path, QUEUE_KEYS)
             retry = self._retry.of_queue(entry, defaults, path, service)
             shape = retry if isinstance(retry, Service) else Service(service=service)
@@ -167,6 +169,7 @@ class _Reader(Reading):
     def _policies(self, data: Any, section: str) -> Iterable[Policy]:
         for name, value in self.mapping(data, (section,)).items():
             path: Path = (section, name)
+            self.name(name, path, "policy")
             entry = self.mapping(value, path, POLICY_KEYS)
             for key in ("pattern", "definition"):
                 if entry.get(key) is None:
@@ -231,6 +234,10 @@ class _Reader(Reading):
         if data is None:
             return NO_ARGUMENTS
         mapping = self.mapping(data, path)
+        for key, value in mapping.items():
+            problem = argument_problem(value)
+            if problem is not None:
+                self.report((*path, key), "wrong-type", problem)
         if "x-queue-type" in mapping and not policy:
             self.report(
                 (*path, "x-queue-type"), "use-type", "the queue's type has a key of its own", "say type: quorum"

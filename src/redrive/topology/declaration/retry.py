@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 
 from redrive.topology.declaration.reading import Reading
@@ -20,17 +21,16 @@ class RetryReader:
         self, entry: Mapping[str, Any], defaults: Mapping[str, Any], path: Path, service: str | None
     ) -> Shape | None:
         """A queue's own options over the defaults, key by key; defaults of another shape do not apply."""
-        base = _retry_mapping(defaults.get("retry"))
+        base = _retry_mapping(defaults.get("retry")) or {}
         written = entry.get("retry")
-        if written is False or (written is None and base is None and service is None):
+        if written is False and service is not None:
+            summary = "a service always has its retry loop"
+            self._reading.report((*path, "retry"), "not-service", summary, "list it under queues: instead")
+        if written is False or (written is None and not base and service is None):
             return None
-        if isinstance(written, Shape) or (written is None and isinstance(base, Shape)):
-            return written if isinstance(written, Shape) else base if isinstance(base, Shape) else None
         if "retry" in entry and not self._is_retry(written, (*path, "retry")):
             return None
-        own = _retry_mapping(written)
-        own = own if isinstance(own, Mapping) else {}
-        base = base if isinstance(base, Mapping) else {}
+        own = _retry_mapping(written) or {}
         shape = own.get("shape", Service.name if service is not None else base.get("shape", DEFAULT_SHAPE))
         if shape != base.get("shape", DEFAULT_SHAPE):
             base = {}
@@ -38,25 +38,27 @@ class RetryReader:
         merged = {**base, **own, "shape": shape}
         if service is not None:
             merged["service"] = service
+        elif shape == Service.name and "queue" in own:
+            summary = "names queues that are listed under services:; this one has its name already"
+            self._reading.report((*path, "retry", "queue"), "unknown-key", summary, "leave it out")
         # A short form (`retry: [30s, 5m]`) has no key of its own to point at.
-        if not isinstance(written, Mapping) and "delays" in own:
+        if not isinstance(written, Mapping | Shape) and "delays" in own:
             return self._shape(merged, {**origins, "delays": (*path, "retry")}, short=True)
         return self._shape(merged, origins)
 
     def check_default(self, value: Any, path: Path) -> None:
         """Checks a default `retry` where it stands, whether or not a queue uses it."""
-        if value is False or isinstance(value, Shape) or not self._is_retry(value, path):
+        mapping = _retry_mapping(value) if self._is_retry(value, path) else None
+        if mapping is None:
             return
-        mapping = _retry_mapping(value)
-        assert isinstance(mapping, Mapping)
         self._shape(
             {"shape": DEFAULT_SHAPE, **mapping}, dict.fromkeys(mapping, path), short=not isinstance(value, Mapping)
         )
 
     def _is_retry(self, value: Any, path: Path) -> bool:
         if isinstance(value, Mapping):
-            return all(isinstance(key, str) for key in value)
-        if isinstance(value, list | tuple | str) or value is None:
+            return len(self._reading.mapping(value, path)) == len(value)
+        if isinstance(value, list | tuple | str | timedelta | Shape) or value is None or value is False:
             return True
         hint = "write false without quotes for none" if value is True else ""
         self._reading.report(
@@ -105,13 +107,14 @@ class RetryReader:
         return built
 
 
-def _retry_mapping(value: Any) -> Mapping[str, Any] | Shape | None:
-    """The long form of what `retry` may be."""
+def _retry_mapping(value: Any) -> Mapping[str, Any] | None:
+    """The long form of what `retry` may be; a shape object is its options. None for none."""
     if value is None or value is False:
         return None
-    if isinstance(value, Mapping | Shape):
-        return value
-    return {"delays": value}
+    if isinstance(value, Shape):
+        options = {one.name: getattr(value, one.name) for one in fields(value)}
+        return {"shape": value.name, **{key: one for key, one in options.items() if one is not None}}
+    return value if isinstance(value, Mapping) else {"delays": value}
 
 
 def _frozen(options: Mapping[str, Any]) -> Any:

@@ -5,6 +5,7 @@ PyYAML's constructors, so that duplicate keys are noticed, dates stay the text t
 refers to itself or multiplies by aliases ends in one sentence instead of an endless walk.
 """
 
+import re
 from typing import Any
 
 import yaml
@@ -16,7 +17,27 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _NODES_MAX = 20_000_000  # aliases counted as often as they are used; the largest sane file has a hundredth of it
 _DEPTH_MAX = 100
+_BRACKETS_MAX = 1_000
 _START = yaml.Mark("", 0, 0, 0, None, 0)
+
+
+_COMPACT_NESTING = re.compile(rf"(?:[-?:] +){{{_DEPTH_MAX + 1}}}")
+
+
+def _may_nest_deeply(text: str) -> bool:
+    """Whether composing could run the C stack out: libyaml itself sets no limit. Brackets in strings count too."""
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        if depth > _BRACKETS_MAX:
+            return True
+    return _COMPACT_NESTING.search(text) is not None
+
+
+def _before(text: str, mark: Any) -> str:
+    """The white space a problem's line begins with, up to and with the problem's own character."""
+    line = "".join(text.split("\n")[mark.line : mark.line + 1])[: mark.column + 1]
+    return line if not line.strip() else ""
 
 
 class YamlSource:
@@ -58,6 +79,8 @@ class YamlSource:
         return known
 
     def _compose(self, text: str) -> yaml.Node | None:
+        if _may_nest_deeply(text):
+            raise self._refusal(f"is nested deeper than {_DEPTH_MAX} levels; write it flatter")
         try:
             loader = _Loader(text)
             try:
@@ -68,6 +91,8 @@ class YamlSource:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             said = " ".join(part for part in (error.context, error.problem) if part)
+            if mark is not None and "\t" in _before(text, mark):
+                said = "a line begins with a tab; YAML wants spaces"
             raise self._refusal(f"is not YAML: {said or 'it can not be parsed'}", mark) from None
         except (yaml.YAMLError, UnicodeError, RecursionError) as error:
             raise self._refusal(f"is not YAML: {str(error).splitlines()[0] if str(error) else 'unreadable'}") from None

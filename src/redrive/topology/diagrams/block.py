@@ -28,9 +28,9 @@ from redrive.topology.diagrams.plan import (
     describe_exchange,
     describe_queue,
 )
-from redrive.topology.diagrams.routing import Node
 from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Scene, Wire
 from redrive.topology.diagrams.text import shorten, visible
+from redrive.topology.routing import Node
 
 _SOURCE_PITCH = 26.0
 _EXIT_PITCH = 22.0

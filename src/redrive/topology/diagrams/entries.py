@@ -8,10 +8,10 @@ from redrive.topology.diagrams.block import Placed
 from redrive.topology.diagrams.geometry import NAME_SIZE, REASON_SIZE, SMALL_SIZE, Geometry
 from redrive.topology.diagrams.graph import Graph, named
 from redrive.topology.diagrams.plan import binding_keys, describe_binding, describe_exchange, entry_words
-from redrive.topology.diagrams.routing import Node
 from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Point, Scene, Wire
 from redrive.topology.diagrams.text import keys_in_two_lines, shorten, text_width, visible
 from redrive.topology.model import Binding, DestinationType
+from redrive.topology.routing import Node
 
 _TRACK = 11.0
 _PORT_PITCH = 28.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from redrive.topology.arrangement import Arrangement, Way
-from redrive.topology.diagrams.routing import Node, Routing
-from redrive.topology.diagrams.settings import Settings
 from redrive.topology.model import DEFAULT_EXCHANGE, Exchange
+from redrive.topology.routing import Node, Routing
+from redrive.topology.settings import Settings
 
 
 class Agent(StrEnum):

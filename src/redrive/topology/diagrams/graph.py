@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from redrive.topology.arrangement import Arrangement
 from redrive.topology.diagrams.flows import Flow, broker_flow, consumer_flows
 from redrive.topology.diagrams.roles import Households, Role, assign_roles
-from redrive.topology.diagrams.routing import Node, Routing
-from redrive.topology.diagrams.settings import PolicyBook, Settings, alternate_exchange, queue_settings
 from redrive.topology.model import DEFAULT_EXCHANGE, DEFAULT_VHOST, Binding, DestinationType, Exchange, Queue, Topology
+from redrive.topology.routing import Node, Routing
+from redrive.topology.settings import PolicyBook, Settings, alternate_exchange, queue_settings
 
 NOT_DECLARED = "not declared"
 """Stands where the type of an exchange would, when others speak of an exchange that the topology does not hold."""

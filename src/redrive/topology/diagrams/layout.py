@@ -14,8 +14,8 @@ from redrive.topology.diagrams.flows import Agent
 from redrive.topology.diagrams.geometry import Geometry, fit_geometry
 from redrive.topology.diagrams.graph import Graph
 from redrive.topology.diagrams.plan import Inlet, Plan, Port, mark_repeated, plan_block, plan_shared
-from redrive.topology.diagrams.routing import Node
 from redrive.topology.diagrams.scene import Ink, Label, Point, Scene, Wire
+from redrive.topology.routing import Node
 
 MARGIN = 28.0
 HEADER = 90.0

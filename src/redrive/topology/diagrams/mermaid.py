@@ -13,10 +13,10 @@ from redrive.topology.diagrams.flows import Agent, Flow
 from redrive.topology.diagrams.graph import Graph, build_graph, named
 from redrive.topology.diagrams.plan import binding_keys, consumer_words, describe_exchange
 from redrive.topology.diagrams.roles import Role
-from redrive.topology.diagrams.routing import Node
-from redrive.topology.diagrams.settings import duration
 from redrive.topology.diagrams.text import visible
 from redrive.topology.model import Binding, DestinationType, Topology
+from redrive.topology.routing import Node
+from redrive.topology.settings import duration
 
 _PLAIN = re.compile(r"[^\w .,·–×→-]", re.ASCII)
 _CLASSES = (

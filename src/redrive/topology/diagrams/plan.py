@@ -12,11 +12,11 @@ from redrive.topology.arrangement import Arrangement
 from redrive.topology.diagrams.flows import Agent, Flow
 from redrive.topology.diagrams.graph import Block, Graph, named
 from redrive.topology.diagrams.roles import Role
-from redrive.topology.diagrams.routing import Node
 from redrive.topology.diagrams.scene import Look
-from redrive.topology.diagrams.settings import duration
 from redrive.topology.diagrams.text import keys_in_two_lines, visible
 from redrive.topology.model import Binding, DestinationType
+from redrive.topology.routing import Node
+from redrive.topology.settings import duration
 
 Port = tuple[str, Node]
 """Where an exit ends: ("exchange", node) or ("queue", node), in the shared part of the picture."""

@@ -14,8 +14,8 @@ from enum import StrEnum
 
 from redrive.topology.arrangement import Arrangement
 from redrive.topology.diagrams.flows import Flow
-from redrive.topology.diagrams.routing import Node, Routing
-from redrive.topology.diagrams.settings import Settings
+from redrive.topology.routing import Node, Routing
+from redrive.topology.settings import Settings
 
 _WAITING_WORDS = frozenset({"wait", "waiting", "retry", "retries", "delay", "delayed", "backoff"})
 _PARKING_WORDS = frozenset(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from redrive.topology.arrangement import Arrangement
+from redrive.topology.arrangement import Arrangement, Wait
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, QueueType
 from redrive.topology.options import Count, Flag, Invalid, option
@@ -23,7 +23,10 @@ DELIVERY_LIMIT_NEVER = 1_000_000
 """As good as no limit. Not -1: 3.10 takes that for "discard on the first return". Used wherever reaching a limit would
 drop a message: in wait and parking queues, and in main queues whose deaths go into a retry loop."""
 
-ATTEMPTS = Count(1, 10_000, "attempts counts handler runs, the first one included: 1 means no retries")
+_WHY = "attempts counts handler runs, the first one included: 1 means no retries"
+ATTEMPTS = Count(1, 10_000, _WHY)
+ATTEMPTS_BY_DELAYS = Count(1, 10_000, _WHY, optional=True)
+"""Left out, there is one run more than there are delays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +76,11 @@ class Shape(ABC):
             raise Invalid(
                 f"shape {self.name} needs quorum queues", "leave type out, or choose another shape", ("type",)
             )
-        kind = kind or (QueueType.QUORUM if self.quorum_only else QueueType.CLASSIC)
-        if kind == QueueType.QUORUM and (not queue.durable or queue.auto_delete):
-            raise Invalid("a quorum queue is always durable and never auto-deleted", "leave both out", ())
-        return kind
+        return kind or (QueueType.QUORUM if self.quorum_only else QueueType.CLASSIC)
 
     def main_queue(self, queue: DeclaredQueue, arguments: Mapping[str, Any]) -> Queue:
         """The declared queue itself with the shape's arguments; the author's own may not contradict them."""
+        _refuse_mortal(queue)
         for key, value in arguments.items():
             if key in queue.arguments and queue.arguments[key] != value:
                 raise Invalid(
@@ -120,15 +121,43 @@ class DocumentedShape(Shape):
         Flag(), True, "quorum only: delivery limits that never drop a message; false leaves the broker's default"
     )
 
-    def quorum_arguments(self, kind: str, *, limit: int, dead_letters: bool) -> dict[str, Any]:
-        """What a quorum queue of this shape carries beyond its document; nothing for a classic one."""
+    def type_arguments(self, queue: DeclaredQueue, *, limit: int, dead_letters: bool) -> dict[str, Any]:
+        """What a queue of this shape carries beyond its document: on quorum queues what makes them safe.
+
+        `classic` is written only if the author wrote it: then it holds in a vhost with another default queue type too,
+        and otherwise the document's own form is kept.
+        """
+        kind = self.queue_type(queue)
         if kind != QueueType.QUORUM:
-            return {}
+            return {} if queue.type is None else {"x-queue-type": kind}
         return {
             "x-queue-type": QueueType.QUORUM.value,
             **({"x-delivery-limit": limit} if self.safe_limits else {}),
             **(AT_LEAST_ONCE if dead_letters and self.at_least_once else {}),
         }
+
+    def dead_letter_queue(self, queue: DeclaredQueue, name: str) -> Queue:
+        """The queue where dead letters stay."""
+        arguments = self.type_arguments(queue, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)
+        return Queue(name=name, arguments=Arguments(arguments))
+
+    def reject_loop(
+        self, queue: DeclaredQueue, *, rejected_to: Mapping[str, Any], wait: Wait, dlq: str
+    ) -> tuple[Queue, Queue, Queue]:
+        """The main queue whose rejected messages wait and come back by themselves, its wait queue and its DLQ.
+
+        The main queue's other deaths go into the loop too, as the documents have it, so its delivery limit must never
+        be reached, and what would let messages expire or overflow is refused.
+        """
+        loop = self.type_arguments(queue, limit=DELIVERY_LIMIT_NEVER, dead_letters=True)
+        arguments = {**rejected_to, **loop}
+        refuse_loop_deaths(queue, arguments, self.name)
+        waiting = Arguments({**returning_to(queue.name), "x-message-ttl": wait.delay_ms, **loop})
+        return (
+            self.main_queue(queue, arguments),
+            Queue(name=wait.queue, arguments=waiting),
+            self.dead_letter_queue(queue, dlq),
+        )
 
 
 AT_LEAST_ONCE = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
@@ -153,6 +182,24 @@ def refuse_loop_deaths(queue: DeclaredQueue, arguments: Mapping[str, Any], shape
                 f"in shape {shape} an overflowing message would enter the retry loop, where RabbitMQ drops it",
                 "add x-overflow: reject-publish, or use shape ladder, which parks it",
                 ("arguments", key),
+            )
+
+
+def _refuse_mortal(queue: DeclaredQueue) -> None:
+    """Refuses a queue that the broker may delete: its messages, and those waiting to come back to it, go with it."""
+    if "x-expires" in queue.arguments:
+        raise Invalid(
+            "a queue that expires is deleted with its messages, and its waiting retries have nowhere to go back to",
+            "leave x-expires out, or say retry: false",
+            ("arguments", "x-expires"),
+        )
+    for key, wanted in (("durable", True), ("auto_delete", False)):
+        if getattr(queue, key) is not wanted:
+            what = "is gone after a restart" if key == "durable" else "is deleted with its last consumer"
+            raise Invalid(
+                f"a queue that {what} loses its messages, and its waiting retries have nowhere to go back to",
+                f"leave {key} out, or say retry: false",
+                (key,),
             )
 
 

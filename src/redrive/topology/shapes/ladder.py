@@ -20,7 +20,7 @@ from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
 from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
 from redrive.topology.shapes.base import (
     AT_LEAST_ONCE,
-    ATTEMPTS,
+    ATTEMPTS_BY_DELAYS,
     DELIVERY_LIMIT_MAIN,
     DELIVERY_LIMIT_NEVER,
     Built,
@@ -40,7 +40,9 @@ class Ladder(Shape):
 
     delays: Sequence[DurationText] = option(Delays(), ("30s", "5m", "30m"), "how long to wait before each retry")
     attempts: int | None = option(
-        ATTEMPTS, None, "handler runs, the first included; by default one more than there are delays; the last repeats"
+        ATTEMPTS_BY_DELAYS,
+        None,
+        "handler runs, the first included; by default one more than there are delays; the last repeats",
     )
     wait: str = option(
         Template(("queue", "delay"), required=("delay",)), "{queue}.wait.{delay}", "names the wait queues"

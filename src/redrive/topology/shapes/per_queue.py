@@ -14,18 +14,9 @@ from typing import ClassVar
 
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
-from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
+from redrive.topology.model import Binding, Exchange, ExchangeType
 from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
-from redrive.topology.shapes.base import (
-    ATTEMPTS,
-    DELIVERY_LIMIT_NEVER,
-    Built,
-    DocumentedShape,
-    bindings_of,
-    refuse_loop_deaths,
-    returning_to,
-)
-from redrive.topology.values import Arguments
+from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of
 
 _NAME = Template(("queue",), required=("queue",))
 _RETRY_KEY = "retry"
@@ -49,29 +40,21 @@ class PerQueue(DocumentedShape):
 
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue with its own retry loop and DLQ."""
-        kind = self.queue_type(queue)
         retry_exchange, retry_queue = fill(self.retry_exchange, queue=queue.name), fill(self.wait, queue=queue.name)
         dlq_exchange, dlq = fill(self.dlq_exchange, queue=queue.name), fill(self.dlq, queue=queue.name)
-        delay_ms = parse_duration_ms(str(self.delays[0]))
-        loop = self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True)
-        arguments = {"x-dead-letter-exchange": retry_exchange, "x-dead-letter-routing-key": _RETRY_KEY, **loop}
-        refuse_loop_deaths(queue, arguments, self.name)
+        wait = Wait(
+            delay_ms=parse_duration_ms(str(self.delays[0])),
+            queue=retry_queue,
+            exchange=retry_exchange,
+            routing_key=_RETRY_KEY,
+        )
+        rejected_to = {"x-dead-letter-exchange": retry_exchange, "x-dead-letter-routing-key": _RETRY_KEY}
         return Built(
             exchanges=(
                 Exchange(name=retry_exchange, type=ExchangeType.DIRECT),
                 Exchange(name=dlq_exchange, type=ExchangeType.DIRECT),
             ),
-            queues=(
-                self.main_queue(queue, arguments),
-                Queue(
-                    name=retry_queue,
-                    arguments=Arguments({"x-message-ttl": delay_ms, **returning_to(queue.name), **loop}),
-                ),
-                Queue(
-                    name=dlq,
-                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
-                ),
-            ),
+            queues=self.reject_loop(queue, rejected_to=rejected_to, wait=wait, dlq=dlq),
             bindings=(
                 *bindings_of(queue),
                 Binding(source=retry_exchange, destination=retry_queue, routing_key=_RETRY_KEY),
@@ -84,6 +67,6 @@ class PerQueue(DocumentedShape):
                 retry_by=Way.REJECT,
                 park_by=Way.PUBLISH,
                 parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=_PARKING_KEY),
-                waits=(Wait(delay_ms=delay_ms, queue=retry_queue, exchange=retry_exchange, routing_key=_RETRY_KEY),),
+                waits=(wait,),
             ),
         )

@@ -15,18 +15,9 @@ from typing import ClassVar
 
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
-from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType, Queue
+from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
 from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
-from redrive.topology.shapes.base import (
-    ATTEMPTS,
-    DELIVERY_LIMIT_NEVER,
-    Built,
-    DocumentedShape,
-    bindings_of,
-    refuse_loop_deaths,
-    returning_to,
-)
-from redrive.topology.values import Arguments
+from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of, returning_to
 
 _NAME = Template(("queue",), required=("queue",))
 
@@ -48,27 +39,13 @@ class Quorum(DocumentedShape):
 
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue, its retry queue, its DLQ and the exchange before it."""
-        kind = self.queue_type(queue)
         retry_queue = fill(self.wait, queue=queue.name)
         dlq_exchange, dlq = fill(self.dlq_exchange, queue=queue.name), fill(self.dlq, queue=queue.name)
         delay_ms = parse_duration_ms(str(self.delays[0]))
-        # The main queue's deaths go into the loop, as the document says, so its limit must never be reached.
-        loop = self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True)
-        arguments = {**returning_to(retry_queue), **loop}
-        refuse_loop_deaths(queue, arguments, self.name)
+        wait = Wait(delay_ms=delay_ms, queue=retry_queue, exchange=DEFAULT_EXCHANGE, routing_key=retry_queue)
         return Built(
             exchanges=(Exchange(name=dlq_exchange, type=ExchangeType.FANOUT),),
-            queues=(
-                self.main_queue(queue, arguments),
-                Queue(
-                    name=retry_queue,
-                    arguments=Arguments({**returning_to(queue.name), "x-message-ttl": delay_ms, **loop}),
-                ),
-                Queue(
-                    name=dlq,
-                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
-                ),
-            ),
+            queues=self.reject_loop(queue, rejected_to=returning_to(retry_queue), wait=wait, dlq=dlq),
             bindings=(*bindings_of(queue), Binding(source=dlq_exchange, destination=dlq)),
             arrangement=Arrangement(
                 shape=self.name,
@@ -77,6 +54,6 @@ class Quorum(DocumentedShape):
                 retry_by=Way.REJECT,
                 park_by=Way.PUBLISH,
                 parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=""),
-                waits=(Wait(delay_ms=delay_ms, queue=retry_queue, exchange=DEFAULT_EXCHANGE, routing_key=retry_queue),),
+                waits=(wait,),
             ),
         )

@@ -13,17 +13,15 @@ from typing import ClassVar
 
 from redrive.topology.arrangement import Arrangement, Parking, Way
 from redrive.topology.declared import DeclaredQueue
-from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
+from redrive.topology.model import Binding, Exchange, ExchangeType
 from redrive.topology.options import Choice, Invalid, Template, Text, fill, option
 from redrive.topology.shapes.base import (
     ATTEMPTS,
     DELIVERY_LIMIT_MAIN,
-    DELIVERY_LIMIT_NEVER,
     Built,
     DocumentedShape,
     bindings_of,
 )
-from redrive.topology.values import Arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,6 @@ class Requeue(DocumentedShape):
 
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue with its DLX, and its DLQ."""
-        kind = self.queue_type(queue)
         dlx = fill(self.dlx, exchange=self.source_exchange(queue, self.exchange))
         dlq = fill(self.dlq, queue=queue.name)
         if not {"*", "#"}.isdisjoint(dlq.split(".")):
@@ -61,17 +58,14 @@ class Requeue(DocumentedShape):
                 "x-dead-letter-exchange": dlx,
                 "x-dead-letter-routing-key": dlq,
                 # A literal nack loop spends one return a run: the broker's own limit must not end it earlier.
-                **self.quorum_arguments(kind, limit=max(DELIVERY_LIMIT_MAIN, self.attempts), dead_letters=True),
+                **self.type_arguments(queue, limit=max(DELIVERY_LIMIT_MAIN, self.attempts), dead_letters=True),
             },
         )
         return Built(
             exchanges=(Exchange(name=dlx, type=ExchangeType.TOPIC),),
             queues=(
                 main,
-                Queue(
-                    name=dlq,
-                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
-                ),
+                self.dead_letter_queue(queue, dlq),
             ),
             bindings=(*bindings_of(queue), Binding(source=dlx, destination=dlq, routing_key=dlq)),
             arrangement=Arrangement(

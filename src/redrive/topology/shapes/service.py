@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
-from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType, Queue
+from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
 from redrive.topology.options import (
     Choice,
     Delays,
@@ -28,16 +28,7 @@ from redrive.topology.options import (
     option,
     parse_duration_ms,
 )
-from redrive.topology.shapes.base import (
-    ATTEMPTS,
-    DELIVERY_LIMIT_NEVER,
-    Built,
-    DocumentedShape,
-    bindings_of,
-    refuse_loop_deaths,
-    returning_to,
-)
-from redrive.topology.values import Arguments
+from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of
 
 _NAMES = ("service", "prefix")
 _RETRY_KEY = "retry"
@@ -87,38 +78,26 @@ class Service(DocumentedShape):
                 "say retry: {service: NAME}, or list it under services:",
                 ("retry",),
             )
-        kind = self.queue_type(queue)
         names = {"service": self.service, "prefix": service_prefix(self.service)}
         main_exchange, retry_exchange = fill(self.main_exchange, **names), fill(self.retry_exchange, **names)
-        retry_queue, dlq = fill(self.wait, **names), fill(self.dlq, **names)
-        delay_ms = parse_duration_ms(str(self.delays[0]))
-        loop = self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True)
-        arguments = {
-            "x-dead-letter-exchange": retry_exchange,
-            "x-dead-letter-routing-key": _RETRY_KEY,
-            **loop,
-        }
-        refuse_loop_deaths(queue, arguments, self.name)
+        dlq = fill(self.dlq, **names)
+        wait = Wait(
+            delay_ms=parse_duration_ms(str(self.delays[0])),
+            queue=fill(self.wait, **names),
+            exchange=retry_exchange,
+            routing_key=_RETRY_KEY,
+        )
+        rejected_to = {"x-dead-letter-exchange": retry_exchange, "x-dead-letter-routing-key": _RETRY_KEY}
         return Built(
             exchanges=(
                 Exchange(name=main_exchange, type=ExchangeType.FANOUT),
                 Exchange(name=retry_exchange, type=ExchangeType.DIRECT),
             ),
-            queues=(
-                self.main_queue(queue, arguments),
-                Queue(
-                    name=retry_queue,
-                    arguments=Arguments({**returning_to(queue.name), "x-message-ttl": delay_ms, **loop}),
-                ),
-                Queue(
-                    name=dlq,
-                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
-                ),
-            ),
+            queues=self.reject_loop(queue, rejected_to=rejected_to, wait=wait, dlq=dlq),
             bindings=(
                 Binding(source=main_exchange, destination=queue.name),
                 *bindings_of(queue),
-                Binding(source=retry_exchange, destination=retry_queue, routing_key=_RETRY_KEY),
+                Binding(source=retry_exchange, destination=wait.queue, routing_key=_RETRY_KEY),
             ),
             arrangement=Arrangement(
                 shape=self.name,
@@ -127,6 +106,6 @@ class Service(DocumentedShape):
                 retry_by=Way.REJECT,
                 park_by=Way.PUBLISH,
                 parking=Parking(queue=dlq, exchange=DEFAULT_EXCHANGE, routing_key=dlq),
-                waits=(Wait(delay_ms=delay_ms, queue=retry_queue, exchange=retry_exchange, routing_key=_RETRY_KEY),),
+                waits=(wait,),
             ),
         )

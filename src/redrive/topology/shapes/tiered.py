@@ -30,7 +30,7 @@ from redrive.topology.options import (
     parse_duration_ms,
 )
 from redrive.topology.shapes.base import (
-    ATTEMPTS,
+    ATTEMPTS_BY_DELAYS,
     DELIVERY_LIMIT_MAIN,
     DELIVERY_LIMIT_NEVER,
     Built,
@@ -49,7 +49,9 @@ class Tiered(DocumentedShape):
     name: ClassVar[str] = "tiered"
 
     delays: Sequence[DurationText] = option(Delays(), ("30s", "5m", "30m"), "the tiers")
-    attempts: int | None = option(ATTEMPTS, None, "handler runs, the first included; by default one per tier after it")
+    attempts: int | None = option(
+        ATTEMPTS_BY_DELAYS, None, "handler runs, the first included; by default one per tier after it"
+    )
     exchange: str | None = option(
         Text(optional=True), None, "the main exchange; by default the one the queue is bound to"
     )
@@ -71,7 +73,6 @@ class Tiered(DocumentedShape):
 
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue, its tiers, and the exchanges and DLQ it shares with its neighbours."""
-        kind = self.queue_type(queue)
         exchange = self.source_exchange(queue, self.exchange)
         domain = queue.name.rpartition(".")[2] if self.domain is None else self.domain
         retry_exchange = fill(self.retry_exchange, exchange=exchange)
@@ -81,7 +82,7 @@ class Tiered(DocumentedShape):
             queue,
             {
                 "x-dead-letter-exchange": dlx,
-                **self.quorum_arguments(kind, limit=DELIVERY_LIMIT_MAIN, dead_letters=True),
+                **self.type_arguments(queue, limit=DELIVERY_LIMIT_MAIN, dead_letters=True),
             },
         )
         return_to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": return_key}
@@ -102,11 +103,8 @@ class Tiered(DocumentedShape):
             ),
             queues=(
                 main,
-                *(self._wait_queue(wait, kind, return_to) for wait in waits),
-                Queue(
-                    name=dlq,
-                    arguments=Arguments(self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=False)),
-                ),
+                *(self._wait_queue(queue, wait, return_to) for wait in waits),
+                self.dead_letter_queue(queue, dlq),
             ),
             bindings=(
                 *bindings_of(queue),
@@ -127,14 +125,14 @@ class Tiered(DocumentedShape):
             ),
         )
 
-    def _wait_queue(self, wait: Wait, kind: str, return_to: dict[str, Any]) -> Queue:
+    def _wait_queue(self, queue: DeclaredQueue, wait: Wait, return_to: dict[str, Any]) -> Queue:
         return Queue(
             name=wait.queue,
             arguments=Arguments(
                 {
                     "x-message-ttl": wait.delay_ms,
                     **return_to,
-                    **self.quorum_arguments(kind, limit=DELIVERY_LIMIT_NEVER, dead_letters=True),
+                    **self.type_arguments(queue, limit=DELIVERY_LIMIT_NEVER, dead_letters=True),
                 }
             ),
         )
