@@ -6,9 +6,24 @@ from dataclasses import dataclass, replace
 
 from redrive.client import Client, parse_url
 from redrive.deploy import Inspection, apply, inspect
+from redrive.embedded import PROFILES as EMBEDDED_PROFILES
+from redrive.embedded import EmbeddedBroker
+from redrive.files import load
 from redrive.topology import Topology
 
-__all__ = ["Applied", "Inspection", "apply_topology", "target_vhost"]
+__all__ = [
+    "PROFILES",
+    "Applied",
+    "Inspection",
+    "apply_topology",
+    "declare_on",
+    "load_topology",
+    "run_broker",
+    "target_vhost",
+]
+
+PROFILES = tuple(EMBEDDED_PROFILES)
+"""The versions the embedded broker can play, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +57,37 @@ def apply_topology(topology: Topology, *, url: str, vhost: str, confirm: Callabl
             )
 
     return asyncio.run(run())
+
+
+def load_topology(path: str) -> Topology:
+    """The topology of a file. Raises `UnreadableFile`, `InvalidDeclaration`, `InvalidDefinitions`."""
+    return load(path).topology
+
+
+async def declare_on(broker: EmbeddedBroker, topology: Topology) -> None:
+    """Declares a topology on a running embedded broker, through the same client and order as on a real one."""
+    for vhost in topology.used_vhosts():
+        broker.add_vhost(vhost)
+        part = topology.only(vhost)
+        for policy in part.policies:
+            broker.set_policy(policy)
+        async with Client(broker.url_for(vhost), name="redrive broker") as client:
+            await apply(client, part, await inspect(client, part))
+
+
+def run_broker(
+    *, host: str, port: int, profile: str, time: str, topology: Topology | None, started: Callable[[str], None]
+) -> None:
+    """Runs an embedded broker until it is interrupted. Raises `PortTaken`, and what a topology is refused with."""
+
+    async def run() -> None:
+        async with EmbeddedBroker(profile, host=host, port=port, time=time) as broker:
+            if topology is not None:
+                await declare_on(broker, topology)
+            started(f"{broker.url}  RabbitMQ {profile} embedded, in memory, for development and tests; Ctrl-C ends it")
+            await asyncio.Event().wait()
+
+    try:
+        asyncio.run(run())
+    except KeyboardInterrupt:
+        pass

@@ -24,10 +24,11 @@ ROOMS: dict[str, set[str]] = {
     "deploy": {"core", "topology", "client", "management"},
     "deadletters": {"core", "topology", "client", "management", "stores"},
     "config": {"core"},
+    "files": {"core", "topology"},
     "wiring": {"*"},
     "testing": {"*"},
-    "admin": {"core", "topology", "config", "wiring"},
-    "cli": {"core", "topology", "config", "wiring"},
+    "admin": {"core", "topology", "config", "files", "wiring"},
+    "cli": {"core", "topology", "config", "files", "wiring"},
     "__main__": {"cli"},
 }
 PURE = {"core", "wire", "topology"}

@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS = {
     "apply": "Declare FILE's topology on a broker.",
+    "broker": "Run an embedded broker that behaves like RabbitMQ.",
     "compile": "Turn FILE into a RabbitMQ topology.",
     "init": "Write a commented redrive.yaml to start from.",
     "schema": "Print the JSON Schema of redrive.yaml, for editors.",

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, say, wants_colour, warn
-from redrive.cli.files import LoadedFile, load
 from redrive.config import broker_url, names_vhost
 from redrive.core import Finding, InvalidDeclaration
+from redrive.files import LoadedFile, load
 from redrive.topology import Topology
 from redrive.wiring import Applied, Inspection, apply_topology, target_vhost
 

@@ -7,8 +7,8 @@ import sys
 import click
 
 from redrive.cli.console import fail, wants_colour, warn
-from redrive.cli.files import LoadedFile, load
 from redrive.core import Finding, InvalidDeclaration, Severity
+from redrive.files import LoadedFile, load
 from redrive.topology import (
     BrokerVersion,
     Compiled,

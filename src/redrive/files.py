@@ -1,4 +1,4 @@
-"""FILE on the command line: a `redrive.yaml` or a definitions.json, told apart by name, else by content."""
+"""FILE wherever one is named: a `redrive.yaml` or a definitions.json, told apart by name, else by content."""
 
 import sys
 from dataclasses import dataclass, replace

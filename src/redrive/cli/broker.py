@@ -1,0 +1,35 @@
+"""`redrive broker`: the embedded broker as a program, for development and demonstrations."""
+
+import click
+
+from redrive.cli.console import say
+from redrive.files import load
+from redrive.wiring import PROFILES, run_broker
+
+
+@click.command("broker")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=5672, show_default=True, type=click.IntRange(0, 65535), help="0 takes any free port.")
+@click.option("--profile", type=click.Choice(PROFILES), default=PROFILES[-1], show_default=True)
+@click.option("--definitions", "file", help="A definitions.json or redrive.yaml to declare at the start.")
+@click.option(
+    "--time",
+    type=click.Choice(("real", "automatic")),
+    default="real",
+    show_default=True,
+    help="automatic: jump to the next deadline whenever nothing is in hand.",
+)
+def broker_command(host: str, port: int, profile: str, file: str | None, time: str) -> None:
+    """Run an embedded broker that behaves like RabbitMQ.
+
+    It speaks AMQP 0-9-1 to any client, keeps everything in memory, and is for development and tests: production is
+    RabbitMQ. Ctrl-C ends it.
+
+    \b
+    Examples:
+      redrive broker
+      redrive broker --port 0 --profile 3.10 --definitions redrive.yaml
+      redrive broker --time automatic      # a 30-minute retry in milliseconds
+    """
+    topology = None if file is None else load(file).topology
+    run_broker(host=host, port=port, profile=profile, time=time, topology=topology, started=say)

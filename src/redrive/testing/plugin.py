@@ -1,0 +1,96 @@
+"""The `broker` fixture: an embedded broker in a thread of its own, and what a test may ask of it."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from redrive.core import parse_duration_ms
+from redrive.embedded import EmbeddedBroker, Faults, Hop, Place
+from redrive.wiring import declare_on, load_topology
+
+_Result = TypeVar("_Result")
+_CALL_S_MAX = 30.0
+MARK = "rabbitmq(profile=…, time=…, definitions=…): which embedded broker the `broker` fixture gives a test"
+
+
+class ThreadedBroker:
+    """An embedded broker for a test. Everything here may be called from any thread."""
+
+    def __init__(self, *, profile: str = "4.3", time: str = "manual", definitions: str | Path | None = None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="redrive broker", daemon=True)
+        self._thread.start()
+        self._broker = self._call(self._start(profile, time, definitions))
+
+    @property
+    def url(self) -> str:
+        """Where any AMQP client connects to."""
+        return self._broker.url
+
+    @property
+    def profile(self) -> str:
+        """The version it plays."""
+        return self._broker.profile
+
+    def advance(self, duration: float | str) -> None:
+        """Lets virtual time pass, seconds or text like "35m30s"; clients react to each deadline before the next."""
+        seconds = parse_duration_ms(duration) / 1000 if isinstance(duration, str) else duration
+        self._call(self._broker.advance(seconds))
+
+    def whereabouts(self, message_id: str) -> list[Place]:
+        """Where the copies of a message are now."""
+        return self._call(self._get(lambda: self._broker.whereabouts(message_id)))
+
+    def life(self, message_id: str) -> list[Hop]:
+        """Every hop of a message, with the rule that fired; `print(*broker.life(id), sep="\\\\n")` reads well."""
+        return self._call(self._get(lambda: self._broker.life(message_id)))
+
+    def restart(self) -> None:
+        """Cuts everybody off and forgets what is not durable."""
+        self._call(self._broker.restart())
+
+    @property
+    def faults(self) -> Faults:
+        """What is to go wrong; arm a fault before the client does what it waits for."""
+        return self._broker.faults
+
+    def stop(self) -> None:
+        """Ends the broker and its thread."""
+        self._call(self._broker.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CALL_S_MAX)
+        self._loop.close()
+
+    async def _start(self, profile: str, time: str, definitions: str | Path | None) -> EmbeddedBroker:
+        broker = EmbeddedBroker(profile, time=time)
+        await broker.start()
+        if definitions is not None:
+            await declare_on(broker, load_topology(str(definitions)))
+        return broker
+
+    @staticmethod
+    async def _get(ask: Any) -> Any:
+        return ask()
+
+    def _call(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_CALL_S_MAX)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """pytest: make the mark known."""
+    config.addinivalue_line("markers", MARK)
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[ThreadedBroker]:
+    """An embedded broker for this test alone; time stands still until `advance`, unless the mark says otherwise."""
+    mark = request.node.get_closest_marker("rabbitmq")
+    started = ThreadedBroker(**({} if mark is None else mark.kwargs))
+    try:
+        yield started
+    finally:
+        started.stop()

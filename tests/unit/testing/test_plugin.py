@@ -1,0 +1,49 @@
+"""The pytest plugin as a user meets it: a test of their own, a client of their own, no broker installed."""
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+USER_TEST = """
+import pika
+import pytest
+
+pytest_plugins = ["redrive.testing"]
+
+
+def publish(channel, queue, message_id):
+    properties = pika.BasicProperties(message_id=message_id, delivery_mode=2)
+    channel.basic_publish("", queue, b"{}", properties, mandatory=True)
+
+
+@pytest.mark.rabbitmq(definitions="redrive.yaml", profile="3.10")
+def test_a_message_waits_half_an_hour_and_comes_back(broker):
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    publish(channel, "orders.wait.30m", "order-7")
+    assert [place.queue for place in broker.whereabouts("order-7")] == ["orders.wait.30m"]
+    broker.advance("29m59s")
+    assert [place.queue for place in broker.whereabouts("order-7")] == ["orders.wait.30m"]
+    broker.advance(1)
+    assert [place.queue for place in broker.whereabouts("order-7")] == ["orders"]
+    assert "expired in orders.wait.30m after 1800 s → orders" in [str(hop) for hop in broker.life("order-7")]
+    method, properties, body = channel.basic_get("orders")
+    assert properties.headers["x-death"][0]["reason"] == "expired"
+    assert broker.profile == "3.10"
+    connection.close()
+
+
+def test_each_test_has_a_broker_of_its_own(broker):
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        connection.channel().queue_declare("orders", passive=True)
+    connection.close()
+"""
+
+
+def test_a_users_own_test_runs_a_30_minute_retry_at_once(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".yaml", redrive="queues: {orders: {retry: [30s, 5m, 30m]}}")
+    pytester.makepyfile(USER_TEST)
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2)
