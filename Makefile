@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-quick matrix check format docs bench bench-peers lock clean
+.PHONY: help demo test test-quick matrix check format docs conformance bench bench-peers lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -24,7 +24,7 @@ test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
 	$(BIN)/pytest
 
 test-quick: $(READY) ## what needs no broker
-	$(BIN)/pytest -q -m "not live"
+	$(BIN)/pytest -q -m "not live and not slow"
 
 matrix: $(READY) ## the long version matrices
 	@$(BIN)/python -m tests.rig build
@@ -42,6 +42,9 @@ format: $(READY) ## format and fix what can be fixed
 
 docs: $(READY) ## write what in docs/ is made from code
 	@$(BIN)/python -m docs.generate
+
+conformance: $(READY) ## other people's test suites on the embedded broker
+	$(BIN)/python -m tests.conformance
 
 bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/performance.md
 	@$(BIN)/python -m tests.rig build

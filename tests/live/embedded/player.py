@@ -42,17 +42,25 @@ class VirtualGrid:
     """The same where time is advanced."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
-        self._advance = advance
+        self._advance_by = advance
+        self._slot = 0
+        self._passed_s = 0.0
 
     def settle(self) -> None:
-        """Nothing happens behind our back."""
+        """Nothing happens behind our back, but time goes on: what is said later is due later."""
+        self._advance(0.01)
 
     def check(self) -> None:
         """Never too late."""
 
     def next_slot(self) -> None:
         """On to the next slot."""
-        self._advance(SLOT_S)
+        self._slot += 1
+        self._advance(self._slot * SLOT_S - self._passed_s)
+
+    def _advance(self, seconds: float) -> None:
+        self._passed_s += seconds
+        self._advance_by(seconds)
 
 
 class Player:
@@ -67,7 +75,7 @@ class Player:
         self._channel = self._connection.channel()
         self._publisher = self._connection.channel()
         self._publisher.confirm_delivery()
-        self._held: list[tuple[Any, int]] = []
+        self._held: list[tuple[Any, int, str]] = []
         self.log: list[Any] = []
 
     def play(self, make_grid: Callable[[], Grid | VirtualGrid]) -> list[Any]:
@@ -138,7 +146,7 @@ class Player:
         return "ack"
 
     def _on_get(self, operation: Operation) -> list[Any]:
-        seen = []
+        seen: list[Any] = []
         for _ in range(operation.options["times"]):
             no_ack = operation.options["no_ack"]
             method, properties, body = self._channel.basic_get(self._name(operation.queue), auto_ack=no_ack)
@@ -146,7 +154,7 @@ class Player:
                 seen.append(None)
                 break
             if not no_ack:
-                self._held.append((self._channel, method.delivery_tag))
+                self._held.append((self._channel, method.delivery_tag, operation.queue))
             seen.append([*self._described(method, properties, body), method.message_count])
         return seen
 
@@ -165,28 +173,28 @@ class Player:
             return {key: self._unprefixed(each) for key, each in value.items()}
         return value
 
-    def _picked(self, operation: Operation, *, multiple: bool = False) -> tuple[Any, int] | None:
+    def _picked(self, operation: Operation) -> tuple[Any, int, bool] | None:
+        """A channel, a tag in hand on it, and whether to settle all before it too: only where they are of one queue."""
         if not self._held:
             return None
-        channel, tag = self._held[int(operation.pick * len(self._held))]
-        self._held = [
-            one for one in self._held if one[0] is not channel or (one[1] > tag if multiple else one[1] != tag)
-        ]
-        return channel, tag
+        channel, tag, _ = self._held[int(operation.pick * len(self._held))]
+        before = [one for one in self._held if one[0] is channel and one[1] <= tag]
+        multiple = operation.options.get("multiple", False) and len({queue for _, _, queue in before}) == 1
+        gone = before if multiple else [one for one in before if one[1] == tag]
+        self._held = [one for one in self._held if one not in gone]
+        return channel, tag, multiple
 
     def _on_ack(self, operation: Operation) -> Any:
-        multiple = operation.options["multiple"]
-        picked = self._picked(operation, multiple=multiple)
+        picked = self._picked(operation)
         if picked is not None:
-            picked[0].basic_ack(picked[1], multiple=multiple)
-        return None if picked is None else picked[1]
+            picked[0].basic_ack(picked[1], multiple=picked[2])
+        return None if picked is None else picked[1:]
 
     def _on_nack(self, operation: Operation) -> Any:
-        multiple = operation.options["multiple"]
-        picked = self._picked(operation, multiple=multiple)
+        picked = self._picked(operation)
         if picked is not None:
-            picked[0].basic_nack(picked[1], multiple=multiple, requeue=operation.options["requeue"])
-        return None if picked is None else picked[1]
+            picked[0].basic_nack(picked[1], multiple=picked[2], requeue=operation.options["requeue"])
+        return None if picked is None else picked[1:]
 
     def _on_reject(self, operation: Operation) -> Any:
         picked = self._picked(operation)
@@ -201,7 +209,7 @@ class Player:
 
         def take(_channel: Any, method: Any, properties: Any, body: bytes) -> None:
             if not operation.options["no_ack"]:
-                self._held.append((channel, method.delivery_tag))
+                self._held.append((channel, method.delivery_tag, operation.queue))
             seen.append(self._described(method, properties, body))
 
         tag = channel.basic_consume(self._name(operation.queue), take, auto_ack=operation.options["no_ack"])
@@ -212,7 +220,7 @@ class Player:
         return seen
 
     def _on_close(self, _operation: Operation) -> None:
-        channels = {id(channel): channel for channel, _ in self._held}
+        channels = {id(channel): channel for channel, _, _ in self._held}
         self._held.clear()
         channels[id(self._channel)] = self._channel
         for channel in channels.values():
@@ -244,7 +252,7 @@ class Player:
         return "done"
 
     def _drain(self, queue: str) -> list[Any]:
-        found = []
+        found: list[Any] = []
         while True:
             method, properties, body = self._channel.basic_get(self._name(queue), auto_ack=True)
             if method is None:

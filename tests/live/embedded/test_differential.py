@@ -57,7 +57,7 @@ def test_random_sequences_look_the_same_on_both(vhost: Vhost) -> None:
         )
     late = [seed for seed in seeds if real[seed] is None]
     different = {}
-    with broker_in_a_thread(profile, time="manual") as (broker, loop):
+    with broker_in_a_thread(profile, time="manual", idle_s=0.0002) as (broker, loop):
         for seed in seeds:
             seen = real[seed]
             if seen is not None:

@@ -1,0 +1,152 @@
+"""`EmbeddedBroker`: a RabbitMQ for tests and development, in this process, with its time in your hands.
+
+    async with EmbeddedBroker(profile="4.3", time="automatic") as broker:
+        ...                                  # any AMQP client, at broker.url
+        await broker.advance(30)             # thirty seconds pass at once
+        print(*broker.life("order-7"), sep="\\n")
+
+It is for development and tests and keeps everything in memory. Production is RabbitMQ.
+"""
+
+import time as real_time
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+from redrive.embedded.clock import Flow, VirtualClock
+from redrive.embedded.engine import PROFILES, Engine, Hop, Place
+from redrive.embedded.errors import NotRunning, UnknownProfile
+from redrive.embedded.faults import Faults
+from redrive.embedded.restart import forget_what_is_not_durable
+from redrive.embedded.server import Server, ServerLimits
+from redrive.topology import Policy
+
+IDLE_S = 0.002
+"""How long nobody must say anything before automatic time goes on."""
+
+
+class EmbeddedBroker:
+    """A broker of one profile (`3.10`, `4.0`, `4.3`) on a port of its own (0: any free one).
+
+    `time` is `real`, `manual` (passes only by `advance`) or `automatic` (jumps to the next deadline when nothing is in
+    hand and nobody speaks).
+    """
+
+    def __init__(
+        self,
+        profile: str = "4.3",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        time: str = "real",
+        users: Mapping[str, str] | None = None,
+        vhosts: Iterable[str] = ("/",),
+        limits: ServerLimits | None = None,
+        seed: int = 0,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        if profile not in PROFILES:
+            raise UnknownProfile(profile, list(PROFILES))
+        self.host = host
+        self.port = port
+        self.users = {"guest": "guest"} if users is None else dict(users)
+        self._flow = Flow(time)
+        self._limits = ServerLimits() if limits is None else limits
+        self._idle_s = idle_s
+        start_ms = real_time.time_ns() // 1_000_000
+        self.engine = Engine(PROFILES[profile], start_ms, seed=seed)
+        for vhost in vhosts:
+            self.engine.add_vhost(vhost)
+        self._clock = VirtualClock(self._flow, start_ms=start_ms, monotonic_s=real_time.monotonic)
+        self._server: Server | None = None
+
+    async def __aenter__(self) -> "EmbeddedBroker":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Listen. Raises PortTaken."""
+        server = Server(self.engine, self._clock, users=self.users, limits=self._limits, idle_s=self._idle_s)
+        self.port = await server.listen(self.host, self.port)
+        self._server = server
+
+    async def stop(self) -> None:
+        """Hang up on everybody; what is in memory stays until the object goes."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close()
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to, with the first user's name and password."""
+        return self.url_for("/")
+
+    def url_for(self, vhost: str) -> str:
+        """The same for another vhost."""
+        user, password = next(iter(self.users.items()))
+        login = f"{quote(user, safe='')}:{quote(password, safe='')}"
+        return f"amqp://{login}@{self.host}:{self.port}/{quote(vhost, safe='')}"
+
+    @property
+    def profile(self) -> str:
+        """The version played."""
+        return self.engine.profile.name
+
+    @property
+    def now_s(self) -> float:
+        """The present moment in virtual seconds since 1970."""
+        return self._clock.now_ms() / 1000
+
+    async def advance(self, seconds: float) -> None:
+        """Let virtual time pass; clients react to each deadline before the next comes."""
+        await self._running().time.advance(seconds)
+
+    def life(self, message_id: str) -> list[Hop]:
+        """Every hop of a message, with the rule that fired; the ids of messages without one are their x-redrive-id."""
+        return self.engine.life(message_id)
+
+    def whereabouts(self, message_id: str) -> list[Place]:
+        """Where the copies of a message are now."""
+        return self.engine.whereabouts(message_id)
+
+    def add_vhost(self, name: str) -> None:
+        """Make a vhost."""
+        self.engine.add_vhost(name)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Add or replace a policy or operator policy, in the policy's own vhost."""
+        self.engine.add_vhost(policy.vhost).set_policy(policy)
+        self.engine.finish()
+        self._running().settle()
+
+    def remove_policy(self, name: str, *, vhost: str = "/", operator: bool = False) -> None:
+        """Take a policy away."""
+        self.engine.add_vhost(vhost).remove_policy(name, operator=operator)
+        self._running().settle()
+
+    @property
+    def faults(self) -> Faults:
+        """What is to go wrong."""
+        return self._running().faults
+
+    def block(self, reason: str = "low on memory") -> None:
+        """Tell publishers to stop (connection.blocked), and read nothing more from them."""
+        self._running().block(reason)
+
+    def unblock(self) -> None:
+        """Let publishers go on."""
+        self._running().unblock()
+
+    async def restart(self) -> None:
+        """Cut everybody off and forget what is not durable; durable queues, exchanges and messages stay."""
+        server = self._running()
+        server.cut_everybody()
+        forget_what_is_not_durable(self.engine)
+        server.settle()
+
+    def _running(self) -> Server:
+        if self._server is None:
+            raise NotRunning
+        return self._server

@@ -1,0 +1,175 @@
+"""A channel: everything a client may ask for on one, by AMQP's names. Refusals close it; the server does that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from redrive.embedded.engine.channel_state import InHand
+from redrive.embedded.engine.consuming import Consuming
+from redrive.embedded.engine.profiles import Returning
+from redrive.embedded.engine.publishing import REPLY_TO
+from redrive.embedded.engine.queues import Queue
+from redrive.embedded.engine.refusals import access_refused, default_exchange, not_found, precondition, resource
+from redrive.embedded.engine.settling import Settling
+
+
+class Channel(Settling, Consuming):
+    """One channel, from open to end."""
+
+    def declare_queue(
+        self,
+        name: str,
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> tuple[str, int, int]:
+        """queue.declare: name, ready messages, consumers. Raises Refusal."""
+        name = _without_breaks(name)
+        if passive:
+            if name.startswith(REPLY_TO):
+                return name, 0, 1
+            queue = self.vhost.queue(name, self.connection)
+            if not queue.is_quorum:
+                queue.touch()
+        else:
+            if not name:
+                name = f"amq.gen-{self.engine.unique()}"
+            elif name.startswith("amq."):
+                raise access_refused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+            queue = self.vhost.declare_queue(
+                name,
+                durable=durable,
+                auto_delete=auto_delete,
+                owner=self.connection if exclusive else None,
+                arguments=arguments or {},
+            )
+        self.last_queue = name
+        queue.look()
+        self.engine.finish()
+        return name, len(queue.ready), self.vhost.count_consumers(queue)
+
+    def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """queue.delete: how many messages were ready; a queue that is not there is fine. Raises Refusal."""
+        name = self.named_queue(_without_breaks(name))
+        if name not in self.vhost.queues:
+            return 0
+        queue = self.vhost.queue(name, self.connection)
+        where = resource("queue", name, self.vhost.name)
+        if if_unused and queue.consumers.all:
+            raise precondition(f"{where} in use")
+        if if_empty and queue.ready:
+            raise precondition(f"{where} not empty")
+        count = self.vhost.delete_queue(queue)
+        self.engine.finish()
+        return count
+
+    def purge_queue(self, name: str) -> int:
+        """queue.purge: how many messages were thrown away. Raises Refusal."""
+        return self.vhost.queue(self.named_queue(_without_breaks(name)), self.connection).purge()
+
+    def bind_queue(self, name: str, exchange: str, key: str, arguments: Mapping[str, Any]) -> None:
+        """queue.bind. Raises Refusal."""
+        name, key = self._bound_names(name, key)
+        _refuse_default(exchange)
+        self.vhost.bind(exchange, self._bindable(name), key, arguments)
+
+    def unbind_queue(self, name: str, exchange: str, key: str, arguments: Mapping[str, Any]) -> None:
+        """queue.unbind; what is not there is fine. Raises Refusal."""
+        name, key = self._bound_names(name, key)
+        _refuse_default(exchange)
+        if name in self.vhost.queues:
+            self.vhost.unbind(exchange, self.vhost.queue(name, self.connection), key, arguments)
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """exchange.declare. Raises Refusal."""
+        name = _without_breaks(name)
+        if passive:
+            _refuse_default(name)
+            self.vhost.exchange(name)
+            return
+        self.vhost.declare_exchange(
+            name, kind, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments or {}
+        )
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """exchange.delete. Raises Refusal."""
+        self.vhost.delete_exchange(_without_breaks(name), if_unused=if_unused)
+
+    def bind_exchange(self, destination: str, source: str, key: str, arguments: Mapping[str, Any]) -> None:
+        """exchange.bind. Raises Refusal."""
+        _refuse_default(destination)
+        _refuse_default(source)
+        target = self.vhost.exchange(destination)
+        self.vhost.bind(source, target, key, arguments)
+
+    def unbind_exchange(self, destination: str, source: str, key: str, arguments: Mapping[str, Any]) -> None:
+        """exchange.unbind; what is not there is fine. Raises Refusal."""
+        _refuse_default(destination)
+        _refuse_default(source)
+        target = self.vhost.exchanges.get(destination)
+        if target is not None:
+            self.vhost.unbind(source, target, key, arguments)
+
+    def close(self) -> None:
+        """channel.close, from either side."""
+        self.end()
+        self.engine.finish()
+
+    def end(self) -> None:
+        """The channel is no more: consumers leave, and what is in hand goes back, at its queues' expense."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.connection.channels.pop(self.number, None)
+        if self.reply_tag is not None:
+            self._forget_replies()
+        queues = [consumer.queue for consumer in self.consumers.values()]
+        for consumer in list(self.consumers.values()):
+            self.forget(consumer)
+        if self.transaction is not None:
+            self.rollback()
+        items, self.unacked = self.unacked, {}
+        # A quorum queue gets them back in the order of the consumers' tags as text, and a basic.get is a consumer whose
+        # tag is its delivery tag: the tenth comes before the second. A classic queue puts each back in its place.
+        items = dict(sorted(items.items(), key=lambda item: (_consumer_tag(*item), item[0])))
+        self.apply_settlement(items.values(), Returning.LOST, requeue=True)
+        for queue in {id(queue): queue for queue in queues}.values():
+            self.left(queue)
+
+    def _bound_names(self, name: str, key: str) -> tuple[str, str]:
+        """An empty queue name is the last declared queue; then an empty key is its name too."""
+        if not name:
+            name = self.named_queue(name)
+            key = key or name
+        return _without_breaks(name), key
+
+    def _bindable(self, name: str) -> Queue:
+        if name not in self.vhost.queues:
+            raise not_found("queue", name, self.vhost.name)
+        return self.vhost.queue(name, self.connection)
+
+
+def _consumer_tag(tag: int, in_hand: InHand) -> str:
+    return str(tag) if in_hand[2] is None else in_hand[2].tag
+
+
+def _refuse_default(exchange: str) -> None:
+    if exchange == "":
+        raise default_exchange()
+
+
+def _without_breaks(name: str) -> str:
+    """RabbitMQ removes carriage returns and line feeds from names, and says nothing."""
+    return name.replace("\r", "").replace("\n", "") if "\r" in name or "\n" in name else name

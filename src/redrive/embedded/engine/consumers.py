@@ -1,0 +1,114 @@
+"""Who gets the next message: consumers by priority, then in turn, as long as they have room for one.
+
+A consumer stands in its priority's ring while it may take messages. One without room leaves the ring when its turn
+comes and is put at the end when it has room again, so that giving out a message never searches.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redrive.embedded.engine.channel_state import ChannelState
+    from redrive.embedded.engine.queues import Queue
+
+
+class Consumer:
+    """A subscription. `in_hand` counts its unsettled messages; `prefetch` 0 is no limit."""
+
+    __slots__ = ("channel", "exclusive", "in_hand", "no_ack", "prefetch", "priority", "queue", "standing", "tag")
+
+    def __init__(
+        self,
+        channel: "ChannelState",
+        queue: "Queue",
+        tag: str,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        prefetch: int,
+        arguments: Mapping[str, Any],
+    ) -> None:
+        self.channel = channel
+        self.queue = queue
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.prefetch = prefetch
+        self.priority = int(arguments.get("x-priority", 0))
+        self.in_hand = 0
+        self.standing = False
+
+    def has_room(self) -> bool:
+        """Whether it may be given a message now."""
+        channel = self.channel
+        if channel.paused:
+            return False
+        if self.no_ack:
+            return True
+        if self.prefetch and self.in_hand >= self.prefetch:
+            return False
+        shared = channel.shared_prefetch
+        return shared == 0 or channel.shared_in_hand < shared
+
+
+class Consumers:
+    """The consumers of one queue. With `single_active` one at a time gets messages, the others wait for its end."""
+
+    __slots__ = ("_rings", "active", "all", "single_active")
+
+    def __init__(self, single_active: bool) -> None:
+        self.single_active = single_active
+        self.active: Consumer | None = None
+        self.all: list[Consumer] = []
+        self._rings: list[tuple[int, deque[Consumer]]] = []
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def add(self, consumer: Consumer) -> None:
+        """A consumer arrives."""
+        self.all.append(consumer)
+        if self.single_active and self.active is None:
+            self.active = consumer
+        self.stand(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """A consumer goes."""
+        self.all.remove(consumer)
+        if consumer.standing:
+            self._ring(consumer.priority).remove(consumer)
+            consumer.standing = False
+        if self.active is consumer:
+            self.active = max(self.all, key=lambda one: one.priority) if self.all else None
+
+    def stand(self, consumer: Consumer) -> None:
+        """It has room: put it at the end of its ring, unless it stands there."""
+        if not consumer.standing:
+            consumer.standing = True
+            self._ring(consumer.priority).append(consumer)
+
+    def take(self) -> Consumer | None:
+        """The consumer whose turn it is, None if none has room."""
+        if self.single_active:
+            active = self.active
+            return active if active is not None and active.has_room() else None
+        for _, ring in self._rings:
+            while ring:
+                consumer = ring[0]
+                if consumer.has_room():
+                    if len(ring) > 1:
+                        ring.rotate(-1)
+                    return consumer
+                ring.popleft()
+                consumer.standing = False
+        return None
+
+    def _ring(self, priority: int) -> deque[Consumer]:
+        for known, ring in self._rings:
+            if known == priority:
+                return ring
+        fresh: deque[Consumer] = deque()
+        self._rings.append((priority, fresh))
+        self._rings.sort(key=lambda pair: -pair[0])
+        return fresh

@@ -1,0 +1,165 @@
+"""The three RabbitMQs, and every rule in which they differ.
+
+Measured on 3.10.8, 4.0.5 and 4.3.6. A difference is a field here and nowhere else: no other module asks which version
+it plays.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from redrive.topology import BrokerVersion
+
+
+class Returning(Enum):
+    """How a message comes back from a consumer to its queue."""
+
+    NACK = auto()
+    """basic.nack or basic.recover"""
+    REJECT = auto()
+    """basic.reject"""
+    LOST = auto()
+    """The channel or connection went while the message was in hand."""
+
+
+class QuorumPriorities(Enum):
+    """What a quorum queue makes of a message's priority."""
+
+    NONE = auto()
+    TWO_TO_ONE = auto()
+    """Above 4 is high; two high ones go before each of the others."""
+    STRICT = auto()
+    """32 levels, the highest first; a message without priority has 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One version's behaviour.
+
+    `acquired` and `failed` below are a message's two counters in a queue: how often it came back at all, and how often
+    it came back because a delivery failed.
+    """
+
+    name: str
+    server_version: str
+    copyright: str
+    platform: str
+    deaths_in_headers: bool
+    """x-death lives in the headers and a client's own is believed (3.10); otherwise the broker keeps it apart."""
+    last_death_headers: bool
+    delivery_limit_default: int | None
+    negative_limit_is_none: bool
+    limit_counts_acquired: bool
+    """Which counter the delivery limit looks at: 4.0 counts every return, the others what failed."""
+    failing_returns: frozenset[Returning]
+    """The returns that count as a failed delivery."""
+    failing_discards: frozenset[Returning]
+    """The same for messages that are not requeued but dead-lettered."""
+    carries_failed: bool
+    """A quorum queue's dead letters take their failed deliveries along (shown by the next quorum queue)."""
+    carries_everything: bool
+    """Classic queues count and carry too, the next queue counts on, and `redelivered` shows it (4.3)."""
+    shows_zero_count: bool
+    """basic.get shows an x-delivery-count of 0 (3.10; a consumer does not see it)."""
+    shows_acquired: bool
+    """x-acquired-count exists (4.3); 4.0 shows its own acquired counter as x-delivery-count."""
+    returns_to_back_without_limit: bool
+    """A quorum queue without delivery limit puts what is nacked or rejected at its end (3.10)."""
+    quorum_priorities: QuorumPriorities
+    quorum_size_has_header: bool
+    """max-length-bytes of a quorum queue counts the properties too (4.3)."""
+    global_prefetch: bool
+    """basic.qos global is shared by a channel's consumers; on 4.3 it is each consumer's."""
+    dead_letter_key_drops_cc: bool
+    unknown_exchange_type_is_hard: bool
+    fills_in_queue_type: bool
+    """A queue declared without a type is compared as `classic`, not as having none."""
+    delayed_retry: bool
+
+    @property
+    def version(self) -> BrokerVersion:
+        """The same version as the topology room knows it."""
+        return BrokerVersion(self.name)
+
+
+_EVERY_RETURN = frozenset(Returning)
+
+V3_10 = Profile(
+    name="3.10",
+    server_version="3.10.8",
+    copyright="Copyright (c) 2007-2022 VMware, Inc. or its affiliates.",
+    platform="Erlang/OTP 25.2.3",
+    deaths_in_headers=True,
+    last_death_headers=False,
+    delivery_limit_default=None,
+    negative_limit_is_none=False,
+    limit_counts_acquired=True,
+    failing_returns=_EVERY_RETURN,
+    failing_discards=frozenset(),
+    carries_failed=False,
+    carries_everything=False,
+    shows_zero_count=True,
+    shows_acquired=False,
+    returns_to_back_without_limit=True,
+    quorum_priorities=QuorumPriorities.NONE,
+    quorum_size_has_header=False,
+    global_prefetch=True,
+    dead_letter_key_drops_cc=True,
+    unknown_exchange_type_is_hard=True,
+    fills_in_queue_type=False,
+    delayed_retry=False,
+)
+
+V4_0 = Profile(
+    name="4.0",
+    server_version="4.0.5",
+    copyright="Copyright (c) 2007-2024 Broadcom Inc and/or its subsidiaries",
+    platform="Erlang/OTP 27.3.4.1",
+    deaths_in_headers=False,
+    last_death_headers=True,
+    delivery_limit_default=20,
+    negative_limit_is_none=True,
+    limit_counts_acquired=True,
+    failing_returns=frozenset({Returning.LOST}),
+    failing_discards=frozenset({Returning.NACK, Returning.REJECT}),
+    carries_failed=True,
+    carries_everything=False,
+    shows_zero_count=False,
+    shows_acquired=False,
+    returns_to_back_without_limit=False,
+    quorum_priorities=QuorumPriorities.TWO_TO_ONE,
+    quorum_size_has_header=False,
+    global_prefetch=True,
+    dead_letter_key_drops_cc=False,
+    unknown_exchange_type_is_hard=False,
+    fills_in_queue_type=True,
+    delayed_retry=False,
+)
+
+V4_3 = Profile(
+    name="4.3",
+    server_version="4.3.6",
+    copyright="Copyright (c) 2007-2026 Broadcom Inc and/or its subsidiaries",
+    platform="Erlang/OTP 29.1.1",
+    deaths_in_headers=False,
+    last_death_headers=True,
+    delivery_limit_default=20,
+    negative_limit_is_none=True,
+    limit_counts_acquired=False,
+    failing_returns=frozenset({Returning.REJECT, Returning.LOST}),
+    failing_discards=frozenset({Returning.REJECT}),
+    carries_failed=True,
+    carries_everything=True,
+    shows_zero_count=False,
+    shows_acquired=True,
+    returns_to_back_without_limit=False,
+    quorum_priorities=QuorumPriorities.STRICT,
+    quorum_size_has_header=True,
+    global_prefetch=False,
+    dead_letter_key_drops_cc=False,
+    unknown_exchange_type_is_hard=False,
+    fills_in_queue_type=True,
+    delayed_retry=True,
+)
+
+PROFILES = {profile.name: profile for profile in (V3_10, V4_0, V4_3)}
+"""The profiles by name."""

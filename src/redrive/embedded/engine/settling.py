@@ -1,0 +1,124 @@
+"""Settling on a channel: ack, nack, reject, recover, and the same inside a transaction."""
+
+from collections.abc import Iterable
+
+from redrive.embedded.engine.channel_state import ChannelState, InHand
+from redrive.embedded.engine.messages import Entry
+from redrive.embedded.engine.profiles import Returning
+from redrive.embedded.engine.publishing import Publishing
+from redrive.embedded.engine.queues import Queue
+from redrive.embedded.engine.refusals import Refusal, precondition
+
+
+class Settling(Publishing, ChannelState):
+    """The consumer's half of a channel, as far as it gives messages back."""
+
+    def ack(self, tag: int, multiple: bool = False) -> None:
+        """basic.ack. Raises Refusal for a tag that is not in hand."""
+        if not multiple and self.transaction is None:
+            # The hot path: one message, settled now.
+            in_hand = self.unacked.pop(tag, None)
+            if in_hand is None:
+                raise precondition(f"unknown delivery tag {tag}")
+            entry, queue, consumer = in_hand
+            queue.acked(entry)
+            if consumer is not None:
+                self._release(in_hand)
+            return
+        self._settle(self._collect(tag, multiple), None, requeue=False)
+
+    def nack(self, tag: int, multiple: bool = False, requeue: bool = True) -> None:
+        """basic.nack. Raises Refusal."""
+        self._settle(self._collect(tag, multiple), Returning.NACK, requeue=requeue)
+
+    def reject(self, tag: int, requeue: bool = True) -> None:
+        """basic.reject. Raises Refusal."""
+        self._settle(self._collect(tag, False), Returning.REJECT, requeue=requeue)
+
+    def recover(self, requeue: bool) -> None:
+        """basic.recover. Raises Refusal without requeue, which RabbitMQ does not do."""
+        if not requeue:
+            raise Refusal(540, "requeue=false")
+        items, self.unacked = self.unacked, {}
+        self.apply_settlement(items.values(), Returning.NACK, requeue=True)
+        self.engine.finish()
+
+    def commit(self) -> None:
+        """tx.commit: publishes first, then settlements. Raises Refusal."""
+        transaction = self.required_transaction()
+        publishes, transaction.publishes = transaction.publishes, []
+        settlements, transaction.settlements = transaction.settlements, []
+        complete = self.send_publishes(publishes)
+        for items, how, requeue in settlements:
+            self.apply_settlement(items.values(), how, requeue=requeue)
+        self.engine.finish()
+        if not complete:
+            raise precondition("partial tx completion")
+
+    def rollback(self) -> None:
+        """tx.rollback: nothing was said; what was settled is in hand again. Raises Refusal."""
+        transaction = self.required_transaction()
+        transaction.publishes.clear()
+        restored = dict(self.unacked)
+        for items, _, _ in transaction.settlements:
+            restored.update(items)
+        transaction.settlements.clear()
+        self.unacked = dict(sorted(restored.items()))
+
+    def apply_settlement(self, items: Iterable[InHand], how: Returning | None, *, requeue: bool) -> None:
+        """Do to messages what was said about them, queue by queue; `how` None is an ack."""
+        by_queue: dict[int, tuple[Queue, list[Entry]]] = {}
+        settled = list(items)
+        for entry, queue, _ in settled:
+            by_queue.setdefault(id(queue), (queue, []))[1].append(entry)
+        for queue, entries in by_queue.values():
+            if how is None:
+                for entry in entries:
+                    queue.acked(entry)
+            elif requeue:
+                queue.give_back(entries, how)
+            else:
+                queue.discard(entries, how)
+        for one in settled:
+            if one[2] is not None:
+                self._release(one)
+
+    def _settle(self, items: dict[int, InHand], how: Returning | None, *, requeue: bool) -> None:
+        if self.transaction is not None:
+            self.transaction.settlements.append((items, how, requeue))
+            return
+        self.apply_settlement(items.values(), how, requeue=requeue)
+        self.engine.finish()
+
+    def _collect(self, tag: int, multiple: bool) -> dict[int, InHand]:
+        """Take messages out of hand: one, all up to a tag, or with `multiple` and 0 all."""
+        if multiple and tag == 0:
+            items, self.unacked = self.unacked, {}
+            return items
+        if tag not in self.unacked:
+            raise precondition(f"unknown delivery tag {tag}")
+        if not multiple:
+            return {tag: self.unacked.pop(tag)}
+        items = {}
+        for one in self.unacked:  # tags are in order: they were given out that way
+            if one > tag:
+                break
+            items[one] = self.unacked[one]
+        for one in items:
+            del self.unacked[one]
+        return items
+
+    def _release(self, in_hand: InHand) -> None:
+        """A consumer's message is settled: there may be room for another."""
+        _, queue, consumer = in_hand
+        assert consumer is not None
+        consumer.in_hand -= 1
+        self.shared_in_hand -= 1
+        if self.shared_prefetch:
+            self.stand_all()
+        elif not consumer.standing and self.consumers.get(consumer.tag) is consumer:
+            queue.consumers.stand(consumer)
+            if queue.ready:
+                queue.dispatch()
+        elif queue.ready and queue.consumers.single_active:
+            queue.dispatch()

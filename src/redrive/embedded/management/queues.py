@@ -1,0 +1,160 @@
+"""Queues: what they are, how deep, and their making and ending. Depths are of this moment, not seconds old."""
+
+from redrive.embedded.engine import Engine
+from redrive.embedded.engine.queues import Queue
+from redrive.embedded.management.connections import show_consumer
+from redrive.embedded.management.fields import flag, short, table
+from redrive.embedded.management.house import NODE, House
+from redrive.embedded.management.json_values import to_json
+from redrive.embedded.management.listing import chosen, listed
+from redrive.embedded.management.policies import policy_name
+from redrive.embedded.management.replies import JSON, Reply, bad_request, done, found, made, object_not_found
+from redrive.embedded.management.routes import Request, Routes
+
+
+def add_routes(routes: Routes) -> None:
+    """The addresses of queues."""
+    routes.add("queues", get=_list_all)
+    routes.add("queues/{vhost}", get=_list)
+    routes.add("queues/{vhost}/{queue}", get=_get, put=_put, delete=_delete)
+    routes.add("queues/{vhost}/{queue}/contents", delete=_purge)
+
+
+def shown_arguments(queue: Queue) -> dict[str, JSON]:
+    """A queue's arguments as this version shows them: 4.x writes the type down that was left out."""
+    arguments = {key: to_json(value) for key, value in sorted(queue.arguments.items())}
+    if queue.house.profile.fills_in_queue_type:
+        arguments.setdefault("x-queue-type", queue.kind)
+    return arguments
+
+
+def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: bool = False) -> dict[str, JSON]:
+    vhost, in_hand = queue.vhost, in_hand_bytes.get(id(queue), 0)
+    active = queue.consumers.active
+    ready = queue.ready_bytes + sum(queue.size_of(entry.message) for _, _, entry in queue.delayed)
+    held = 0 if queue.holding is None else sum(queue.size_of(entry.message) for entry in queue.holding.entries())
+    shown: dict[str, JSON] = {
+        "arguments": shown_arguments(queue),
+        "auto_delete": queue.auto_delete,
+        "consumers": len(queue.consumers),
+        "durable": queue.durable,
+        "effective_policy_definition": to_json(vhost.policies.definition(queue.name, queue.kind)),
+        "exclusive": queue.owner is not None,
+        "message_bytes": ready + in_hand + held,
+        "message_bytes_ready": ready,
+        "message_bytes_unacknowledged": in_hand,
+        "messages": len(queue.ready) + queue.in_hand + len(queue.delayed) + queue.held,
+        "messages_ready": len(queue.ready),
+        "messages_unacknowledged": queue.in_hand,
+        "name": queue.name,
+        "node": NODE,
+        "operator_policy": policy_name(vhost, queue.name, queue.kind, operator=True),
+        "policy": policy_name(vhost, queue.name, queue.kind, operator=False),
+        "single_active_consumer_tag": None if active is None else active.tag,
+        "state": "running",
+        "type": queue.kind,
+        "vhost": vhost.name,
+    }
+    if queue.is_quorum:
+        shown |= {
+            "leader": NODE,
+            "members": [NODE],
+            "online": [NODE],
+            "messages_dlx": queue.held,
+            "message_bytes_dlx": held,
+        }
+        if house.dialect.shows_quorum_details:
+            shown |= {
+                "delayed_retry": _delayed_retry(queue),
+                "delivery_limit": "unlimited"
+                if queue.settings.delivery_limit is None
+                else queue.settings.delivery_limit,
+                "messages_delayed": len(queue.delayed),
+            }
+    else:
+        owner = next((one.tag for one in queue.consumers.all if one.exclusive), None)
+        shown["exclusive_consumer_tag"] = owner
+    if alone:
+        names = {client.connection: client for client in house.clients()}
+        details = [show_consumer(one, names.get(one.channel.connection)) for one in queue.consumers.all]
+        shown |= {"consumer_details": details, "deliveries": [], "incoming": []}
+    return shown
+
+
+def _listed(request: Request, queues: list[Queue]) -> Reply:
+    in_hand = _in_hand_bytes(request.house.engine)
+    ordered = sorted(queues, key=lambda queue: (queue.vhost.name, queue.name))
+    return listed([_show(request.house, queue, in_hand) for queue in ordered], request.query)
+
+
+def _list_all(request: Request) -> Reply:
+    return _listed(request, request.house.engine.queues())
+
+
+def _list(request: Request, vhost: str) -> Reply:
+    return _listed(request, list(request.house.vhost(vhost).queues.values()))
+
+
+def _get(request: Request, vhost: str, queue: str) -> Reply:
+    house = request.house
+    one = _found(house, vhost, queue)
+    return found(chosen(_show(house, one, _in_hand_bytes(house.engine), alone=True), request.query))
+
+
+def _put(request: Request, vhost: str, queue: str) -> Reply:
+    fields = request.fields()
+    if fields.get("node", NODE) != NODE:
+        raise bad_request(f"Node {fields['node']} is not a cluster member")
+    is_new = queue not in request.house.vhost_for_command(vhost).queues
+    with request.house.channel(vhost, request.user) as channel:
+        channel.declare_queue(
+            short(queue, "queue"),
+            durable=flag(fields, "durable"),
+            auto_delete=flag(fields, "auto_delete"),
+            arguments=table(fields, "arguments"),
+        )
+    return made(new=is_new)
+
+
+def _delete(request: Request, vhost: str, queue: str) -> Reply:
+    _found(request.house, vhost, queue)
+    with request.house.channel(vhost, request.user) as channel:
+        channel.delete_queue(
+            queue,
+            if_unused=request.query.get("if-unused") == "true",
+            if_empty=request.query.get("if-empty") == "true",
+        )
+    return done()
+
+
+def _purge(request: Request, vhost: str, queue: str) -> Reply:
+    _found(request.house, vhost, queue)
+    with request.house.channel(vhost, request.user) as channel:
+        channel.purge_queue(queue)
+    return done()
+
+
+def _delayed_retry(queue: Queue) -> str:
+    """As 4.3 words it."""
+    settings = queue.settings
+    if settings.delayed_retry == "disabled":
+        return settings.delayed_retry
+    most = "" if settings.delayed_max_ms is None else f", max: {settings.delayed_max_ms}ms"
+    return f"{settings.delayed_retry} (min: {settings.delayed_min_ms}ms{most})"
+
+
+def _found(house: House, vhost: str, name: str) -> Queue:
+    queue = house.vhost(vhost).queues.get(name)
+    if queue is None:
+        raise object_not_found()
+    return queue
+
+
+def _in_hand_bytes(engine: Engine) -> dict[int, int]:
+    """The bytes that clients hold of each queue, by the queue's identity."""
+    held: dict[int, int] = {}
+    for connection in engine.connections:
+        for channel in connection.channels.values():
+            for entry, queue, _ in channel.unacked.values():
+                held[id(queue)] = held.get(id(queue), 0) + queue.size_of(entry.message)
+    return held

@@ -1,0 +1,172 @@
+"""The listener: who asks, what for, and the answer. One request is one turn of the broker.
+
+    async with EmbeddedBroker() as broker, ManagementServer(broker) as management:
+        ...                                  # any tool for RabbitMQ, at management.url
+
+Everybody must log in as one of the broker's users, all of whom may do everything. No TLS: it is for tests and
+development, on this machine.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+
+from redrive.embedded.broker import EmbeddedBroker
+from redrive.embedded.engine import Refusal
+from redrive.embedded.errors import NotRunning, PortTaken
+from redrive.embedded.management import (
+    bindings,
+    connections,
+    definitions,
+    exchanges,
+    messages,
+    overview,
+    policies,
+    queues,
+    users,
+    vhosts,
+)
+from redrive.embedded.management.house import House
+from redrive.embedded.management.http import (
+    HEAD_BYTES_MAX,
+    WRITE_S_MAX,
+    HttpError,
+    HttpRequest,
+    read_request,
+    response,
+)
+from redrive.embedded.management.json_values import write_json
+from redrive.embedded.management.replies import NOTHING, Problem, Reply, refused
+from redrive.embedded.management.routes import Request, Routes, split_target
+
+CONNECTIONS_MAX = 100
+_REALM = 'Basic realm="RabbitMQ Management"'
+_ROOMS = (overview, users, vhosts, queues, exchanges, bindings, messages, policies, definitions, connections)
+
+
+class ManagementServer:
+    """The management API of an embedded broker, on a port of its own (0: any free one)."""
+
+    def __init__(self, broker: EmbeddedBroker, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.host = host
+        self.port = port
+        self._broker = broker
+        self._house = House(broker)
+        self._routes = Routes()
+        for room in _ROOMS:
+            room.add_routes(self._routes)
+        self._listener: asyncio.Server | None = None
+        self._conversations: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "ManagementServer":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where tools find it: add /api and so on."""
+        return f"http://{self.host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. Raises PortTaken."""
+        try:
+            self._listener = await asyncio.start_server(self._converse, self.host, self.port, limit=HEAD_BYTES_MAX)
+        except OSError as error:
+            raise PortTaken(self.host, self.port, error.strerror or str(error)) from None
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening and hang up on everybody."""
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        listener.close()
+        for conversation in self._conversations:
+            conversation.cancel()
+        await asyncio.gather(*self._conversations, return_exceptions=True)
+
+    def answer(self, request: HttpRequest) -> Reply:
+        """The answer to a request, whatever happens. Runs from end to end without waiting for anything."""
+        try:
+            segments, query = split_target(request.target)
+            user = self._login(request.headers.get("authorization"))
+            handler, names = self._routes.find(request.method, segments)
+            asked = Request(house=self._house, user=user, query=query, headers=request.headers, body=request.body)
+            with self._house.turn():
+                return handler(asked, **names)
+        except Problem as problem:
+            return problem.reply()
+        except Refusal as refusal:
+            return refused(refusal).reply()
+        except NotRunning as stopped:
+            return Problem(503, "service_unavailable", str(stopped)).reply()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._conversations) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        self._conversations.add(task)
+        try:
+            while await self._exchange(reader, writer):
+                pass
+        except (ConnectionError, TimeoutError):
+            pass
+        except asyncio.CancelledError:
+            pass  # the server stops; nobody awaits this task for its result
+        finally:
+            self._conversations.discard(task)
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request and its answer; whether there may be another."""
+        try:
+            request = await read_request(reader, writer)
+        except HttpError as error:
+            problem = Problem(error.status.value, "bad_request", error.reason)
+            writer.write(_bytes(problem.reply(), keep_alive=False))
+            await _drain(writer)
+            return False
+        if request is None:
+            return False
+        reply = self.answer(request)
+        writer.write(_bytes(reply, keep_alive=request.keep_alive, without_body=request.method == "HEAD"))
+        await _drain(writer)
+        return request.keep_alive
+
+    def _login(self, authorization: str | None) -> str:
+        """Who asks. Raises Problem (401)."""
+        scheme, _, given = (authorization or "").partition(" ")
+        reason = "Not_Authorized" if authorization is None else self._house.dialect.login_failed
+        denied = Problem(401, "not_authorized", reason, {"www-authenticate": _REALM})
+        if scheme.lower() != "basic":
+            raise denied
+        try:
+            user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise denied from None
+        expected = self._broker.users.get(user)
+        if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
+            raise denied
+        return user
+
+
+def _bytes(reply: Reply, *, keep_alive: bool, without_body: bool = False) -> bytes:
+    headers = dict(reply.headers)
+    if reply.content is NOTHING:
+        body = b""
+    else:
+        body = write_json(reply.content)
+        headers["content-type"] = "application/json"
+    headers.setdefault("cache-control", "no-cache")
+    return response(reply.status, body, headers, keep_alive=keep_alive, without_body=without_body)
+
+
+async def _drain(writer: asyncio.StreamWriter) -> None:
+    async with asyncio.timeout(WRITE_S_MAX):
+        await writer.drain()

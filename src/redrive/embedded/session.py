@@ -1,0 +1,312 @@
+"""One client's conversation: wire events in, engine commands out, and effects back onto the wire. No I/O.
+
+Refusals are turned into channel.close or connection.close here, with RabbitMQ's code and text and the method they are
+about. The host carries bytes, keeps the sessions and their order, and tells the engine the time.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from redrive import wire
+from redrive.embedded.commands import run_command
+from redrive.embedded.credentials import MECHANISMS, check_login, has_capability, server_properties
+from redrive.embedded.engine import Channel, Confirm, Connection, Deliver, Effect, Engine, Got, Refusal, Refused, Return
+from redrive.embedded.faults import Action, Faults
+from redrive.wire import methods
+
+_PUBLISH, _ACK, _REJECT, _NACK = 0x003C0028, 0x003C0050, 0x003C005A, 0x003C0078
+_TEXT_BYTES_MAX = 255
+
+
+class Host(Protocol):
+    """What a session needs of the server it is part of."""
+
+    engine: Engine
+    users: Mapping[str, str]
+    limits: wire.Limits
+    faults: Faults
+
+    def attach(self, connection: Connection, session: "Session") -> None:
+        """The session speaks for that connection from now on."""
+
+    def spread(self) -> None:
+        """Put the engine's effects on the wire of whom they are for."""
+
+    def drop(self, session: "Session") -> None:
+        """Cut the session's transport, without a word."""
+
+
+class Session:
+    """A client, from its first byte to its last."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._engine = host.engine
+        self.wire = wire.Connection(wire.Role.SERVER, host.limits)
+        self.connection: Connection | None = None
+        self.published = False
+        """Whether it ever published: such connections are stopped when memory is short."""
+        self.knows_blocked = False
+        self.is_over = False
+        """Nothing more is to be said; what is queued may still be sent."""
+        self._user = ""
+        self._wants_cancel = False
+        self._confirms: dict[Channel, tuple[int, int]] = {}
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether it is in the middle of its handshake."""
+        return self.connection is None and not self.is_over
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the client; answers are queued in `wire`."""
+        try:
+            for event in self.wire.receive_data(data):
+                if self._host.faults.watching and not self._pass(event):
+                    return
+                self._handle(event)
+                if self.is_over:
+                    return
+        except wire.RemoteProtocolError:
+            self.end()  # the answer is queued
+
+    def end(self) -> None:
+        """The client is gone, or is to go: its channels end, once."""
+        self.is_over = True
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._engine.disconnect(connection)
+
+    def close(self, code: int, text: str, method: int = 0) -> None:
+        """connection.close from our side."""
+        self.end()
+        try:
+            self.wire.close(code, _cut(text), method)
+        except wire.LocalProtocolError:
+            self._host.drop(self)
+
+    def send_effect(self, effect: Effect) -> None:
+        """One effect for this client. A message that can't be carried in its frames closes the connection (501)."""
+        channel = effect.channel
+        if not channel.is_open:
+            return
+        number = channel.number
+        try:
+            if type(effect) is Deliver:
+                message = effect.message
+                self.wire.deliver(
+                    number,
+                    effect.consumer_tag,
+                    effect.delivery_tag,
+                    effect.redelivered,
+                    message.exchange,
+                    message.keys[0],
+                    effect.header,
+                    message.body,
+                )
+            elif type(effect) is Confirm:
+                assert isinstance(channel, Channel)
+                first, _ = self._confirms.get(channel, (effect.number, 0))
+                self._confirms[channel] = (first, effect.number)
+            else:
+                self._send_rare(number, effect)
+        except wire.LocalProtocolError as error:
+            self.close(501, f"FRAME_ERROR - {error.reply_text}")
+
+    def flush_confirms(self) -> None:
+        """The confirms of this turn: one frame for each channel, as far as they are in a row."""
+        if not self._confirms:
+            return
+        confirms, self._confirms = self._confirms, {}
+        for channel, (first, last) in confirms.items():
+            if channel.is_open and self.wire.is_open:
+                self._confirm(channel, first, last)
+
+    def _confirm(self, channel: Channel, first: int, last: int) -> None:
+        faults = self._host.faults
+        if not faults.watching:
+            self.wire.ack(channel.number, last, last > first)
+            return
+        for number in range(first, last + 1):
+            match faults.on_confirm():
+                case Action.LOSE:
+                    pass
+                case Action.NACK:
+                    self.wire.nack(channel.number, number, False, False)
+                case _:
+                    self.wire.ack(channel.number, number, False)
+
+    def _send_rare(self, number: int, effect: Effect) -> None:
+        self.flush_confirms()
+        if isinstance(effect, Got):
+            message = effect.message
+            self.wire.get_ok(
+                number,
+                effect.delivery_tag,
+                effect.redelivered,
+                message.exchange,
+                message.keys[0],
+                effect.left,
+                effect.header,
+                message.body,
+            )
+        elif isinstance(effect, Return):
+            message = effect.message
+            self.wire.return_message(
+                number, 312, "NO_ROUTE", message.exchange, message.keys[0], message.header, message.body
+            )
+        elif isinstance(effect, Refused):
+            self.wire.nack(number, effect.number, False, False)
+        else:
+            assert not isinstance(effect, Deliver | Confirm)
+            self.wire.send(number, methods.BasicCancel(consumer_tag=effect.consumer_tag, nowait=True))
+
+    def _pass(self, event: wire.Event) -> bool:
+        """Whether faults let the event pass. Cutting before it means that it never arrived."""
+        action = self._host.faults.on_event(event)
+        if action is Action.CLOSE_BEFORE:
+            self._host.drop(self)
+            return False
+        if action is Action.CLOSE_AFTER:
+            self._handle(event)
+            self._host.drop(self)
+            return False
+        return True
+
+    def _handle(self, event: wire.Event) -> None:
+        if isinstance(event, wire.Published):
+            self._on_published(event)
+        elif isinstance(event, wire.Ack):
+            channel = self._channel(event.channel)
+            if channel is not None:
+                try:
+                    channel.ack(event.delivery_tag, event.multiple)
+                except Refusal as refusal:
+                    self._refuse(channel, refusal, _ACK)
+        elif isinstance(event, wire.Command):
+            if event.channel:
+                self._on_method(event.channel, event.method)
+            else:
+                self._on_connection_method(event.method)
+        elif isinstance(event, wire.Nack | wire.Reject):
+            self._on_return(event)
+        elif isinstance(event, wire.Greeted):
+            properties = server_properties(self._engine.profile)
+            self.wire.send(0, methods.ConnectionStart(server_properties=properties, mechanisms=MECHANISMS))
+
+    def _on_published(self, event: wire.Published) -> None:
+        self.published = True
+        channel = self._channel(event.channel)
+        if channel is None:
+            return
+        exchange, routing_key = event.route
+        try:
+            channel.publish(exchange, routing_key, event.header, event.body, event.mandatory, event.immediate)
+        except Refusal as refusal:
+            self._refuse(channel, refusal, _PUBLISH)
+
+    def _on_return(self, event: wire.Nack | wire.Reject) -> None:
+        channel = self._channel(event.channel)
+        if channel is None:
+            return
+        try:
+            if isinstance(event, wire.Nack):
+                channel.nack(event.delivery_tag, event.multiple, event.requeue)
+            else:
+                channel.reject(event.delivery_tag, event.requeue)
+        except Refusal as refusal:
+            self._refuse(channel, refusal, _NACK if isinstance(event, wire.Nack) else _REJECT)
+
+    def _on_method(self, number: int, method: methods.Method) -> None:
+        connection = self.connection
+        if connection is None:
+            return
+        if isinstance(method, methods.ChannelOpen):
+            connection.open_channel(number)
+            self.wire.send(number, methods.ChannelOpenOk())
+            return
+        channel = connection.channels.get(number)
+        if isinstance(method, methods.ChannelClose):
+            if channel is not None:
+                channel.close()
+            return
+        if channel is None or isinstance(method, methods.ChannelCloseOk):
+            return
+        # What a queue's deletion sets off (basic.cancel to its consumers) comes after its delete-ok, on every version.
+        answers_first = isinstance(method, methods.QueueDelete)
+        if answers_first:
+            self._host.spread()
+        try:
+            answer, then = run_command(channel, method)
+        except Refusal as refusal:
+            self._refuse(channel, refusal, method.INDEX)
+            return
+        if not answers_first:
+            self._host.spread()
+        if answer is not None and not self.is_over:
+            self.flush_confirms()
+            self.wire.send(number, answer)
+        if then is not None:
+            then()
+
+    def _on_connection_method(self, method: methods.Method) -> None:
+        match method:
+            case methods.ConnectionStartOk():
+                self._on_start_ok(method)
+            case methods.ConnectionOpen():
+                self._on_open(method)
+            case methods.ConnectionClose() | methods.ConnectionCloseOk():
+                self.end()
+            case methods.ConnectionUpdateSecret():
+                self.wire.send(0, methods.ConnectionUpdateSecretOk())
+
+    def _on_start_ok(self, method: methods.ConnectionStartOk) -> None:
+        properties = method.client_properties
+        self._wants_cancel = has_capability(properties, "consumer_cancel_notify")
+        self.knows_blocked = has_capability(properties, "connection.blocked")
+        try:
+            self._user = check_login(self._host.users, method.mechanism, method.response)
+        except Refusal as refusal:
+            if has_capability(properties, "authentication_failure_close"):
+                self.close(refusal.code, refusal.text)
+            else:
+                self._host.drop(self)  # as the specification has it: a closed socket says enough
+            return
+        self.wire.send(0, self._host.limits.propose())
+
+    def _on_open(self, method: methods.ConnectionOpen) -> None:
+        try:
+            connection = self._engine.connect(method.virtual_host, self._user, wants_cancel=self._wants_cancel)
+        except Refusal as refusal:
+            self.close(refusal.code, refusal.text, method.INDEX)
+            return
+        self.connection = connection
+        self.wire.send(0, methods.ConnectionOpenOk())
+        self._host.attach(connection, self)
+
+    def _channel(self, number: int) -> Channel | None:
+        return None if self.connection is None else self.connection.channels.get(number)
+
+    def _refuse(self, channel: Channel, refusal: Refusal, index: int) -> None:
+        if refusal.is_hard:
+            self._host.spread()
+            self.close(refusal.code, refusal.text, index)
+            return
+        self._host.spread()
+        self.flush_confirms()
+        channel.close()
+        close = methods.ChannelClose(
+            reply_code=refusal.code,
+            reply_text=_cut(refusal.text),
+            class_id=index >> 16,
+            method_id=index & 0xFFFF,
+        )
+        self.wire.send(channel.number, close)
+
+
+def _cut(text: str) -> str:
+    """At most 255 octets, with RabbitMQ's three dots where something is left out."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= _TEXT_BYTES_MAX:
+        return text
+    return raw[: _TEXT_BYTES_MAX - 3].decode("utf-8", "ignore") + "..."

@@ -1,0 +1,200 @@
+"""What queues do, each a fact about RabbitMQ: order, expiry, length, consumers."""
+
+import pytest
+
+from redrive.embedded.engine import Confirm, Refused
+from redrive.embedded.engine.profiles import PROFILES
+from tests.unit.embedded.rig import Rig
+
+KINDS = ["classic", "quorum"]
+every_profile = pytest.mark.parametrize("profile", PROFILES)
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_profile
+@every_kind
+def test_only_the_head_expires(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", kind, dead_letter_exchange="", dead_letter_routing_key="dead")
+    rig.publish("q", "slow", expiration="3000")
+    rig.publish("q", "fast", expiration="200")
+    rig.pass_time(2.9)
+    assert rig.drain("dead") == []
+    rig.pass_time(0.2)
+    assert rig.drain("dead") == ["slow", "fast"]
+
+
+@every_profile
+@every_kind
+def test_the_smaller_of_both_ttls_counts_and_a_message_in_hand_does_not_expire(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q", kind, message_ttl=1000)
+    rig.publish("q", "short", expiration="100")
+    rig.pass_time(0.2)
+    assert rig.get("q") is None
+    rig.publish("q", "held", expiration="5000")
+    got = rig.got("q")
+    assert got is not None
+    rig.pass_time(2)
+    rig.channel.nack(got.delivery_tag)
+    assert rig.get("q") is None  # back with its old deadline, so gone at once
+
+
+def test_a_ttl_of_zero_delivers_now_or_never() -> None:
+    rig = Rig()
+    rig.queue("q", message_ttl=0)
+    rig.publish("q", "nobody there")
+    assert rig.get("q") is None
+    rig.channel.consume("q", "tag", no_ack=True, exclusive=False, arguments={})
+    rig.publish("q", "now")
+    assert rig.delivered() == [("tag", "now")]
+
+
+@pytest.mark.parametrize(
+    ("profile", "kind", "limit", "order"),
+    [
+        *((profile, "classic", None, ["1", "2", "3", "4", "5"]) for profile in PROFILES),
+        ("3.10", "quorum", None, ["4", "5", "3", "1", "2"]),
+        ("3.10", "quorum", 5, ["3", "1", "2", "4", "5"]),
+        ("4.0", "quorum", None, ["3", "1", "2", "4", "5"]),
+        ("4.3", "quorum", None, ["3", "1", "2", "4", "5"]),
+    ],
+)
+def test_what_is_nacked_comes_back_where_this_kind_of_queue_puts_it(
+    profile: str, kind: str, limit: int | None, order: list[str]
+) -> None:
+    rig = Rig(profile)
+    rig.queue("q", kind, **({} if limit is None else {"delivery_limit": limit}))
+    for body in "12345":
+        rig.publish("q", body)
+    tags = {}
+    for body in "123":
+        got = rig.got("q")
+        assert got is not None
+        tags[body] = got.delivery_tag
+    for body in "312":
+        rig.channel.nack(tags[body])
+    assert rig.drain("q") == order
+
+
+@every_profile
+def test_a_full_classic_queue_refuses_the_one_too_many_and_a_quorum_queue_the_next(profile: str) -> None:
+    for kind, taken in (("classic", 2), ("quorum", 3)):
+        rig = Rig(profile)
+        rig.queue("q", kind, max_length=2, overflow="reject-publish")
+        rig.channel.select_confirms()
+        for body in "abcde":
+            rig.publish("q", body)
+        outcomes = [type(effect) for effect in rig.effects()]
+        assert outcomes == [Confirm] * taken + [Refused] * (5 - taken)
+        assert rig.drain("q") == list("abcde")[:taken]
+
+
+@every_profile
+@every_kind
+def test_drop_head_dead_letters_the_oldest(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", kind, max_length=2, dead_letter_exchange="", dead_letter_routing_key="dead")
+    for body in "abcd":
+        rig.publish("q", body)
+    assert rig.drain("q") == ["c", "d"]
+    assert rig.drain("dead") == ["a", "b"]
+
+
+@every_profile
+def test_consumers_take_turns_and_the_higher_priority_goes_first(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    for tag, priority in (("low", 0), ("other", 0), ("high", 5)):
+        channel = rig.open_channel()
+        channel.qos(1)
+        channel.consume("q", tag, no_ack=False, exclusive=False, arguments={"x-priority": priority})
+    for body in "abcd":
+        rig.publish("q", body)
+    assert rig.delivered() == [("high", "a"), ("low", "b"), ("other", "c")]
+
+
+@every_profile
+def test_an_ack_makes_room_for_the_next_message(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    rig.channel.qos(2)
+    rig.channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    for body in "abcd":
+        rig.publish("q", body)
+    assert [body for _, body in rig.delivered()] == ["a", "b"]
+    rig.channel.ack(1)
+    assert [body for _, body in rig.delivered()] == ["c"]
+    rig.channel.ack(3, multiple=True)
+    assert [body for _, body in rig.delivered()] == ["d"]
+
+
+def test_a_shared_prefetch_bounds_all_consumers_of_a_channel_but_on_4_3_each() -> None:
+    for profile, expected in (("3.10", 2), ("4.0", 2), ("4.3", 4)):
+        rig = Rig(profile)
+        rig.queue("q")
+        rig.channel.qos(2, per_channel=True)
+        for tag in "xy":
+            rig.channel.consume("q", tag, no_ack=False, exclusive=False, arguments={})
+        for number in range(10):
+            rig.publish("q", str(number))
+        assert len(rig.delivered()) == expected
+
+
+@every_profile
+def test_only_one_consumer_is_active_until_it_leaves(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q", single_active_consumer=True)
+    for tag in ("first", "second"):
+        rig.channel.consume("q", tag, no_ack=True, exclusive=False, arguments={})
+    rig.publish("q", "a")
+    rig.channel.cancel("first")
+    rig.publish("q", "b")
+    assert rig.delivered() == [("first", "a"), ("second", "b")]
+
+
+@every_profile
+def test_an_unused_queue_goes_after_its_expires_and_using_it_renews_that(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q", expires=1000)
+    rig.pass_time(0.9)
+    rig.get("q")
+    rig.pass_time(0.9)
+    assert "q" in rig.engine.vhosts["/"].queues
+    rig.pass_time(0.2)
+    assert "q" not in rig.engine.vhosts["/"].queues
+
+
+@pytest.mark.parametrize(("profile", "order"), [("3.10", "abcd"), ("4.0", "bdac"), ("4.3", "dbac")])
+def test_priorities_in_quorum_queues_are_ignored_then_shared_then_strict(profile: str, order: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q", "quorum")
+    for body, priority in (("a", None), ("b", 5), ("c", 1), ("d", 9)):
+        rig.publish("q", body, priority=priority)
+    assert rig.drain("q") == list(order)
+
+
+def test_4_0_lets_every_third_read_prefer_the_low_priority_that_waited_longer() -> None:
+    rig = Rig("4.0")
+    rig.queue("q", "quorum")
+    for body in ("L0", "L1", "L2", "L3"):
+        rig.publish("q", body, priority=0)
+    for body in ("H0", "H1", "H2", "H3", "H4"):
+        rig.publish("q", body, priority=9)
+    assert rig.drain("q") == ["H0", "H1", "L0", "H2", "H3", "L1", "H4", "L2", "L3"]
+
+
+def test_4_3_delays_failed_messages_longer_each_time_up_to_the_maximum() -> None:
+    rig = Rig("4.3")
+    rig.queue("q", "quorum", delayed_retry_type="failed", delayed_retry_min=300, delayed_retry_max=800)
+    rig.publish("q", "m")
+    for delay_s in (0.3, 0.6, 0.8, 0.8):
+        got = rig.got("q")
+        assert got is not None
+        rig.channel.reject(got.delivery_tag, requeue=True)
+        rig.pass_time(delay_s - 0.01)
+        assert rig.got("q") is None
+        rig.pass_time(0.01)
+    assert rig.drain("q") == ["m"]

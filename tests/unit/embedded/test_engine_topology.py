@@ -1,0 +1,204 @@
+"""Exchanges, bindings, refusals, policies, transactions, and what a message's routing key reaches."""
+
+from typing import Any
+
+import pytest
+
+from redrive.embedded.engine import Cancelled, Confirm, Refusal, Return
+from redrive.embedded.engine.profiles import PROFILES
+from redrive.topology import Arguments, Policy
+from tests.unit.embedded.rig import Rig
+
+every_profile = pytest.mark.parametrize("profile", PROFILES)
+
+
+def refused(rig: Rig, act: Any) -> str:
+    with pytest.raises(Refusal) as refusal:
+        act()
+    return f"{refusal.value.code} {refusal.value.text}"
+
+
+def test_a_topic_takes_each_pattern_that_matches_and_a_queue_one_copy() -> None:
+    rig = Rig()
+    rig.channel.declare_exchange("x", "topic")
+    for name, patterns in {"all": ["#"], "stars": ["*.b", "a.*"], "deep": ["a.#.c"], "none": ["b"]}.items():
+        rig.queue(name)
+        for pattern in patterns:
+            rig.channel.bind_queue(name, "x", pattern, {})
+    rig.publish("a.b", "m", exchange="x")
+    rig.publish("a.x.y.c", "deep", exchange="x")
+    assert {name: rig.drain(name) for name in ("all", "stars", "deep", "none")} == {
+        "all": ["m", "deep"],
+        "stars": ["m"],
+        "deep": ["deep"],
+        "none": [],
+    }
+
+
+def test_many_hashes_in_a_pattern_don_t_make_matching_explode() -> None:
+    rig = Rig()
+    rig.channel.declare_exchange("x", "topic")
+    rig.queue("q")
+    rig.channel.bind_queue("q", "x", ".".join(["#"] * 40 + ["end"]), {})
+    rig.publish(".".join(["w"] * 100), "m", exchange="x")
+    assert rig.drain("q") == []
+
+
+def test_an_unbound_pattern_matches_no_more() -> None:
+    rig = Rig()
+    rig.channel.declare_exchange("x", "topic")
+    rig.queue("q")
+    rig.channel.bind_queue("q", "x", "a.#", {})
+    rig.channel.unbind_queue("q", "x", "a.#", {})
+    rig.publish("a.b", "m", exchange="x")
+    assert rig.drain("q") == []
+
+
+@every_profile
+def test_a_mandatory_message_without_a_route_is_returned_before_it_is_confirmed(profile: str) -> None:
+    rig = Rig(profile)
+    rig.channel.select_confirms()
+    rig.channel.publish("", "nowhere", b"\0\0", b"m", True)
+    assert [type(effect) for effect in rig.effects()] == [Return, Confirm]
+
+
+def test_cc_and_bcc_route_too_and_bcc_is_not_shown() -> None:
+    rig = Rig()
+    for name in "abc":
+        rig.queue(name)
+    rig.publish("a", "m", headers={"CC": ["b"], "BCC": ["c"]})
+    headers = []
+    for name in "abc":
+        got = rig.got(name)
+        assert got is not None
+        headers.append(b"BCC" in got.header)
+    assert headers == [False, False, False]
+
+
+def test_what_no_binding_takes_goes_to_the_alternate_by_argument_or_policy() -> None:
+    rig = Rig()
+    rig.channel.declare_exchange("lost", "fanout")
+    rig.channel.declare_exchange("by argument", "direct", arguments={"alternate-exchange": "lost"})
+    rig.channel.declare_exchange("by policy", "direct")
+    rig.queue("q")
+    rig.channel.bind_queue("q", "lost", "", {})
+    policy = Policy(name="p", pattern="^by policy$", definition=Arguments({"alternate-exchange": "lost"}))
+    rig.engine.vhosts["/"].set_policy(policy)
+    rig.publish("k", "one", exchange="by argument")
+    rig.publish("k", "two", exchange="by policy")
+    assert rig.drain("q") == ["one", "two"]
+
+
+def test_a_deleted_queue_cancels_its_consumers_and_deletes_an_auto_delete_exchange() -> None:
+    rig = Rig()
+    rig.channel.declare_exchange("x", "direct", auto_delete=True)
+    rig.queue("q")
+    rig.channel.bind_queue("q", "x", "k", {})
+    rig.channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    rig.publish("q", "in hand")
+    rig.effects()
+    rig.channel.delete_queue("q")
+    assert [effect.consumer_tag for effect in rig.effects() if isinstance(effect, Cancelled)] == ["tag"]
+    assert "x" not in rig.engine.vhosts["/"].exchanges
+    rig.channel.ack(1)  # of a queue that is gone: fine
+    assert rig.engine.in_hand == 0
+
+
+@every_profile
+def test_refusals_are_in_rabbitmqs_words(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q", message_ttl=1000)
+    hard = "503 COMMAND_INVALID" if profile == "3.10" else "406 PRECONDITION_FAILED"
+    where = "queue 'n' in vhost '/'"
+    channel = rig.channel
+    cases: list[tuple[Any, str]] = [
+        (
+            lambda: rig.queue("q", message_ttl=5),
+            "406 PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'q' "
+            "in vhost '/': received '5' but current is '1000'",
+        ),
+        (
+            lambda: rig.queue("q"),
+            "406 PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': "
+            "received none but current is the value '1000' of type 'signedint'",
+        ),
+        (lambda: channel.declare_queue("nope", passive=True), "404 NOT_FOUND - no queue 'nope' in vhost '/'"),
+        (lambda: channel.publish("nope", "", b"\0\0", b""), "404 NOT_FOUND - no exchange 'nope' in vhost '/'"),
+        (lambda: channel.declare_exchange("x", "nope"), f"{hard} - unknown exchange type 'nope'"),
+        (lambda: channel.ack(99), "406 PRECONDITION_FAILED - unknown delivery tag 99"),
+        (lambda: channel.recover(False), "540 NOT_IMPLEMENTED - requeue=false"),
+        (lambda: channel.commit(), "406 PRECONDITION_FAILED - channel is not transactional"),
+        (
+            lambda: rig.queue("n", expires=0),
+            f"406 PRECONDITION_FAILED - invalid arg 'x-expires' for {where}: {{value_zero,0}}",
+        ),
+        (
+            lambda: rig.queue("n", "stream"),
+            "540 NOT_IMPLEMENTED - the embedded broker does not support streams; use a real RabbitMQ for it",
+        ),
+        (
+            lambda: rig.publish("q", "m", expiration="abc"),
+            "406 PRECONDITION_FAILED - invalid expiration 'abc': no_integer",
+        ),
+        (
+            lambda: rig.publish("q", "m", user_id="other"),
+            "406 PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was 'guest'",
+        ),
+    ]
+    for act, text in cases:
+        assert refused(rig, act) == text
+
+
+def test_the_smaller_ttl_of_argument_and_policy_counts_and_an_operator_bounds_both() -> None:
+    rig = Rig()
+    rig.queue("q", message_ttl=5000)
+    rig.publish("q", "before")
+    vhost = rig.engine.vhosts["/"]
+    vhost.set_policy(Policy(name="p", pattern="q", definition=Arguments({"message-ttl": 9000, "max-length": 5})))
+    vhost.set_policy(Policy(name="o", pattern="q", definition=Arguments({"message-ttl": 1000}), operator=True))
+    assert vhost.queues["q"].settings.message_ttl_ms == 1000
+    assert vhost.queues["q"].settings.length_max == 5
+    rig.pass_time(2)
+    assert rig.drain("q") == ["before"]  # what was queued before the policy keeps its deadline
+
+
+def test_of_two_policies_only_the_one_of_higher_priority_applies() -> None:
+    rig = Rig()
+    rig.queue("q")
+    vhost = rig.engine.vhosts["/"]
+    vhost.set_policy(Policy(name="a", pattern="q", definition=Arguments({"max-length": 5}), priority=1))
+    vhost.set_policy(Policy(name="b", pattern="q", definition=Arguments({"message-ttl": 7}), priority=2))
+    assert (vhost.queues["q"].settings.length_max, vhost.queues["q"].settings.message_ttl_ms) == (None, 7)
+    vhost.remove_policy("b")
+    assert (vhost.queues["q"].settings.length_max, vhost.queues["q"].settings.message_ttl_ms) == (5, None)
+
+
+@every_profile
+def test_a_transaction_says_everything_at_its_commit_or_nothing(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    rig.publish("q", "first")
+    channel = rig.channel
+    channel.select_transactions()
+    got = rig.got("q")
+    assert got is not None
+    rig.publish("q", "second")
+    channel.ack(got.delivery_tag)
+    assert rig.get("q") is None
+    channel.rollback()
+    assert rig.engine.in_hand == 1
+    rig.publish("q", "third")
+    channel.ack(got.delivery_tag)
+    channel.commit()
+    assert rig.engine.in_hand == 0
+    assert rig.drain("q") == ["third"]
+
+
+def test_exclusive_queues_go_with_their_connection_and_are_locked_to_others() -> None:
+    rig = Rig()
+    rig.channel.declare_queue("mine", exclusive=True)
+    other = rig.engine.connect("/", "guest").open_channel(1)
+    text = refused(rig, lambda: other.consume("mine", "t", no_ack=True, exclusive=False, arguments={}))
+    assert text.startswith("405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'.")
+    rig.engine.disconnect(rig.connection)
+    assert rig.engine.queues() == []

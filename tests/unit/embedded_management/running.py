@@ -1,0 +1,29 @@
+"""An embedded broker with its management API, for the length of a test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from redrive.embedded import EmbeddedBroker
+from redrive.embedded.management import ManagementServer
+from tests.unit.embedded_management.asking import Asking
+
+
+@asynccontextmanager
+async def running(profile: str = "4.3", *, time: str = "manual") -> AsyncIterator[tuple[EmbeddedBroker, Asking]]:
+    async with EmbeddedBroker(profile, time=time) as broker, ManagementServer(broker) as management:
+        asking = Asking(management.url)
+        try:
+            yield broker, asking
+        finally:
+            await asking.close()
+
+
+def run(test: Callable[[EmbeddedBroker, Asking], Awaitable[None]], profile: str = "4.3") -> None:
+    """Run a test's steps in a loop of their own."""
+
+    async def steps() -> None:
+        async with running(profile) as (broker, asking):
+            await test(broker, asking)
+
+    asyncio.run(steps())

@@ -1,0 +1,161 @@
+"""Publish and get: what is said of a message, and where it is afterwards."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from redrive.embedded import EmbeddedBroker
+from tests.unit.embedded_management.asking import Asking
+from tests.unit.embedded_management.running import run
+
+
+async def publish(asking: Asking, key: str, payload: bytes = b"hello", **properties: Any) -> Any:
+    body = {
+        "routing_key": key,
+        "payload": base64.b64encode(payload).decode(),
+        "payload_encoding": "base64",
+        "properties": properties,
+    }
+    return (await asking.ask("POST", "exchanges", "/", "amq.default", "publish", body=body)).json
+
+
+async def get(asking: Asking, ackmode: str, count: int = 10, **more: Any) -> Any:
+    body = {"count": count, "ackmode": ackmode, "encoding": "auto", **more}
+    return (await asking.ask("POST", "queues", "/", "q", "get", body=body)).json
+
+
+def depths(broker: EmbeddedBroker) -> dict[str, int]:
+    return {queue.name: len(queue.ready) for queue in broker.engine.queues()}
+
+
+async def make_queues(asking: Asking) -> None:
+    dying = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parked"}
+    await asking.ask("PUT", "queues", "/", "q", body={"durable": True, "arguments": dying})
+    await asking.ask("PUT", "queues", "/", "parked", body={"durable": True})
+
+
+@pytest.mark.parametrize(
+    ("ackmode", "after"),
+    [
+        ("ack_requeue_true", {"q": 2, "parked": 0}),
+        ("reject_requeue_true", {"q": 2, "parked": 0}),
+        ("ack_requeue_false", {"q": 0, "parked": 0}),
+        ("reject_requeue_false", {"q": 0, "parked": 2}),
+    ],
+)
+def test_an_ackmode_decides_where_a_message_is_afterwards(ackmode: str, after: dict[str, int]) -> None:
+    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
+        await make_queues(asking)
+        for _ in range(2):
+            assert await publish(asking, "q") == {"routed": True}
+        got = await get(asking, ackmode)
+        assert [(one["payload"], one["message_count"], one["redelivered"]) for one in got] == [
+            ("hello", 1, False),
+            ("hello", 0, False),
+        ]
+        assert depths(broker) == after
+        assert broker.engine.in_hand == 0
+
+    run(steps)
+
+
+def test_a_message_comes_back_as_it_was_published() -> None:
+    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
+        await make_queues(asking)
+        properties = {
+            "delivery_mode": 2,
+            "headers": {"a": 1, "b": "x", "c": [1, {"d": 1.5}], "e": True},
+            "message_id": "m1",
+            "timestamp": 123456,
+            "priority": 3,
+            "content_type": "text/plain",
+            "type": "t",
+        }
+        await publish(asking, "q", b"\xff\xfe", **properties, unknown=1)
+        await publish(asking, "q", "grüße".encode())
+        first, second = await get(asking, "ack_requeue_true", count=-1)
+        assert first["properties"] == properties
+        assert (first["payload"], first["payload_encoding"], first["payload_bytes"]) == ("//4=", "base64", 2)
+        assert (first["exchange"], first["routing_key"]) == ("", "q")
+        assert (second["payload"], second["payload_encoding"], second["properties"]) == ("grüße", "string", [])
+        short = (await get(asking, "ack_requeue_true", truncate=2))[1]
+        assert (short["payload"], short["payload_bytes"], short["redelivered"]) == ("gr", 7, True)
+
+    run(steps)
+
+
+def test_a_message_without_a_route_and_one_refused_are_not_routed() -> None:
+    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
+        full = {"x-max-length": 0, "x-overflow": "reject-publish"}
+        await asking.ask("PUT", "queues", "/", "full", body={"durable": True, "arguments": full})
+        assert await publish(asking, "nope") == {"routed": False}
+        assert await publish(asking, "full") == {"routed": False}
+        assert depths(broker) == {"full": 0}
+
+    run(steps)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"payload_encoding": "strange"}, ["unsupported_encoding", "strange"]),
+        ({"payload": "!!!"}, ["not_base64", "!!!"]),
+        ({"properties": {"delivery_mode": "2"}}, ["not_int", "delivery_mode"]),
+        ({"properties": {"expiration": "x"}}, "406 PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
+        (
+            {"properties": {"user_id": "bob"}},
+            "406 PRECONDITION_FAILED - user_id property set to 'bob' but authenticated user was 'guest'",
+        ),
+    ],
+)
+def test_a_publish_is_refused_in_the_brokers_words(change: dict[str, Any], reason: Any) -> None:
+    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
+        await make_queues(asking)
+        body = {"routing_key": "q", "payload": "", "payload_encoding": "base64", "properties": {}, **change}
+        answer = await asking.ask("POST", "exchanges", "/", "amq.default", "publish", body=body)
+        assert (answer.status, answer.json["reason"]) == (400, reason)
+        assert depths(broker) == {"q": 0, "parked": 0}
+
+    run(steps)
+
+
+@pytest.mark.parametrize("missing", ["count", "ackmode", "encoding"])
+def test_a_get_needs_its_fields(missing: str) -> None:
+    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
+        await make_queues(asking)
+        body = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        del body[missing]
+        answer = await asking.ask("POST", "queues", "/", "q", "get", body=body)
+        assert (answer.status, answer.json["reason"]) == (400, f"[{{key_missing,{missing}}}]")
+
+    run(steps)
+
+
+@pytest.mark.parametrize(
+    ("profile", "get_reason", "publish_status"),
+    [("3.10", "NOT_FOUND - no queue 'nope' in vhost '/'", 400), ("4.3", "queue_not_found", 404)],
+)
+def test_versions_say_otherwise_what_is_missing(profile: str, get_reason: str, publish_status: int) -> None:
+    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
+        body: dict[str, Any] = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        answer = await asking.ask("POST", "queues", "/", "nope", "get", body=body)
+        assert (answer.status, answer.json["reason"]) == (404, get_reason)
+        body = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}}
+        answer = await asking.ask("POST", "exchanges", "/", "nope", "publish", body=body)
+        assert answer.status == publish_status
+
+    run(steps, profile)
+
+
+def test_a_waiting_consumer_gets_what_is_published() -> None:
+    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
+        await make_queues(asking)
+        connection = broker.engine.connect("/", "guest")
+        channel = connection.open_channel(1)
+        consumer = channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+        assert consumer is not None
+        assert await publish(asking, "q") == {"routed": True}
+        assert [entry.message.body for entry, _, _ in channel.unacked.values()] == [b"hello"]
+
+    run(steps)
