@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from redrive.client import Client, parse_url
 from redrive.deploy import Inspection, apply, inspect
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
-from redrive.embedded import EmbeddedBroker
+from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.files import load
 from redrive.topology import Topology
 
@@ -76,15 +77,26 @@ async def declare_on(broker: EmbeddedBroker, topology: Topology) -> None:
 
 
 def run_broker(
-    *, host: str, port: int, profile: str, time: str, topology: Topology | None, started: Callable[[str], None]
+    *,
+    host: str,
+    port: int,
+    management_port: int | None,
+    profile: str,
+    time: str,
+    topology: Topology | None,
+    started: Callable[[str], None],
 ) -> None:
     """Runs an embedded broker until it is interrupted. Raises `PortTaken`, and what a topology is refused with."""
 
     async def run() -> None:
-        async with EmbeddedBroker(profile, host=host, port=port, time=time) as broker:
+        async with AsyncExitStack() as stack:
+            broker = await stack.enter_async_context(EmbeddedBroker(profile, host=host, port=port, time=time))
             if topology is not None:
                 await declare_on(broker, topology)
             started(f"{broker.url}  RabbitMQ {profile} embedded, in memory, for development and tests; Ctrl-C ends it")
+            if management_port is not None:
+                server = ManagementServer(broker, host=host, port=management_port)
+                started(f"{(await stack.enter_async_context(server)).url}  its management API")
             await asyncio.Event().wait()
 
     try:

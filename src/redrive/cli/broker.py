@@ -12,6 +12,7 @@ from redrive.wiring import PROFILES, run_broker
 @click.option("--port", default=5672, show_default=True, type=click.IntRange(0, 65535), help="0 takes any free port.")
 @click.option("--profile", type=click.Choice(PROFILES), default=PROFILES[-1], show_default=True)
 @click.option("--definitions", "file", help="A definitions.json or redrive.yaml to declare at the start.")
+@click.option("--management-port", type=click.IntRange(0, 65535), help="Serve a management API too; 0: any free port.")
 @click.option(
     "--time",
     type=click.Choice(("real", "automatic")),
@@ -19,7 +20,9 @@ from redrive.wiring import PROFILES, run_broker
     show_default=True,
     help="automatic: jump to the next deadline whenever nothing is in hand.",
 )
-def broker_command(host: str, port: int, profile: str, file: str | None, time: str) -> None:
+def broker_command(
+    host: str, port: int, profile: str, file: str | None, management_port: int | None, time: str
+) -> None:
     """Run an embedded broker that behaves like RabbitMQ.
 
     It speaks AMQP 0-9-1 to any client, keeps everything in memory, and is for development and tests: production is
@@ -32,4 +35,12 @@ def broker_command(host: str, port: int, profile: str, file: str | None, time: s
       redrive broker --time automatic      # a 30-minute retry in milliseconds
     """
     topology = None if file is None else load(file).topology
-    run_broker(host=host, port=port, profile=profile, time=time, topology=topology, started=say)
+    run_broker(
+        host=host,
+        port=port,
+        management_port=management_port,
+        profile=profile,
+        time=time,
+        topology=topology,
+        started=say,
+    )

@@ -10,6 +10,7 @@ from redrive.embedded.clock import Flow
 from redrive.embedded.engine import PROFILES, Hop, Place
 from redrive.embedded.errors import EmbeddedError, NotRunning, PortTaken, UnknownProfile
 from redrive.embedded.faults import Faults
+from redrive.embedded.management import ManagementServer
 from redrive.embedded.server import ServerLimits
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Faults",
     "Flow",
     "Hop",
+    "ManagementServer",
     "NotRunning",
     "Place",
     "PortTaken",

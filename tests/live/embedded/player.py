@@ -88,10 +88,13 @@ class Player:
                     grid.check()
                     self.log.append((operation.verb, operation.queue, self._run(operation)))
                     grid.settle()
+                    if operation.verb == "close":
+                        grid.settle()  # a quorum queue hears of it in its own time
                 grid.check()
                 grid.next_slot()
             self._run(Operation("close"))
-            grid.settle()
+            for _ in range(5):
+                grid.settle()
             for queue in self._sequence.queues:
                 self.log.append(("left in", queue.name, self._drain(queue.name)))
             grid.check()

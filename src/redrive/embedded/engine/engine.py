@@ -31,6 +31,7 @@ class Engine:
         self.timers = Timers()
         self.journal = Journal()
         self.effects: list[Effect] = []
+        self.unsent_bytes = 0
         self.stalled: dict[Queue, None] = {}
         self.sequence = 0
         self.in_hand = 0
@@ -90,6 +91,7 @@ class Engine:
     def take_effects(self) -> list[Effect]:
         """Everything to be sent since the last call."""
         effects, self.effects = self.effects, []
+        self.unsent_bytes = 0
         return effects
 
     def resume(self) -> None:

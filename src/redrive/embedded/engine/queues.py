@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from redrive.embedded.engine.vhosts import Vhost
 
 
-EFFECTS_MAX = 1_000
-"""Effects that may wait to be taken before queues give out no more."""
+UNSENT_BYTES_MAX = 1024 * 1024
+UNSENT_EFFECTS_MAX = 2_000
+"""What may wait to be taken before queues give out no more."""
 
 
 class House(Protocol):
@@ -40,6 +41,7 @@ class House(Protocol):
     sequence: int
     in_hand: int
     effects: list[Effect]
+    unsent_bytes: int
     stalled: dict["Queue", None]
     """Queues that have more to give out as soon as the effects there are have been taken."""
 
@@ -147,6 +149,7 @@ class Queue:
         redelivered, header = self.presented(entry) if self._counts else (entry.redelivered, message.header)
         house = self.house
         house.effects.append(Deliver(channel, consumer.tag, tag, redelivered, message, header))
+        house.unsent_bytes += len(message.body)
         if message.life is not None:
             message.life.append((house.now_ms, journal.DELIVERED, self.name, consumer.tag))
         if not consumer.no_ack:
@@ -180,9 +183,10 @@ class Queue:
 
     def _stalls(self) -> bool:
         """Whether so much waits to be sent that giving out more must wait: a million messages are not sent at once."""
-        if len(self.house.effects) < EFFECTS_MAX:
+        house = self.house
+        if house.unsent_bytes < UNSENT_BYTES_MAX and len(house.effects) < UNSENT_EFFECTS_MAX:
             return False
-        self.house.stalled[self] = None
+        house.stalled[self] = None
         return True
 
     def pop(self) -> Entry:
