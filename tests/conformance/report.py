@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.results import Result, only_ours, only_theirs
+from tests.conformance.results import Result, fail_on_both, only_ours, only_theirs
 from tests.conformance.suites import SUITES, Suite
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def table(kept: Kept) -> str:
         if suite.name not in kept:
             continue
         embedded, real = side(kept, suite, "embedded"), side(kept, suite, "real")
-        worse = only_ours(embedded, real) if embedded and real else []
+        worse = _worse(suite, embedded, real)
         rows.append((suite.name, suite.version, _counts(embedded), _counts(real), str(len(worse))))
         lost += [f"  {suite.name}: {name}" for name in worse]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -62,9 +62,7 @@ def table(kept: Kept) -> str:
 
 def page(kept: Kept) -> str:
     """docs/conformance.md."""
-    parts = [_HEAD, _page_table(kept), "", _HOW, "", "## What fails only on the embedded broker", "", *_worse(kept)]
-    parts += ["", "## What fails only on the real broker", "", *_better(kept)]
-    return "\n".join(parts) + "\n"
+    return "\n".join([_HEAD, _page_table(kept), "", _HOW, *_page_failures(kept)]) + "\n"
 
 
 def _page_table(kept: Kept) -> str:
@@ -77,33 +75,42 @@ def _page_table(kept: Kept) -> str:
         if suite.name not in kept:
             continue
         embedded, real = side(kept, suite, "embedded"), side(kept, suite, "real")
-        worse = str(len(only_ours(embedded, real))) if embedded and real else "?"
+        worse = "?" if embedded is None or real is None else str(len(_worse(suite, embedded, real)))
         cells = (suite.name, kept[suite.name]["version"], kept[suite.name]["profile"], _of(embedded), _of(real), worse)
         run = "–" if embedded is None else embedded.date
         lines.append(f"| {' | '.join(cells)} | {suite.left_out} | {run} |")
     return "\n".join(lines)
 
 
-def _worse(kept: Kept) -> list[str]:
-    lines = []
+def _page_failures(kept: Kept) -> list[str]:
+    """Every failure, sorted by what it says about us."""
+    ours, both, theirs = [], [], []
     for suite in SUITES:
         embedded, real = side(kept, suite, "embedded"), side(kept, suite, "real")
-        if embedded and real:
-            lines += [f"- {suite.name} `{name}`: {_one_line(embedded, name)}" for name in only_ours(embedded, real)]
-    return lines or ["Nothing."]
+        if embedded is None or real is None:
+            continue
+        ours += [_line(suite, embedded, test) for test in _worse(suite, embedded, real)]
+        theirs += [_line(suite, real, test) for test in only_theirs(embedded, real) if not suite.is_unsteady(test)]
+        both += [_line(suite, embedded, test) for test in fail_on_both(embedded, real) if not suite.is_unsteady(test)]
+    unsteady = [f"- {suite.name} `{test}…`: {why}" for suite in SUITES for test, why in suite.unsteady.items()]
+    parts = {
+        "Fail on the embedded broker only": ours,
+        "Fail on both": both,
+        "Fail on RabbitMQ only": theirs,
+        "Fail by chance on both": unsteady,
+    }
+    return [line for title, lines in parts.items() for line in ("", f"## {title}", "", *(lines or ["None."]))]
 
 
-def _better(kept: Kept) -> list[str]:
-    lines = []
-    for suite in SUITES:
-        embedded, real = side(kept, suite, "embedded"), side(kept, suite, "real")
-        if embedded and real:
-            lines += [f"- {suite.name} `{name}`: {_one_line(real, name)}" for name in only_theirs(embedded, real)]
-    return lines or ["Nothing."]
+def _worse(suite: Suite, embedded: Result | None, real: Result | None) -> list[str]:
+    if embedded is None or real is None:
+        return []
+    return [test for test in only_ours(embedded, real) if not suite.is_unsteady(test)]
 
 
-def _one_line(result: Result, name: str) -> str:
-    return result.others[name][1].replace("|", "\\|") or "no message"
+def _line(suite: Suite, result: Result, test: str) -> str:
+    reason = result.others[test][1]
+    return f"- {suite.name} `{test}`" + (f": {reason}" if reason else "")
 
 
 def _counts(result: Result | None) -> str:

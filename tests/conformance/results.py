@@ -88,6 +88,12 @@ def only_theirs(embedded: Result, real: Result) -> list[str]:
     )
 
 
+def fail_on_both(embedded: Result, real: Result) -> list[str]:
+    """The tests that fail on the one and on the other."""
+    failed = [{name for name, (outcome, _) in each.others.items() if outcome == FAILED} for each in (embedded, real)]
+    return sorted(failed[0] & failed[1])
+
+
 _Case = tuple[str, tuple[str, str]]
 
 

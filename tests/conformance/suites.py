@@ -38,7 +38,8 @@ class Suite:
 
     `environment` may use `{host}` and `{port}` of the broker, `{closed_port}` on which nobody listens, and `{docker}`,
     the address of the Docker stand-in. `plugin` is a module of `plugins/` that supplies fixtures the source
-    distribution leaves out. `passes_min` is what the embedded broker must reach.
+    distribution leaves out. `passes_min` is what the embedded broker must reach. `unsteady` are tests, by the beginning
+    of their names, that pass and fail by chance on the real broker too, with what was measured.
     """
 
     name: str
@@ -51,7 +52,12 @@ class Suite:
     left_out: str
     passes_min: int
     plugin: str | None = None
-    options: tuple[str, ...] = field(default=())
+    options: tuple[str, ...] = ()
+    unsteady: Mapping[str, str] = field(default_factory=dict)
+
+    def is_unsteady(self, test: str) -> bool:
+        """Whether a failure of that test says nothing about the broker."""
+        return test.startswith(tuple(self.unsteady))
 
     @property
     def requirement(self) -> str:
@@ -100,6 +106,12 @@ SUITES = (
         left_out="TLS; two more that need it (`test_ssl_…`) are counted and fail everywhere",
         passes_min=540,
         plugin="aiormq_fixtures",
+        unsteady={
+            "tests.test_connection::test_closing_waiter_cancellation": "a race in the client between its own close and "
+            "the end of its socket: failed 16 of 24 times on RabbitMQ 3.10.8 and 12 of 24 on the embedded broker",
+            "tests.test_connection_futures::test_connection_close_during_publish_drain": "the same race: failed 7 of "
+            "16 times on RabbitMQ 3.10.8 and 5 of 16 on the embedded broker",
+        },
     ),
     Suite(
         name="aio-pika",

@@ -16,6 +16,7 @@ from redrive.wire import methods
 
 _PUBLISH, _ACK, _REJECT, _NACK = 0x003C0028, 0x003C0050, 0x003C005A, 0x003C0078
 _TEXT_BYTES_MAX = 255
+_CHANNEL_NUMBER_MAX = 65_535
 
 
 class Host(Protocol):
@@ -51,6 +52,7 @@ class Session:
         """Nothing more is to be said; what is queued may still be sent."""
         self._user = ""
         self._wants_cancel = False
+        self._channels_max = 0
         self._confirms: dict[Channel, tuple[int, int]] = {}
 
     @property
@@ -222,6 +224,11 @@ class Session:
         if connection is None:
             return
         if isinstance(method, methods.ChannelOpen):
+            opened = len(connection.channels)
+            if opened >= self._channels_max:
+                reached = f"has reached the negotiated channel_max ({self._channels_max})"
+                self.close(530, f"NOT_ALLOWED - number of channels opened ({opened}) {reached}", method.INDEX)
+                return
             connection.open_channel(number)
             self.wire.send(number, methods.ChannelOpenOk())
             return
@@ -281,6 +288,8 @@ class Session:
             self.close(refusal.code, refusal.text, method.INDEX)
             return
         self.connection = connection
+        # RabbitMQ counts the open channels; what number a client gives one is the client's affair.
+        self._channels_max, self.wire.channel_max = self.wire.channel_max, _CHANNEL_NUMBER_MAX
         self.wire.send(0, methods.ConnectionOpenOk())
         self._host.attach(connection, self)
 

@@ -1,5 +1,6 @@
 """Plays a sequence on any broker through pika and writes down all it sees."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,8 @@ from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
 from tests.live.embedded.operations import SLOT_S, WINDOW_S, Operation, Sequence
 from tests.live.embedded.relaxations import masked
+
+logging.getLogger("pika").setLevel(logging.CRITICAL)  # refusals and returns are what is looked for here
 
 
 class TooLate(Exception):

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,21 +16,29 @@ from tests.unit.embedded.threaded import broker_in_a_thread
 
 SEQUENCES = int(os.environ.get("REDRIVE_DIFFERENTIAL_SEQUENCES", "60"))
 FIRST_SEED = int(os.environ.get("REDRIVE_DIFFERENTIAL_SEED", "1"))
-AT_A_TIME = 12
+PLAYS = count()
+AT_A_TIME = (12, 4, 1)
+"""Sequences side by side; those for which the machine was too slow are played again with fewer neighbours."""
 SETTLE_S = 0.03
-TRIES_MAX = 3
-LATE_MAX = 0.2
-"""The part of sequences that may be left out because the machine was too slow."""
+UNSTEADY_MAX = 0.1
+"""The part of sequences that may be left out: too slow a machine, or a real broker that disagrees with itself."""
 
 
 def seen_on_real(url: str, profile: str, seed: int) -> list[Any] | None:
-    sequence = make_sequence(seed, profile)
-    for attempt in range(TRIES_MAX):
-        try:
-            return Player(url, sequence, f"s{seed}t{attempt}").play(lambda: Grid(SETTLE_S))
-        except TooLate:
-            continue
-    return None
+    """None when it was too slow for the grid."""
+    try:
+        return Player(url, make_sequence(seed, profile), f"s{seed}n{next(PLAYS)}").play(lambda: Grid(SETTLE_S))
+    except TooLate:
+        return None
+
+
+def all_seen_on_real(url: str, profile: str, seeds: range) -> dict[int, list[Any] | None]:
+    seen: dict[int, list[Any] | None] = dict.fromkeys(seeds)
+    for at_a_time in AT_A_TIME:
+        late = [seed for seed in seeds if seen[seed] is None]
+        with ThreadPoolExecutor(at_a_time) as threads:
+            seen |= zip(late, threads.map(lambda seed: seen_on_real(url, profile, seed), late), strict=True)
+    return seen
 
 
 def seen_on_embedded(broker: EmbeddedBroker, loop: asyncio.AbstractEventLoop, profile: str, seed: int) -> list[Any]:
@@ -49,21 +58,25 @@ def first_difference(real: list[Any], embedded: list[Any]) -> str:
 
 @pytest.mark.live
 def test_random_sequences_look_the_same_on_both(vhost: Vhost) -> None:
-    profile = vhost.profile
+    url, profile = vhost.amqp_url, vhost.profile
     seeds = range(FIRST_SEED, FIRST_SEED + SEQUENCES)
-    with ThreadPoolExecutor(AT_A_TIME) as threads:
-        real = dict(
-            zip(seeds, threads.map(lambda seed: seen_on_real(vhost.amqp_url, profile, seed), seeds), strict=True)
-        )
-    late = [seed for seed in seeds if real[seed] is None]
+    real = all_seen_on_real(url, profile, seeds)
+    unsteady = [seed for seed in seeds if real[seed] is None]
     different = {}
     with broker_in_a_thread(profile, time="manual", idle_s=0.0002) as (broker, loop):
         for seed in seeds:
             seen = real[seed]
-            if seen is not None:
-                embedded = seen_on_embedded(broker, loop, profile, seed)
-                if embedded != seen:
-                    different[seed] = first_difference(seen, embedded)
+            if seen is None:
+                continue
+            embedded = seen_on_embedded(broker, loop, profile, seed)
+            if embedded == seen:
+                continue
+            again = seen_on_real(url, profile, seed)  # with no neighbours: does the real broker agree with itself?
+            if again == seen:
+                different[seed] = first_difference(seen, embedded)
+            elif again != embedded:
+                unsteady.append(seed)
+    print(f"{profile}: {len(seeds)} sequences, {len(different)} different, {len(unsteady)} left out {unsteady}")
     report = "\n\n".join(f"seed {seed}: {text}" for seed, text in different.items())
-    assert not different, f"{len(different)} of {len(seeds) - len(late)} differ on {profile}\n{report}"
-    assert len(late) <= LATE_MAX * len(seeds), f"too slow a machine for {len(late)} of {len(seeds)} sequences"
+    assert not different, f"{len(different)} of {len(seeds)} differ on {profile}\n{report}"
+    assert len(unsteady) <= UNSTEADY_MAX * len(seeds), f"nothing can be said about {len(unsteady)} of {len(seeds)}"

@@ -18,7 +18,10 @@ from tests.unit.embedded.threaded import broker_in_a_thread
 
 PROBE = Path(__file__).parents[4] / "shared" / "probe"
 
-pytestmark = pytest.mark.skipif(not PROBE.is_dir(), reason="the probe (shared/probe) is not beside this project")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PROBE.is_dir(), reason="the probe (shared/probe) is not beside this project"),
+]
 
 PATIENT = Path(__file__).with_name("patient_probe.py")
 

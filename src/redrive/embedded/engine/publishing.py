@@ -84,7 +84,8 @@ class Publishing(ChannelState):
         taken = True
         for queue in queues:
             if not queue.offer(message, self):
-                taken = False
+                # A quorum queue has nobody to tell in a transaction: it drops the message, and the commit succeeds.
+                taken = taken and queue.is_quorum and self.transaction is not None
                 if life is not None:
                     life.append((self.engine.now_ms, journal.REFUSED, queue.name))
         if not queues and not self._reply(message) and mandatory:

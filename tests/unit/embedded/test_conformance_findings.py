@@ -1,0 +1,87 @@
+"""What other people's suites found wrong (docs/conformance.md), each as RabbitMQ 3.10 and 4.3 were seen to do it."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from redrive import wire
+from redrive.embedded import PROFILES, Faults
+from redrive.embedded.engine import Connection, Engine
+from redrive.embedded.session import Session
+from redrive.wire import methods
+from tests.unit.embedded.rig import START_MS
+
+
+class Conversation:
+    """A client and the broker's session with it, without sockets: `ask` says a method and hears everything that comes
+    back for it, in its order."""
+
+    def __init__(self, profile: str, *, channel_max: int = 2047) -> None:
+        self.engine = Engine(PROFILES[profile], START_MS)
+        self.users: Mapping[str, str] = {"guest": "guest"}
+        self.limits = wire.Limits()
+        self.faults = Faults()
+        self.session = Session(self)
+        self.client = wire.Connection(wire.Role.CLIENT)
+        self.client.send_protocol_header()
+        self._carry()
+        properties = {"capabilities": {"consumer_cancel_notify": True, "authentication_failure_close": True}}
+        response = wire.plain_response("guest", "guest")
+        self.ask(0, methods.ConnectionStartOk(client_properties=properties, response=response))
+        self.ask(0, methods.ConnectionTuneOk(channel_max=channel_max, frame_max=131_072, heartbeat_s=0))
+        # A client that gives its channels any number it likes, as aiormq's may.
+        self.client.channel_max = 65_535
+        self.ask(0, methods.ConnectionOpen())
+
+    def ask(self, channel: int, method: methods.Method) -> list[methods.Method]:
+        self.client.send(channel, method)
+        return self._carry()
+
+    def open(self, channel: int) -> list[methods.Method]:
+        return self.ask(channel, methods.ChannelOpen())
+
+    def attach(self, connection: Connection, session: Session) -> None:
+        """There is one session only."""
+
+    def spread(self) -> None:
+        for effect in self.engine.take_effects():
+            self.session.send_effect(effect)
+
+    def drop(self, session: Session) -> None:
+        session.end()
+
+    def _carry(self) -> list[methods.Method]:
+        self.session.receive(self.client.data_to_send())
+        self.spread()
+        self.session.flush_confirms()
+        events = list(self.client.receive_data(self.session.wire.data_to_send()))
+        return [event.method for event in events if isinstance(event, wire.Command)]
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_deleted_queues_consumer_hears_of_it_after_the_delete_ok(profile: str, kind: str) -> None:
+    """kombu: a client that waits for delete-ok must not meet basic.cancel first."""
+    conversation = Conversation(profile)
+    conversation.open(1)
+    conversation.ask(1, methods.QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": kind}))
+    conversation.ask(1, methods.BasicConsume(queue="q", consumer_tag="c"))
+    answers = conversation.ask(1, methods.QueueDelete(queue="q"))
+    assert answers == [methods.QueueDeleteOk(message_count=0), methods.BasicCancel(consumer_tag="c", nowait=True)]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_channel_may_have_a_number_above_channel_max(profile: str) -> None:
+    """aiormq: channel 65535 of at most 2047 channels is as good as any."""
+    conversation = Conversation(profile)
+    assert conversation.open(65_535) == [methods.ChannelOpenOk()]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_one_channel_more_than_channel_max_closes_the_connection(profile: str) -> None:
+    conversation = Conversation(profile, channel_max=2)
+    assert conversation.open(10) == conversation.open(20) == [methods.ChannelOpenOk()]
+    (close,) = conversation.open(30)
+    assert isinstance(close, methods.ConnectionClose)
+    text = "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)"
+    assert (close.reply_code, close.reply_text) == (530, text)
