@@ -98,6 +98,21 @@ def test_4_3_carries_failed_deliveries_to_the_next_queue() -> None:
     assert rig.get("next") is None
 
 
+def test_4_0_adds_up_failed_deliveries_over_queues_but_its_limit_counts_from_zero() -> None:
+    rig = Rig("4.0")
+    rig.queue("third", "quorum", delivery_limit=1)
+    rig.queue("second", "quorum", dead_letter_exchange="", dead_letter_routing_key="third")
+    rig.queue("first", "quorum", dead_letter_exchange="", dead_letter_routing_key="second")
+    rig.publish("first", "m")
+    reject(rig, "first")
+    reject(rig, "second")
+    got = rig.got("third")
+    assert got is not None
+    assert (got.redelivered, wire.Properties(got.header).headers["x-delivery-count"]) == (True, 2)
+    rig.channel.reject(got.delivery_tag, requeue=True)
+    assert rig.get("third") == "m"
+
+
 @pytest.mark.parametrize(("profile", "count"), [("3.10", 2), ("4.0", 1), ("4.3", 1)])
 def test_only_3_10_believes_an_x_death_that_a_client_brings(profile: str, count: int) -> None:
     rig = Rig(profile)

@@ -137,7 +137,9 @@ def _addressed(engine: "Engine", queue: Queue, entry: Entry, reason: str) -> tup
         profile=profile,
     )
     if entry.failed and (profile.carries_everything or (profile.carries_failed and queue.is_quorum)):
-        dead.failed = dead.acquired = entry.failed
+        # Where queues count on (4.3) the entry began with what the message had; elsewhere each queue adds its own.
+        before = 0 if profile.carries_everything else message.failed
+        dead.failed = dead.acquired = before + entry.failed
     exchange = queue.vhost.exchanges.get(settings.dead_letter_exchange)
     if exchange is None:
         return dead, []
