@@ -1,5 +1,6 @@
 """What a run of a suite found: read from pytest's JUnit report, counted, and compared with another run."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -103,8 +104,13 @@ def _case(element: ElementTree.Element) -> _Case:
         found = element.find(tag)
         if found is not None:
             lines = (found.get("message") or "").strip().splitlines() or [""]
-            return name, (outcome, lines[0][:_REASON_MAX])
+            return name, (outcome, _without_chance(lines[0])[:_REASON_MAX])
     return name, (PASSED, "")
+
+
+def _without_chance(reason: str) -> str:
+    """A reason as any machine would give it: without addresses in memory, ports, and the way to a file."""
+    return re.sub(r"(?<![\w./])/(?:[^/\s'\"]+/)+", "…/", re.sub(r"0x[0-9a-f]+|(?<='127\.0\.0\.1', )\d+", "…", reason))
 
 
 def _number_repeats(cases: Iterable[_Case]) -> Iterable[_Case]:

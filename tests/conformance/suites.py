@@ -124,5 +124,9 @@ SUITES = (
         left_out="TLS; 7 tests that stop and restart the broker inside its container (`test_robust_recovery.py`)",
         passes_min=920,
         options=("-o", "log_cli=false"),
+        unsteady={
+            "tests.test_memory_leak::test_leak_unclosed_channel": "depends on when the client's objects are collected: "
+            "failed 4 of 6 times on RabbitMQ 3.10.8 and 4 of 6 on the embedded broker",
+        },
     ),
 )

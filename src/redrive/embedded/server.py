@@ -32,7 +32,8 @@ class ServerLimits:
     channel_max: int = 2047
     frame_max: int = 131_072
     heartbeat_s: int = 60
-    body_bytes_max: int = 128 * _MEBIBYTE
+    # Twice the most that any version takes, so that what is too large is refused by the engine, as RabbitMQ does it.
+    body_bytes_max: int = 256 * _MEBIBYTE
     memory_bytes_max: int = 1024 * _MEBIBYTE
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from redrive import wire
 from redrive.embedded import PROFILES, Faults
-from redrive.embedded.engine import Connection, Engine
+from redrive.embedded.engine import Connection, Engine, Refusal
 from redrive.embedded.session import Session
 from redrive.wire import methods
-from tests.unit.embedded.rig import START_MS
+from tests.unit.embedded.rig import START_MS, Rig
 
 
 class Conversation:
@@ -85,3 +85,20 @@ def test_one_channel_more_than_channel_max_closes_the_connection(profile: str) -
     assert isinstance(close, methods.ConnectionClose)
     text = "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)"
     assert (close.reply_code, close.reply_text) == (530, text)
+
+
+@pytest.mark.parametrize(("profile", "mebibytes"), [("3.10", 128), ("4.0", 16), ("4.3", 16)])
+def test_a_body_above_the_versions_limit_is_refused_and_one_at_the_limit_taken(profile: str, mebibytes: int) -> None:
+    """aiormq: 20 MiB pass on 3.10 and close the channel on 4.x."""
+    rig = Rig(profile)
+    rig.queue("q")
+    limit = mebibytes * 1024 * 1024
+    header = wire.Properties.of().raw
+    with pytest.raises(Refusal) as refused:
+        rig.channel.publish("", "q", header, bytes(limit + 1))
+    text = f"PRECONDITION_FAILED - message size {limit + 1} is larger than configured max size {limit}"
+    assert (refused.value.code, refused.value.text, refused.value.is_hard) == (406, text, False)
+    rig.channel.publish("", "q", header, bytes(limit))
+    got = rig.got("q")
+    assert got is not None
+    assert (len(got.message.body), got.left) == (limit, 0)

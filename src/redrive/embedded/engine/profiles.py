@@ -74,6 +74,8 @@ class Profile:
     fills_in_queue_type: bool
     """A queue declared without a type is compared as `classic`, not as having none."""
     delayed_retry: bool
+    message_bytes_max: int
+    """The largest body (`max_message_size` where nobody configured it)."""
 
     @property
     def version(self) -> BrokerVersion:
@@ -107,6 +109,7 @@ V3_10 = Profile(
     unknown_exchange_type_is_hard=True,
     fills_in_queue_type=False,
     delayed_retry=False,
+    message_bytes_max=128 * 1024 * 1024,
 )
 
 V4_0 = Profile(
@@ -133,6 +136,7 @@ V4_0 = Profile(
     unknown_exchange_type_is_hard=False,
     fills_in_queue_type=True,
     delayed_retry=False,
+    message_bytes_max=16 * 1024 * 1024,
 )
 
 V4_3 = Profile(
@@ -159,6 +163,7 @@ V4_3 = Profile(
     unknown_exchange_type_is_hard=False,
     fills_in_queue_type=True,
     delayed_retry=True,
+    message_bytes_max=16 * 1024 * 1024,
 )
 
 PROFILES = {profile.name: profile for profile in (V3_10, V4_0, V4_3)}

@@ -30,6 +30,9 @@ class Publishing(ChannelState):
         """basic.publish. Raises Refusal."""
         if immediate:
             raise Refusal(540, "immediate=true")
+        bytes_max = self.engine.profile.message_bytes_max
+        if len(body) > bytes_max:
+            raise precondition(f"message size {len(body)} is larger than configured max size {bytes_max}")
         exchange = self.vhost.exchange(exchange_name)
         if exchange.internal:
             where = resource("exchange", exchange_name, self.vhost.name)
