@@ -14,6 +14,8 @@ from pathlib import Path
 import pika
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

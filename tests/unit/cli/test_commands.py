@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from redrive.cli import cli
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 

@@ -223,6 +223,7 @@ def test_a_connection_cut_after_the_publish_leaves_the_message_there_and_the_pub
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_lost_confirm_leaves_the_publisher_waiting_and_a_nacked_one_refuses() -> None:
     async def scenario(broker: EmbeddedBroker, client: Client) -> None:
         channel = await client.channel()

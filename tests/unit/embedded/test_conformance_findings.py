@@ -1,11 +1,13 @@
 """What other people's suites found wrong (docs/conformance.md), each as RabbitMQ 3.10 and 4.3 were seen to do it."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
 
 from redrive import wire
-from redrive.embedded import PROFILES, Faults
+from redrive.client import Client
+from redrive.embedded import PROFILES, EmbeddedBroker, Faults
 from redrive.embedded.engine import Connection, Engine, Refusal
 from redrive.embedded.session import Session
 from redrive.wire import methods
@@ -102,3 +104,35 @@ def test_a_body_above_the_versions_limit_is_refused_and_one_at_the_limit_taken(p
     got = rig.got("q")
     assert got is not None
     assert (len(got.message.body), got.left) == (limit, 0)
+
+
+def test_a_client_that_closed_its_connection_closes_its_socket_itself() -> None:
+    """aio-pika: RabbitMQ sends close-ok and leaves the socket open, up to 30 s or a shorter heartbeat."""
+
+    async def main() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as other:
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            leaving = wire.Connection(wire.Role.CLIENT)
+            leaving.send_protocol_header()
+
+            async def hear(kind: type[methods.Method]) -> None:
+                writer.write(leaving.data_to_send())
+                heard: list[wire.Event] = []
+                while not any(isinstance(event, wire.Command) and isinstance(event.method, kind) for event in heard):
+                    heard += leaving.receive_data(await asyncio.wait_for(reader.read(4096), 5))
+
+            await hear(methods.ConnectionStart)
+            leaving.send(0, methods.ConnectionStartOk(response=wire.plain_response("guest", "guest")))
+            await hear(methods.ConnectionTune)
+            leaving.send(0, methods.ConnectionTuneOk(channel_max=2047, frame_max=131_072, heartbeat_s=0))
+            leaving.send(0, methods.ConnectionOpen())
+            await hear(methods.ConnectionOpenOk)
+            leaving.close(200, "goodbye")
+            await hear(methods.ConnectionCloseOk)
+            # Another client's whole conversation: an end of the socket would have arrived before its last answer.
+            channel = await other.channel()
+            await channel.declare_queue("q")
+            assert not reader.at_eof()
+            writer.close()
+
+    asyncio.run(main())
