@@ -50,6 +50,8 @@ class Session:
         self.knows_blocked = False
         self.is_over = False
         """Nothing more is to be said; what is queued may still be sent."""
+        self.has_said_goodbye = False
+        """The client closed the connection: the socket is its to close, too."""
         self._user = ""
         self._wants_cancel = False
         self._channels_max = 0
@@ -262,7 +264,10 @@ class Session:
                 self._on_start_ok(method)
             case methods.ConnectionOpen():
                 self._on_open(method)
-            case methods.ConnectionClose() | methods.ConnectionCloseOk():
+            case methods.ConnectionClose():
+                self.has_said_goodbye = True
+                self.end()
+            case methods.ConnectionCloseOk():
                 self.end()
             case methods.ConnectionUpdateSecret():
                 self.wire.send(0, methods.ConnectionUpdateSecretOk())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_S_MAX = 10.0
 CLOSE_S_MAX = 5.0
+GOODBYE_S_MAX = 30.0
 _BUFFER_BYTES_MAX = 1024 * 1024
 
 
@@ -42,6 +43,8 @@ class ClientTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """The client spoke."""
+        if self.session.has_said_goodbye:
+            return
         self._heard = True
         self._server.receive(self, data)
 
@@ -78,9 +81,14 @@ class ClientTransport(asyncio.Protocol):
             if session.wire.state.name == "SERVER_CLOSING":
                 # Our close is not answered yet; the client has a moment to do so.
                 self._timer = self._server.loop.call_later(CLOSE_S_MAX, self.abort)
+            elif session.has_said_goodbye:
+                # RabbitMQ leaves the socket to a client that closed, for so long: 3.10 and 4.3 were seen to.
+                heartbeat_s = session.wire.heartbeat_s
+                goodbye_s = heartbeat_s if 0 < heartbeat_s < GOODBYE_S_MAX else GOODBYE_S_MAX
+                self._timer = self._server.loop.call_later(goodbye_s, self.abort)
             else:
                 transport.close()
-        elif self._is_closing and session.wire.state.name == "CLOSED":
+        elif self._is_closing and not session.has_said_goodbye and session.wire.state.name == "CLOSED":
             transport.close()
 
     def begin_heartbeats(self) -> None:
