@@ -52,7 +52,8 @@ async def retry(case: Case) -> float:
 
         async def handle(delivery: Delivery) -> None:
             progress.begin()
-            if count_retries(delivery.properties.headers, case.source) < RETRIES:
+            deaths = {"x-death": delivery.properties.header("x-death", ())}  # the other headers stay undecoded
+            if count_retries(deaths, case.source) < RETRIES:
                 delivery.reject(requeue=False)
             else:
                 await move_one(publisher, delivery, case.target, progress)

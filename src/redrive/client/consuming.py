@@ -53,13 +53,23 @@ class Delivery(wire.Delivery):
     def nack(self, *, requeue: bool, multiple: bool = False) -> None:
         """Back to the queue, or to its dead-letter exchange. Raises as `ack` does."""
         self._check()
-        self.session.settling.nack(self.delivery_tag, multiple=multiple, requeue=requeue)
+        settling = self.session.settling
+        if multiple:
+            settling.nack_up_to(self.delivery_tag, requeue=requeue)
+        elif requeue:
+            settling.give_back(self.delivery_tag, counted=False)
+        else:
+            settling.discard(self.delivery_tag)
         self.session.acks_soon()
 
     def reject(self, *, requeue: bool) -> None:
         """Like `nack` for one message; on quorum queues of 4.3 only a reject counts as a failed delivery."""
         self._check()
-        self.session.settling.reject(self.delivery_tag, requeue=requeue)
+        settling = self.session.settling
+        if requeue:
+            settling.give_back(self.delivery_tag, counted=True)
+        else:
+            settling.discard(self.delivery_tag)
         self.session.acks_soon()
 
     def _check(self) -> None:

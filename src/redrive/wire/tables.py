@@ -33,6 +33,8 @@ from redrive.wire.fields import (
 DEPTH_MAX = 100
 """Tables inside tables. RabbitMQ has no limit of its own; nobody's headers come near this one."""
 
+_PAST_THE_END = "table value runs past the end of its table"
+_STRING = ord("S")
 _LENGTH = struct.Struct(">I")
 _DECIMAL = struct.Struct(">Bi")
 _TIMESTAMP_DATETIME_MAX = 253_402_300_799  # 9999-12-31T23:59:59Z, where datetime ends
@@ -52,8 +54,22 @@ def decode_table(data: bytes, start: int = 0, end: int | None = None, depth: int
         key_end = start + 1 + data[start]
         if key_end >= end:
             raise syntax_error("table key runs past the end of its table")
-        key = str(data[start + 1 : key_end], "utf-8", "surrogateescape")
-        value, start = decode_value(data, key_end, end, depth)
+        raw_key = data[start + 1 : key_end]
+        key = _KEYS.get(raw_key)
+        if key is None:
+            key = _remember_key(raw_key)
+        # Strings are most of what headers hold (five of the seven fields of a death): decoded without a call.
+        if data[key_end] == _STRING and key_end + 5 <= end:
+            start = key_end + 5 + int.from_bytes(data[key_end + 1 : key_end + 5], "big")
+            if start > end:
+                raise syntax_error(_PAST_THE_END)
+            raw = data[key_end + 5 : start]
+            try:
+                value: Any = raw.decode()
+            except UnicodeDecodeError:
+                value = LongString(raw)
+        else:
+            value, start = decode_value(data, key_end, end, depth)
         if key not in table:
             table[key] = value
     return table
@@ -68,9 +84,11 @@ def decode_value(data: bytes, start: int, end: int, depth: int = 1) -> tuple[Any
     fixed = _FIXED.get(code)
     if fixed is not None:
         unpack, size, make = fixed
-        if start + size > end:
-            raise syntax_error("table value runs past the end of its table")
-        return make(unpack(data, start)[0]), start + size
+        stop = start + size
+        if stop > end:
+            raise syntax_error(_PAST_THE_END)
+        value = unpack(data, start)[0]
+        return (value if make is None else make(value)), stop
     stop = value_end(data, start - 1, end)
     match code:
         case 0x53:  # S
@@ -105,10 +123,10 @@ def value_end(data: bytes, start: int, end: int) -> int:
         raise syntax_error(f"unknown table value type {code:#04x}")
     if size < 0:
         if start + 4 > end:
-            raise syntax_error("table value runs past the end of its table")
+            raise syntax_error(_PAST_THE_END)
         size = 4 + int(_LENGTH.unpack_from(data, start)[0])
     if start + size > end:
-        raise syntax_error("table value runs past the end of its table")
+        raise syntax_error(_PAST_THE_END)
     return start + size
 
 
@@ -146,6 +164,18 @@ def _decode_array(data: bytes, start: int, end: int, depth: int) -> list[Any]:
         value, start = decode_value(data, start, end, depth)
         array.append(value)
     return array
+
+
+# Keys come again in every message. Bounded, in case somebody's do not.
+_KEYS: dict[bytes, str] = {}
+_KEYS_MAX = 1000
+
+
+def _remember_key(raw: bytes) -> str:
+    key = str(raw, "utf-8", "surrogateescape")
+    if len(_KEYS) < _KEYS_MAX and len(raw) < 64:
+        _KEYS[raw] = key
+    return key
 
 
 def _encode_key(key: str) -> bytes:
@@ -261,10 +291,6 @@ def _int64(value: int) -> int:
     return Int64(value) if -0x80000000 <= value <= 0x7FFFFFFF else value
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def timestamp(seconds: int) -> datetime | Timestamp:
     """A moment given in seconds since 1970."""
     if seconds > _TIMESTAMP_DATETIME_MAX:
@@ -272,22 +298,22 @@ def timestamp(seconds: int) -> datetime | Timestamp:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _fixed(form: str, make: Callable[[Any], Any]) -> tuple[Callable[[bytes, int], tuple[Any, ...]], int, Any]:
+def _fixed(form: str, make: Callable[[Any], Any] | None) -> tuple[Callable[[bytes, int], tuple[Any, ...]], int, Any]:
     shape = struct.Struct(f">{form}")
     return shape.unpack_from, shape.size, make
 
 
 _FIXED = {
-    ord("t"): _fixed("?", _same),
+    ord("t"): _fixed("?", None),
     ord("b"): _fixed("b", Int8),
     ord("B"): _fixed("B", UInt8),
     ord("s"): _fixed("h", Int16),
     ord("u"): _fixed("H", UInt16),
-    ord("I"): _fixed("i", _same),
+    ord("I"): _fixed("i", None),
     ord("i"): _fixed("I", UInt32),
     ord("l"): _fixed("q", _int64),
     ord("L"): _fixed("q", LongLong),
-    ord("d"): _fixed("d", _same),
+    ord("d"): _fixed("d", None),
     ord("T"): _fixed("Q", timestamp),
 }
 # Octets after the type; -1 where a length prefix says it.

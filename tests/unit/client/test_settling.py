@@ -1,4 +1,4 @@
-"""Coalesced acks settle exactly what was settled, whatever the order, and never name a delivery the broker has not."""
+"""Coalesced acks and discards settle exactly what was said, in any order, and name no delivery the broker has not."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ class Ledger:
                 case wire.Ack(delivery_tag=tag, multiple=multiple):
                     self._settle(tag, multiple, "ack")
                 case wire.Nack(delivery_tag=tag, multiple=multiple, requeue=requeue):
-                    self._settle(tag, multiple, f"nack {requeue}")
+                    self._settle(tag, multiple, "nack True" if requeue else "discard")
                 case wire.Reject(delivery_tag=tag, requeue=requeue):
                     self._settle(tag, False, f"reject {requeue}")
 
@@ -96,18 +96,45 @@ def test_a_multiple_nack_takes_only_what_was_not_acked_before() -> None:
     ledger = Ledger(5)
     settling = Settling(ledger.client, 1)
     settling.ack(2)
-    settling.nack(4, multiple=True, requeue=True)
+    settling.nack_up_to(4, requeue=True)
     settling.ack(5)
     settling.write(stragglers=True)
     ledger.read()
     assert ledger.fate == {1: "nack True", 2: "ack", 3: "nack True", 4: "nack True", 5: "ack"}
 
 
+def test_discards_in_a_row_are_one_frame_between_the_acks_around_them() -> None:
+    ledger = Ledger(30)
+    settling = Settling(ledger.client, 1)
+    for tag in range(1, 31):
+        if 10 < tag <= 20:
+            settling.discard(tag)
+        else:
+            settling.ack(tag)
+    settling.write(stragglers=False)
+    ledger.read()
+    assert ledger.frames == 3
+    assert ledger.fate == {tag: "discard" if 10 < tag <= 20 else "ack" for tag in range(1, 31)}
+
+
+def test_an_ack_of_everything_up_to_a_delivery_leaves_what_was_discarded_before() -> None:
+    ledger = Ledger(6)
+    settling = Settling(ledger.client, 1)
+    settling.discard(1)
+    settling.discard(3)
+    settling.ack(4)
+    settling.ack_up_to(5)
+    settling.discard(6)
+    settling.write(stragglers=True)
+    ledger.read()
+    assert ledger.fate == {1: "discard", 2: "ack", 3: "discard", 4: "ack", 5: "ack", 6: "discard"}
+
+
 steps = st.permutations(range(1, 25)).flatmap(
     lambda order: st.tuples(
         st.just(order),
         st.lists(
-            st.sampled_from(["ack", "ack", "ack", "nack True", "nack False", "reject True", "reject False"]),
+            st.sampled_from(["ack", "ack", "ack", "discard", "discard", "nack True", "reject True"]),
             min_size=24,
             max_size=24,
         ),
@@ -125,13 +152,12 @@ def test_every_delivery_is_settled_as_it_was_said(plan: tuple[list[int], list[st
     for tag, fate, write in zip(*plan, strict=True):
         expected[tag] = fate
         assert not settling.is_settled(tag)
-        verb, _, requeue = fate.partition(" ")
-        if verb == "ack":
+        if fate == "ack":
             settling.ack(tag)
-        elif verb == "nack":
-            settling.nack(tag, multiple=False, requeue=requeue == "True")
+        elif fate == "discard":
+            settling.discard(tag)
         else:
-            settling.reject(tag, requeue=requeue == "True")
+            settling.give_back(tag, counted=fate == "reject True")
         assert settling.is_settled(tag)
         if write:
             settling.write(stragglers=write == "write all")
