@@ -1,0 +1,53 @@
+"""What went wrong in a handler, as text that fits into headers and logs whatever its size was.
+
+A header frame above about 131 kB closes the connection, so every text is cut here, in bytes, at a character's edge; the
+ends are kept, because the beginning says what and the end often says why.
+"""
+
+import traceback
+from dataclasses import dataclass
+
+MESSAGE_BYTES_MAX = 2_000
+STACK_BYTES_MAX = 8_000
+TYPE_BYTES_MAX = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An error's type, message, the top of its stack, and the HTTP status it came with; bounded."""
+
+    type: str
+    message: str
+    stack: str = ""
+    status: int | None = None
+
+    @property
+    def text(self) -> str:
+        """`Type: message`, as the `x-final-error` header has it."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+def describe_error(error: BaseException, *, status: int | None = None) -> Failure:
+    """An error as a failure. An error whose own text can't be made is no reason to fail."""
+    try:
+        message = str(error)
+    except Exception as broken:  # noqa: BLE001 - a __str__ of the handler's
+        message = f"(its text can't be made: {type(broken).__name__})"
+    stack = "".join(traceback.format_tb(error.__traceback__)) if error.__traceback__ is not None else ""
+    return Failure(
+        type=shorten(type(error).__qualname__, TYPE_BYTES_MAX),
+        message=shorten(message, MESSAGE_BYTES_MAX),
+        stack=shorten(stack, STACK_BYTES_MAX),
+        status=status,
+    )
+
+
+def shorten(text: str, bytes_max: int) -> str:
+    """A text of at most so many bytes of UTF-8, its middle left out; what is no Unicode becomes `?`."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= bytes_max:
+        return raw.decode()
+    gap = f"… {len(raw) - bytes_max:,} bytes left out …".encode()
+    room = max(bytes_max - len(gap), 0)
+    head, tail = raw[: room - room // 3], raw[len(raw) - room // 3 :] if room // 3 else b""
+    return head.decode("utf-8", "ignore") + gap.decode() + tail.decode("utf-8", "ignore")

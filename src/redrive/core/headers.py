@@ -1,0 +1,55 @@
+"""The headers Redrive reads and writes, and the broker's own that must not travel with a copy.
+
+Names in the first block come from the documented systems; what we need beyond them begins with `x-redrive-`.
+"""
+
+RETRY_COUNT = "x-retry-count"
+ORIGINAL_QUEUE = "x-original-queue"
+ORIGINAL_EXCHANGE = "x-original-exchange"
+ORIGINAL_ROUTING_KEY = "x-original-routing-key"
+FINAL_ERROR = "x-final-error"
+FINAL_STATUS_CODE = "x-final-status-code"
+FINAL_RETRY_COUNT = "x-final-retry-count"
+
+NOT_BEFORE = "x-redrive-not-before"
+"""Milliseconds since 1970: a copy delivered before then waits again, neither run nor counted."""
+ATTEMPTS_BEFORE = "x-redrive-attempts-before"
+"""Retries done before this copy was made, where the broker's own count starts afresh with it; added to every count."""
+DELIVERIES = "x-redrive-deliveries"
+"""How often a message was in the hands of a consumer that died, on queues that do not count it themselves."""
+STRIPPED = "x-redrive-stripped"
+"""A table of the properties and headers that a copy could not keep."""
+MESSAGE_ID = "x-redrive-id"
+"""The identity of a message that has no message_id: the same for all its copies."""
+REASON = "x-redrive-reason"
+"""Why it was parked, as a word: `attempts`, `park`, `undecodable` and so on."""
+STACK = "x-redrive-stack"
+"""The top of the last error's stack."""
+HISTORY = "x-redrive-history"
+"""The attempts that are known, oldest first, bounded: a list of tables."""
+PARKED_AT = "x-redrive-parked-at"
+FIRST_SEEN = "x-redrive-first-seen"
+"""Milliseconds since 1970 when a consumer first had it in hand; the age budget of a message without timestamp."""
+
+DEATHS = "x-death"
+DELIVERY_COUNT = "x-delivery-count"
+
+DEATH_HEADERS = frozenset(
+    {
+        DEATHS,
+        "x-first-death-exchange",
+        "x-first-death-queue",
+        "x-first-death-reason",
+        "x-last-death-exchange",
+        "x-last-death-queue",
+        "x-last-death-reason",
+    }
+)
+"""Left on a parked copy as evidence; taken off a copy that is to live on, where 3.10 would go on counting in them and
+its cycle detection would drop the message."""
+
+ROUTING_HEADERS = frozenset({"CC", "BCC"})
+"""Would route a copy to further queues."""
+
+COUNT_HEADERS = frozenset({DELIVERY_COUNT, "x-acquired-count"})
+"""The broker's, about the queue the message was in."""

@@ -1,0 +1,58 @@
+"""A delivered message as the pure rooms see it: where it came from, what it carries; never its body."""
+
+from typing import Any, Protocol
+
+
+class Letter(Protocol):
+    """One delivery. The runtime gives a view that decodes lazily; tests give `PlainLetter`."""
+
+    @property
+    def queue(self) -> str:
+        """The queue it was consumed from."""
+
+    @property
+    def exchange(self) -> str:
+        """The exchange it was last published to."""
+
+    @property
+    def routing_key(self) -> str:
+        """The key it was last published with."""
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether a consumer may have had it before."""
+
+    def header(self, name: str, /) -> Any:
+        """A header's value, None if it has none of the name."""
+
+    def attribute(self, name: str, /) -> Any:
+        """A property's value by its AMQP name (`message_id`, `timestamp`, `expiration`), None if it is not set."""
+
+
+class PlainLetter:
+    """A letter made of plain values."""
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        exchange: str = "",
+        routing_key: str | None = None,
+        redelivered: bool = False,
+        headers: dict[str, Any] | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> None:
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_key = queue if routing_key is None else routing_key
+        self.redelivered = redelivered
+        self.headers = {} if headers is None else headers
+        self.properties = {} if properties is None else properties
+
+    def header(self, name: str, /) -> Any:
+        """A header's value, None if it has none of the name."""
+        return self.headers.get(name)
+
+    def attribute(self, name: str, /) -> Any:
+        """A property's value, None if it is not set."""
+        return self.properties.get(name)
