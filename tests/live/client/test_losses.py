@@ -71,7 +71,7 @@ def test_a_silent_broker_is_given_up_after_two_heartbeats_and_a_restarted_one_is
 async def check_silence(node: Node) -> None:
     notes = Notes()
     async with Client(
-        node.amqp_url() + "?heartbeat=1&connection_timeout=1000", observer=notes, backoff=impatient
+        node.amqp_url() + "?heartbeat=2&connection_timeout=1000", observer=notes, backoff=impatient
     ) as client:
         channel = await client.channel()
         await channel.declare_queue("silent", arguments=QUORUM)
@@ -85,7 +85,7 @@ async def check_silence(node: Node) -> None:
         publisher = await client.publisher()
         assert await publisher.publish("", "silent", b"before") == CONFIRMED
         # Idle for longer than two intervals: heartbeats alone keep it alive.
-        await asyncio.sleep(2.6)
+        await asyncio.sleep(4.6)
         assert notes.count("client.connection_lost") == 0
 
         node.pause()
@@ -97,9 +97,9 @@ async def check_silence(node: Node) -> None:
             silence_s = time.monotonic() - paused
             assert all(isinstance(outcome, InDoubt) and outcome.sent for outcome in outcomes)
             # Two intervals from the last word heard, half an interval between looks, and a busy machine's slack.
-            assert 1.0 <= silence_s <= 2.5 + 1.5
+            assert 2.0 <= silence_s <= 5.0 + 3.0
             (error,) = await asyncio.gather(call, return_exceptions=True)
-            assert "silent for 2 s (no heartbeat)" in str(error)
+            assert "silent for 4 s (no heartbeat)" in str(error)
             # While nobody answers, publishing waits, and the client goes on trying.
             assert await publisher.publish("", "silent", b"never", deadline_s=1.5) == InDoubt(
                 "no outcome within 1.5 s", sent=False
@@ -107,7 +107,7 @@ async def check_silence(node: Node) -> None:
             await wait_until(lambda: notes.count("client.connect_failed") >= 1)
         finally:
             node.resume()
-        await wait_until(lambda: consumer.is_consuming and notes.count("client.connected") == 2, timeout_s=30)
+        await wait_until(lambda: consumer.is_consuming and notes.count("client.connected") >= 2, timeout_s=30)
         assert await publisher.publish("", "silent", b"after") == CONFIRMED
         # What was in doubt had reached the broker's socket: it may arrive when the broker goes on.
         await wait_until(lambda: b"after" in seen, timeout_s=30)
