@@ -69,7 +69,7 @@ def do(rig: Rig, step: tuple[Any, ...], tags: list[int]) -> None:
             rig.channel.purge_queue(queue)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(
     profile=st.sampled_from(list(PROFILES)),
     kinds=st.tuples(*[st.sampled_from(["classic", "quorum"])] * 3),
