@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+USABLE := $(VENV)/.usable
 
 .PHONY: help demo test test-quick matrix check format docs conformance bench bench-peers lock clean
 
@@ -16,8 +17,15 @@ $(READY): requirements-dev.lock pyproject.toml
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## the retry ladder, drawn (nothing to install first)
-	@$(BIN)/redrive compile examples/ladder/redrive.yaml --format tree
+# What a user installs and nothing more; where everything is set up already, that serves.
+$(USABLE): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Redrive needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+demo: $(if $(wildcard $(READY)),$(READY),$(USABLE)) ## orders that go wrong in every way, and where each one ends (nothing to install first)
+	@$(BIN)/redrive demo --once
 
 test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
 	@$(BIN)/python -m tests.rig build
@@ -50,6 +58,7 @@ bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/
 	@$(BIN)/python -m tests.rig build
 	$(BIN)/python -m bench.topology
 	$(BIN)/python -m bench.wire
+	$(BIN)/python -m bench.embedded
 	$(BIN)/python -m bench.amqp
 	@$(BIN)/python -m docs.generate >/dev/null
 

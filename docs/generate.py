@@ -1,4 +1,4 @@
-"""Writes what in docs/ is made from code: the shapes' reference and the pictures of the examples.
+"""Writes what in docs/ is made from code: the references of shapes and decisions, and the pictures of the examples.
 
 `make docs` writes; a test calls `outdated` and fails when what stands there is not what the code would write.
 """
@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from docs.decisions_reference import decisions_reference
 from redrive.topology import (
     SHAPES,
     Compiled,
@@ -37,6 +38,7 @@ EXAMPLES = {
 def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file with its content."""
     yield DOCS / "reference" / "shapes.md", shapes_reference()
+    yield DOCS / "reference" / "decisions.md", decisions_reference()
     pictures = {name: example(name) for name in EXAMPLES} | {"fifty-queues": fifty_queues()}
     for name, compiled in pictures.items():
         svg = render_svg(compiled.topology, compiled.arrangements, title=name)
@@ -128,10 +130,13 @@ def performance() -> str:
     results = ROOT / "bench" / "results"
     amqp = results / "amqp.md"
     topology = results / "topology.json"
+    embedded = results / "embedded.md"
     missing = "Not measured yet: run `make bench`."
     clients = amqp.read_text(encoding="utf-8").strip() if amqp.exists() else missing
     topologies = _topology_table(json.loads(topology.read_text())) if topology.exists() else missing
-    return text.replace("<!-- amqp -->", clients).replace("<!-- topology -->", topologies)
+    broker = embedded.read_text(encoding="utf-8").strip() if embedded.exists() else missing
+    text = text.replace("<!-- amqp -->", clients).replace("<!-- topology -->", topologies)
+    return text.replace("<!-- embedded -->", broker)
 
 
 def _topology_table(result: dict[str, Any]) -> str:

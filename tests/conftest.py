@@ -1,3 +1,4 @@
-"""What every test may use: the rig's fixtures and mark (tests/rig/pytest_plugin.py), and pytest's own pytester."""
+"""What every test may use: the rig's fixtures and mark (tests/rig/pytest_plugin.py), our own plugin's `broker`, and
+pytest's own pytester."""
 
-pytest_plugins = ("pytester", "tests.rig.pytest_plugin")
+pytest_plugins = ("pytester", "redrive.testing", "tests.rig.pytest_plugin")

@@ -10,17 +10,24 @@ from redrive.deploy import Inspection, apply, inspect
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.files import load
+from redrive.simulation import Entrance, simulate
+from redrive.simulation import as_json as tell_as_json
+from redrive.simulation import tell as tell_life
 from redrive.topology import Topology
 
 __all__ = [
     "PROFILES",
     "Applied",
+    "Entrance",
     "Inspection",
     "apply_topology",
     "declare_on",
     "load_topology",
     "run_broker",
+    "simulate",
     "target_vhost",
+    "tell_as_json",
+    "tell_life",
 ]
 
 PROFILES = tuple(EMBEDDED_PROFILES)
@@ -93,10 +100,14 @@ def run_broker(
             broker = await stack.enter_async_context(EmbeddedBroker(profile, host=host, port=port, time=time))
             if topology is not None:
                 await declare_on(broker, topology)
-            started(f"{broker.url}  RabbitMQ {profile} embedded, in memory, for development and tests; Ctrl-C ends it")
+            management = None
             if management_port is not None:
                 server = ManagementServer(broker, host=host, port=management_port)
-                started(f"{(await stack.enter_async_context(server)).url}  its management API")
+                management = await stack.enter_async_context(server)
+            # Nothing is said before everything is up: a port that is taken is then the only word.
+            started(f"{broker.url}  RabbitMQ {profile} embedded, in memory, for development and tests; Ctrl-C ends it")
+            if management is not None:
+                started(f"{management.url}  its management API")
             await asyncio.Event().wait()
 
     try:

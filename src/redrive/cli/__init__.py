@@ -16,8 +16,12 @@ _COMMANDS = {
     "apply": "Declare FILE's topology on a broker.",
     "broker": "Run an embedded broker that behaves like RabbitMQ.",
     "compile": "Turn FILE into a RabbitMQ topology.",
+    "demo": "Watch orders fail, wait, come back and be parked.",
     "init": "Write a commented redrive.yaml to start from.",
+    "push": "Deliver a queue's messages to a service by HTTP.",
+    "run": "Run the handlers of an app.",
     "schema": "Print the JSON Schema of redrive.yaml, for editors.",
+    "simulate": "Show a message's life on a queue, in virtual time.",
 }
 
 

@@ -12,7 +12,7 @@ the connection alive for them.
 from redrive.client.backoff import Backoff
 from redrive.client.channel import Channel, QueueState
 from redrive.client.client import Client
-from redrive.client.connection import Connection
+from redrive.client.connection import Connection, Dial
 from redrive.client.consumer import Consumer, Deliveries, Handler
 from redrive.client.consuming import Delivery
 from redrive.client.errors import (
@@ -51,6 +51,7 @@ __all__ = [
     "Consumer",
     "Deliveries",
     "Delivery",
+    "Dial",
     "Handler",
     "InDoubt",
     "InvalidUrl",

@@ -14,7 +14,7 @@ from typing import Any
 
 from redrive.client.backoff import Backoff
 from redrive.client.channel import Channel
-from redrive.client.connection import Connection
+from redrive.client.connection import Connection, Dial
 from redrive.client.consumer import Consumer, Deliveries, Handler
 from redrive.client.errors import AuthenticationFailed, ClientError, ConnectionClosed, ConnectionFailed
 from redrive.client.publisher import Publisher
@@ -25,7 +25,8 @@ from redrive.core import SILENT, Observer
 class Client:
     """A broker to work with: `async with Client("amqp://…") as client: …`.
 
-    The first connection is made, or fails, when it is entered; from then on it is restored by itself.
+    The first connection is made, or fails, when it is entered; from then on it is restored by itself. `dial` makes the
+    transport instead of TCP: a pipe to a broker of the same process.
     """
 
     def __init__(
@@ -35,15 +36,17 @@ class Client:
         name: str | None = None,
         observer: Observer = SILENT,
         backoff: Callable[[], Backoff] = Backoff,
+        dial: Dial | None = None,
     ) -> None:
         self.target = parse_url(target) if isinstance(target, str) else target
         self.observer = observer
         self.name = name or self.target.name or f"{os.path.basename(sys.argv[0]) or 'python'}:{os.getpid()}"
         self.new_backoff = backoff
+        self._dial = dial
         self._next_host = 0
         self._connection: Connection | None = None
         self._waiters: list[asyncio.Future[Connection]] = []
-        self._owners: set[Publisher | Consumer] = set()
+        self._owners: dict[Publisher | Consumer, None] = {}
         self.is_closed = False
         self._closing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +96,7 @@ class Client:
     async def publisher(self, *, window: int = 1000) -> Publisher:
         """A publisher with confirms, at most `window` messages in flight."""
         publisher = Publisher(self, window=window)
-        self._owners.add(publisher)
+        self._owners[publisher] = None
         try:
             await publisher.wait_ready()
         except BaseException:
@@ -115,7 +118,7 @@ class Client:
         consumer = Consumer(
             self, queue, handler, prefetch=prefetch, no_ack=no_ack, exclusive=exclusive, arguments=arguments
         )
-        self._owners.add(consumer)
+        self._owners[consumer] = None
         try:
             await consumer.wait_started()
         except BaseException:
@@ -136,7 +139,7 @@ class Client:
 
     def forget(self, owner: Publisher | Consumer) -> None:
         """A publisher or consumer is closed."""
-        self._owners.discard(owner)
+        self._owners.pop(owner, None)
 
     async def close(self) -> None:
         """Closes consumers, publishers and the connection, each within moments; raises only when cancelled."""
@@ -187,7 +190,9 @@ class Client:
             host, port = hosts[self._next_host % len(hosts)]
             self._next_host += 1
             try:
-                return await Connection.open(self.target, host, port, name=self.name, observer=self.observer)
+                return await Connection.open(
+                    self.target, host, port, name=self.name, observer=self.observer, dial=self._dial
+                )
             except AuthenticationFailed:
                 raise
             except ConnectionFailed as error:

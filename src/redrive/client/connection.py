@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, cast
 
 from redrive import wire
 from redrive.client.consuming import Delivery
@@ -34,6 +34,9 @@ from redrive.wire import methods
 _WRITE_BUFFER_HIGH = 1 << 20
 _PATIENCE_S = 5.0
 _PATIENCE_BLOCKED_S = 1.0
+
+Dial: TypeAlias = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
+"""Connects the protocol it is given the maker of to a host and port. Raises OSError."""
 
 
 class _Wire(wire.Connection):
@@ -72,11 +75,18 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(
-        cls, target: Target, host: str, port: int, *, name: str, observer: Observer = SILENT
+        cls,
+        target: Target,
+        host: str,
+        port: int,
+        *,
+        name: str,
+        observer: Observer = SILENT,
+        dial: Dial | None = None,
     ) -> "Connection":
         """Connects to one host. Raises `ConnectionFailed` or `AuthenticationFailed`; leaves nothing open behind.
 
-        Raises `InvalidUrl` if the target's TLS files can't be used.
+        By TCP, unless `dial` makes the transport. Raises `InvalidUrl` if the target's TLS files can't be used.
         """
         where = f"{host}:{port}"
         connection = cls(target, where=where, name=name, observer=observer)
@@ -86,9 +96,12 @@ class Connection(asyncio.Protocol):
         opened = False
         try:
             async with asyncio.timeout(target.connect_timeout_s):
-                await connection._loop.create_connection(
-                    lambda: connection, host, port, ssl=context, server_hostname=server_name
-                )
+                if dial is not None:
+                    await dial(lambda: connection, host, port)
+                else:
+                    await connection._loop.create_connection(
+                        lambda: connection, host, port, ssl=context, server_hostname=server_name
+                    )
                 await connection._opened
             opened = True
         except TimeoutError:

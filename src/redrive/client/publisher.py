@@ -199,7 +199,9 @@ class Publisher:
     async def _keep_open(self) -> None:
         """Opens a channel, watches it, opens the next one when it goes."""
         backoff = self._client.new_backoff()
-        replacing = Backoff(first_s=_REPLACE_FIRST_S, longest_s=_REPLACE_LONGEST_S)
+        # Drawn as the client's own pauses are: a simulation that seeds those must not meet chance here.
+        chance = self._client.new_backoff().random
+        replacing = Backoff(first_s=_REPLACE_FIRST_S, longest_s=_REPLACE_LONGEST_S, random=chance)
         while not self._closing:
             try:
                 session = await self._open_session()

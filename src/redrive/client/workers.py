@@ -35,7 +35,7 @@ class Workers(Generic[_Item]):
         self._loop = loop
         self._items: deque[_Item] = deque()
         self._idle: list[asyncio.Future[None]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in order: which is cancelled first must not be chance
         self._coming = 0
         """Workers that were woken or made and have not looked yet."""
         self._running = 0
@@ -87,7 +87,7 @@ class Workers(Generic[_Item]):
                 waiter.set_result(None)
             elif len(self._tasks) < self._workers_max and not self._closed:
                 task = self._loop.create_task(self._work())
-                self._tasks.add(task)
+                self._tasks[task] = None
                 task.add_done_callback(self._ended)
             else:
                 return
@@ -96,7 +96,7 @@ class Workers(Generic[_Item]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A worker ends with `close`; if it ends otherwise, what it left is for the others."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if self._items and not self._coming:
             self._call(1)
 

@@ -8,9 +8,10 @@
 To each `x-redrive-attempts-before` is added: what was done before a copy that made the broker's own count start afresh.
 Header values come from outside; what is no whole number counts as nothing.
 
-What survives (measured, facts about 3.10, 4.0 and 4.3): a republish or redrive keeps x-retry-count; x-death is passed
-on but goes on counting on 3.10 only (4.x starts a new one at the next death); x-delivery-count starts afresh with every
-copy, and on 4.3 is carried through dead-lettering.
+What survives (recorded from 3.10, 4.0 and 4.3 in tests/unit/core/recorded): a republish or redrive keeps x-retry-count;
+x-death is passed on but goes on counting on 3.10 only (4.x starts a new one at the next death); x-delivery-count starts
+afresh with every copy. Through a dead-lettering 4.3 carries it on, 3.10 begins again at 0, and 4.0 says 1 at once and
+1 again after the next return. Classic queues count no returns at all.
 """
 
 from enum import StrEnum

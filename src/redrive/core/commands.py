@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 class Publish:
     """A copy of the delivery: same body, same properties and headers, but for what is said here.
 
-    `set_headers` are written, `drop_headers` taken away. The copy is persistent, mandatory and confirmed, carries no
-    user_id, and has `expiration_ms` or none. What was taken away and can't be known otherwise goes into
-    `x-redrive-stripped`; a message without message_id gets `x-redrive-id`.
+    `set_headers` are written, `drop_headers` taken away; one that is in both is written. The copy is persistent,
+    mandatory and confirmed, carries no user_id, and has `expiration_ms` or none. What was taken away and can't be known
+    otherwise goes into `x-redrive-stripped`; a message without message_id gets `x-redrive-id`.
     """
 
     exchange: str

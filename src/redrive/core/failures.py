@@ -6,6 +6,9 @@ ends are kept, because the beginning says what and the end often says why.
 
 import traceback
 from dataclasses import dataclass
+from typing import assert_never
+
+from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
 
 MESSAGE_BYTES_MAX = 2_000
 STACK_BYTES_MAX = 8_000
@@ -42,12 +45,35 @@ def describe_error(error: BaseException, *, status: int | None = None) -> Failur
     )
 
 
+def describe_outcome(outcome: Outcome) -> Failure | None:
+    """What went wrong in a run, None if nothing did."""
+    match outcome:
+        case Returned():
+            return None
+        case Raised(error=error) | Undecodable(error=error):
+            return describe_error(error)
+        case Answered(status=status) if 200 <= status < 300:
+            return None
+        case Answered(status=status, error=BaseException() as error):
+            return describe_error(error, status=status)
+        case Answered(status=status, detail=detail):
+            return Failure(type=f"HTTP {status}", message=shorten(detail, MESSAGE_BYTES_MAX), status=status)
+        case TimedOut(after_ms=after_ms):
+            return Failure(type="TimeoutError", message=f"the handler did not end within {after_ms / 1000:g} s")
+        case Crashed(deliveries=deliveries):
+            return Failure(type="Crashed", message=f"its consumers died with it in hand, {deliveries} times")
+        case _:
+            assert_never(outcome)
+
+
 def shorten(text: str, bytes_max: int) -> str:
     """A text of at most so many bytes of UTF-8, its middle left out; what is no Unicode becomes `?`."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= bytes_max:
         return raw.decode()
     gap = f"… {len(raw) - bytes_max:,} bytes left out …".encode()
-    room = max(bytes_max - len(gap), 0)
-    head, tail = raw[: room - room // 3], raw[len(raw) - room // 3 :] if room // 3 else b""
+    if bytes_max < 2 * len(gap):
+        return raw[:bytes_max].decode("utf-8", "ignore")
+    room = bytes_max - len(gap)
+    head, tail = raw[: room - room // 3], raw[len(raw) - room // 3 :]
     return head.decode("utf-8", "ignore") + gap.decode() + tail.decode("utf-8", "ignore")

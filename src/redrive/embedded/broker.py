@@ -5,30 +5,36 @@
         await broker.advance(30)             # thirty seconds pass at once
         print(*broker.life("order-7"), sep="\\n")
 
+A Redrive client of the same event loop needs no port: `Client(broker.url, dial=broker.dial)` connects in memory.
+
 It is for development and tests and keeps everything in memory. Production is RabbitMQ.
 """
 
+import asyncio
 import time as real_time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote
 
 from redrive.embedded.clock import Flow, VirtualClock
 from redrive.embedded.engine import PROFILES, Engine, Hop, Place
 from redrive.embedded.errors import NotRunning, UnknownProfile
 from redrive.embedded.faults import Faults
-from redrive.embedded.restart import forget_what_is_not_durable
+from redrive.embedded.removal import remove_vhost
 from redrive.embedded.server import Server, ServerLimits
 from redrive.topology import Policy
 
 IDLE_S = 0.002
 """How long nobody must say anything before automatic time goes on."""
+NOWHERE = "embedded.invalid"
+"""The host of a broker that does not listen: a name that by its ending never leads anywhere (RFC 2606)."""
 
 
 class EmbeddedBroker:
     """A broker of one profile (`3.10`, `4.0`, `4.3`) on a port of its own (0: any free one).
 
-    `time` is `real`, `manual` (passes only by `advance`) or `automatic` (jumps to the next deadline when nothing is in
-    hand and nobody speaks).
+    `time` is `real` (the event loop's), `manual` (passes only by `advance`) or `automatic` (jumps to the next deadline
+    when nothing is in hand and nobody speaks). It begins at `begin_s`, seconds since 1970; by default now. Without
+    `listen` there is no port, and clients come by `dial`. `faults` are what goes wrong.
     """
 
     def __init__(
@@ -37,12 +43,15 @@ class EmbeddedBroker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        listen: bool = True,
         time: str = "real",
+        begin_s: float | None = None,
         users: Mapping[str, str] | None = None,
         vhosts: Iterable[str] = ("/",),
         limits: ServerLimits | None = None,
         seed: int = 0,
         idle_s: float = IDLE_S,
+        faults: Faults | None = None,
     ) -> None:
         if profile not in PROFILES:
             raise UnknownProfile(profile, list(PROFILES))
@@ -52,7 +61,10 @@ class EmbeddedBroker:
         self._flow = Flow(time)
         self._limits = ServerLimits() if limits is None else limits
         self._idle_s = idle_s
-        start_ms = real_time.time_ns() // 1_000_000
+        self._listens = listen
+        self.faults = Faults() if faults is None else faults
+        """What is to go wrong."""
+        start_ms = real_time.time_ns() // 1_000_000 if begin_s is None else round(begin_s * 1000)
         self.engine = Engine(PROFILES[profile], start_ms, seed=seed)
         for vhost in vhosts:
             self.engine.add_vhost(vhost)
@@ -68,8 +80,18 @@ class EmbeddedBroker:
 
     async def start(self) -> None:
         """Listen. Raises PortTaken."""
-        server = Server(self.engine, self._clock, users=self.users, limits=self._limits, idle_s=self._idle_s)
-        self.port = await server.listen(self.host, self.port)
+        self._clock.follow(asyncio.get_running_loop().time)
+        server = Server(
+            self.engine,
+            self._clock,
+            users=self.users,
+            limits=self._limits,
+            idle_s=self._idle_s,
+            faults=self.faults,
+        )
+        if self._listens:
+            self.port = await server.listen(self.host, self.port)
+        server.time.rearm()
         self._server = server
 
     async def stop(self) -> None:
@@ -77,6 +99,16 @@ class EmbeddedBroker:
         server, self._server = self._server, None
         if server is not None:
             await server.close()
+
+    async def dial(self, client: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
+        """Connect a client of this event loop in memory: `Client(broker.url, dial=broker.dial)`.
+
+        Raises ConnectionRefusedError while the broker does not run, as a socket would. `host` and `port` are only names
+        here.
+        """
+        if self._server is None:
+            raise ConnectionRefusedError("the embedded broker is not running")
+        self._server.dial(client(), name=(host, port))
 
     @property
     def url(self) -> str:
@@ -87,7 +119,8 @@ class EmbeddedBroker:
         """The same for another vhost."""
         user, password = next(iter(self.users.items()))
         login = f"{quote(user, safe='')}:{quote(password, safe='')}"
-        return f"amqp://{login}@{self.host}:{self.port}/{quote(vhost, safe='')}"
+        where = f"{self.host}:{self.port}" if self._listens else NOWHERE
+        return f"amqp://{login}@{where}/{quote(vhost, safe='')}"
 
     @property
     def profile(self) -> str:
@@ -111,9 +144,24 @@ class EmbeddedBroker:
         """Where the copies of a message are now."""
         return self.engine.whereabouts(message_id)
 
+    def depths(self, vhost: str = "/") -> dict[str, int]:
+        """Every queue of a vhost, and how many messages are in it: ready, in hand, delayed or held."""
+        return {
+            queue.name: len(queue.ready) + queue.in_hand + len(queue.delayed) + queue.held
+            for queue in self.engine.vhosts[vhost].queues.values()
+        }
+
     def add_vhost(self, name: str) -> None:
         """Make a vhost."""
         self.engine.add_vhost(name)
+
+    def remove_vhost(self, name: str) -> None:
+        """A vhost goes with all in it; its clients are told so. Raises KeyError where there is none."""
+        server = self._running()
+        server.time.tell()
+        server.hang_up(name, f"vhost '{name}' is deleted")
+        remove_vhost(self.engine, name)
+        server.settle()
 
     def set_policy(self, policy: Policy) -> None:
         """Add or replace a policy or operator policy, in the policy's own vhost."""
@@ -126,11 +174,6 @@ class EmbeddedBroker:
         self.engine.add_vhost(vhost).remove_policy(name, operator=operator)
         self._running().settle()
 
-    @property
-    def faults(self) -> Faults:
-        """What is to go wrong."""
-        return self._running().faults
-
     def block(self, reason: str = "low on memory") -> None:
         """Tell publishers to stop (connection.blocked), and read nothing more from them."""
         self._running().block(reason)
@@ -141,10 +184,7 @@ class EmbeddedBroker:
 
     async def restart(self) -> None:
         """Cut everybody off and forget what is not durable; durable queues, exchanges and messages stay."""
-        server = self._running()
-        server.cut_everybody()
-        forget_what_is_not_durable(self.engine)
-        server.settle()
+        self._running().restart()
 
     def _running(self) -> Server:
         if self._server is None:

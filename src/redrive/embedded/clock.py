@@ -33,7 +33,14 @@ class VirtualClock:
         """The present moment."""
         if self.flow is not Flow.REAL:
             return self._base_ms
-        return self._base_ms + int((self._monotonic_s() - self._base_s) * 1000)
+        # A hair more than passed: a timer that rings exactly at its moment must not find itself a millisecond early.
+        return self._base_ms + int((self._monotonic_s() - self._base_s) * 1000 + 1e-6)
+
+    def follow(self, monotonic_s: Callable[[], float]) -> None:
+        """From now on real time is what that says passes; the present moment stays."""
+        self._base_ms = self.now_ms()
+        self._monotonic_s = monotonic_s
+        self._base_s = monotonic_s()
 
     def jump_to(self, at_ms: int) -> None:
         """It is that moment now; going back is not possible and does nothing."""

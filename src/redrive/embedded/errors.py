@@ -7,6 +7,9 @@ RedriveError
     └── NotRunning       it was not started, or is stopped
 """
 
+import errno
+import os
+
 from redrive.core import RedriveError, did_you_mean
 
 
@@ -17,13 +20,20 @@ class EmbeddedError(RedriveError):
 class PortTaken(EmbeddedError):
     """The port can't be listened on."""
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
+    def __init__(self, host: str, port: int, cause: OSError) -> None:
         self.host = host
         self.port = port
-        self.reason = reason
-        super().__init__(
-            f"can't listen on {host}:{port}: {reason}; stop what runs there, or choose another port (0: any free one)"
-        )
+        # asyncio puts a sentence of its own around the system's; gaierror's numbers are not the system's.
+        number = cause.errno or 0
+        reason = os.strerror(number) if number > 0 else cause.strerror or str(cause)
+        self.reason = reason[:1].lower() + reason[1:]
+        if number == errno.EADDRINUSE:
+            hint = "stop what runs there, or choose another port (0: any free one)"
+        elif number > 0 and number != errno.EADDRNOTAVAIL:
+            hint = "choose another port (0: any free one)"
+        else:
+            hint = "choose a host that is this machine's"
+        super().__init__(f"can't listen on {host}:{port}: {self.reason}; {hint}")
 
 
 class UnknownProfile(EmbeddedError):

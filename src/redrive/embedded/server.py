@@ -5,7 +5,7 @@ commands, put the effects on everybody's wire, write.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from redrive import wire
@@ -13,6 +13,8 @@ from redrive.embedded.clock import VirtualClock
 from redrive.embedded.engine import Connection, Engine
 from redrive.embedded.errors import PortTaken
 from redrive.embedded.faults import Faults
+from redrive.embedded.pipe import connect
+from redrive.embedded.restart import forget_what_is_not_durable
 from redrive.embedded.session import Session
 from redrive.embedded.timekeeper import Timekeeper
 from redrive.embedded.transport import ClientTransport
@@ -22,6 +24,7 @@ _MEBIBYTE = 1024 * 1024
 _LOOKS_EVERY = 256
 """Turns between two looks at how much memory the queues take."""
 MEMORY_ALARM = "low on memory"
+FAULT_ALARM = "low on memory, says a fault"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +51,13 @@ class Server:
         users: Mapping[str, str],
         limits: ServerLimits,
         idle_s: float,
+        faults: Faults,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.users = users
-        self.faults = Faults()
+        self.faults = faults
+        faults.stage = self
         self.server_limits = limits
         self.limits = wire.Limits(
             channel_max=limits.channel_max,
@@ -67,6 +72,8 @@ class Server:
         self._sessions: dict[Connection, Session] = {}
         self._dirty: dict[Session, None] = {}
         self._turns = 0
+        self._put_off = 0
+        self._dialled = 0
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
@@ -74,10 +81,15 @@ class Server:
         try:
             self._listener = await self.loop.create_server(lambda: ClientTransport(self), host, port)
         except OSError as error:
-            raise PortTaken(host, port, error.strerror or str(error)) from None
-        self.time.rearm()
+            raise PortTaken(host, port, error) from None
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
+
+    def dial(self, client: asyncio.Protocol, *, name: tuple[str, int]) -> None:
+        """Connect a client of this event loop in memory; `name` is what the broker is to it."""
+        self._dialled += 1
+        here = ClientTransport(self)
+        connect(self.loop, client, here, client_name=("memory", self._dialled), server_name=name)
 
     async def close(self) -> None:
         """Hang up on everybody and stop listening."""
@@ -95,6 +107,23 @@ class Server:
         for session, client in list(self._clients.items()):
             session.end()
             client.abort()
+        self.settle()
+
+    def hang_up(self, vhost: str, text: str) -> None:
+        """Close every connection to a vhost, with 320 and that text."""
+        for connection, session in list(self._sessions.items()):
+            if connection.vhost.name == vhost:
+                self.close_connection(session, text)
+
+    def close_connection(self, session: Session, text: str) -> None:
+        """connection.close from our side, with 320 and that text; `settle` sends it."""
+        session.close(320, f"CONNECTION_FORCED - {text}")
+        self._dirty[session] = None
+
+    def restart(self) -> None:
+        """Cut everybody off and forget what is not durable."""
+        self.cut_everybody()
+        forget_what_is_not_durable(self.engine)
         self.settle()
 
     # A client's transport
@@ -175,7 +204,9 @@ class Server:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a client holds messages or is in the middle of its handshake."""
+        """Whether a client holds messages or is in the middle of its handshake, and nobody waits for a fault's end."""
+        if self._put_off:
+            return False
         return self.engine.in_hand > 0 or any(session.is_opening for session in self._clients)
 
     @property
@@ -208,9 +239,49 @@ class Server:
                 session.wire.send(0, methods.ConnectionUnblocked())
                 client.flush()
 
+    # Faults' stage
+
+    def call_in(self, delay_ms: int, session: Session | None, action: Callable[[], None]) -> None:
+        """Do something after so many of the broker's milliseconds; what it makes a session say is sent."""
+        self._put_off += 1
+        self.engine.timers.set(self.engine.now_ms + delay_ms, _PutOff(self, session, action))
+        self.time.rearm()
+
+    def run_put_off(self, session: Session | None, action: Callable[[], None]) -> None:
+        """The moment of `call_in` has come."""
+        self._put_off -= 1
+        if session is not None:
+            self._dirty[session] = None
+        action()
+
+    def block_for(self, delay_ms: int) -> None:
+        """Block publishers for so long, unless they are blocked already."""
+        if self.blocked is None:
+            self.block(FAULT_ALARM)
+            self.call_in(delay_ms, None, self._unblock_after_fault)
+
+    def _unblock_after_fault(self) -> None:
+        if self.blocked == FAULT_ALARM:
+            self.unblock()
+
     def _look_at_memory(self) -> None:
         queued = sum(queue.ready_bytes for queue in self.engine.queues())
         if queued > self.server_limits.memory_bytes_max:
             self.block(MEMORY_ALARM)
         elif self.blocked == MEMORY_ALARM:
             self.unblock()
+
+
+class _PutOff:
+    """Something to be done later, asleep among the engine's deadlines."""
+
+    __slots__ = ("_action", "_server", "_session")
+
+    def __init__(self, server: Server, session: Session | None, action: Callable[[], None]) -> None:
+        self._server = server
+        self._session = session
+        self._action = action
+
+    def wake(self, now_ms: int) -> None:
+        """Now."""
+        self._server.run_put_off(self._session, self._action)

@@ -5,13 +5,16 @@ about. The host carries bytes, keeps the sessions and their order, and tells the
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from redrive import wire
 from redrive.embedded.commands import run_command
+from redrive.embedded.confirming import Confirms
 from redrive.embedded.credentials import MECHANISMS, check_login, has_capability, server_properties
 from redrive.embedded.engine import Channel, Confirm, Connection, Deliver, Effect, Engine, Got, Refusal, Refused, Return
-from redrive.embedded.faults import Action, Faults
+from redrive.embedded.faults import Faults
+from redrive.embedded.mishaps import Action
 from redrive.wire import methods
 
 _PUBLISH, _ACK, _REJECT, _NACK = 0x003C0028, 0x003C0050, 0x003C005A, 0x003C0078
@@ -52,10 +55,16 @@ class Session:
         """Nothing more is to be said; what is queued may still be sent."""
         self.has_said_goodbye = False
         """The client closed the connection: the socket is its to close, too."""
+        self.client_properties: dict[str, Any] = {}
+        """What the client says of itself."""
+        self.consumer_arguments: dict[tuple[int, str], Mapping[str, Any]] = {}
+        """What consumers were asked for with, by channel and tag; the engine keeps only what it goes by."""
         self._user = ""
         self._wants_cancel = False
         self._channels_max = 0
-        self._confirms: dict[Channel, tuple[int, int]] = {}
+        self._confirms = Confirms(self, self.wire, host.faults)
+        self._held_back: list[bytes] | None = None
+        """What came after a frame that a fault delays."""
 
     @property
     def is_opening(self) -> bool:
@@ -64,6 +73,9 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client; answers are queued in `wire`."""
+        if self._held_back is not None:
+            self._held_back.append(data)
+            return
         try:
             for event in self.wire.receive_data(data):
                 if self._host.faults.watching and not self._pass(event):
@@ -110,8 +122,7 @@ class Session:
                 )
             elif type(effect) is Confirm:
                 assert isinstance(channel, Channel)
-                first, _ = self._confirms.get(channel, (effect.number, 0))
-                self._confirms[channel] = (first, effect.number)
+                self._confirms.add(channel, effect.number)
             else:
                 self._send_rare(number, effect)
         except wire.LocalProtocolError as error:
@@ -119,26 +130,7 @@ class Session:
 
     def flush_confirms(self) -> None:
         """The confirms of this turn: one frame for each channel, as far as they are in a row."""
-        if not self._confirms:
-            return
-        confirms, self._confirms = self._confirms, {}
-        for channel, (first, last) in confirms.items():
-            if channel.is_open and self.wire.is_open:
-                self._confirm(channel, first, last)
-
-    def _confirm(self, channel: Channel, first: int, last: int) -> None:
-        faults = self._host.faults
-        if not faults.watching:
-            self.wire.ack(channel.number, last, last > first)
-            return
-        for number in range(first, last + 1):
-            match faults.on_confirm():
-                case Action.LOSE:
-                    pass
-                case Action.NACK:
-                    self.wire.nack(channel.number, number, False, False)
-                case _:
-                    self.wire.ack(channel.number, number, False)
+        self._confirms.flush()
 
     def _send_rare(self, number: int, effect: Effect) -> None:
         self.flush_confirms()
@@ -167,15 +159,35 @@ class Session:
 
     def _pass(self, event: wire.Event) -> bool:
         """Whether faults let the event pass. Cutting before it means that it never arrived."""
-        action = self._host.faults.on_event(event)
-        if action is Action.CLOSE_BEFORE:
-            self._host.drop(self)
-            return False
-        if action is Action.CLOSE_AFTER:
+        faults = self._host.faults
+        firing = faults.on_frame(event)
+        stage = faults.stage
+        if firing is None or stage is None:
+            return True
+        match firing.action:
+            case Action.CLOSE_BEFORE:
+                self._host.drop(self)
+            case Action.CLOSE_AFTER:
+                self._handle(event)
+                self._host.drop(self)
+            case Action.RESTART:
+                self._handle(event)
+                stage.restart()
+            case Action.DELAY:
+                self._held_back = []
+                stage.call_in(firing.for_ms, self, partial(self._let_go, event))
+            case _:
+                stage.block_for(firing.for_ms)
+                return True
+        return False
+
+    def _let_go(self, event: wire.Event) -> None:
+        """A delay is over: the frame, and what came after it."""
+        data = b"".join(self._held_back or ())
+        self._held_back = None
+        if not self.is_over:
             self._handle(event)
-            self._host.drop(self)
-            return False
-        return True
+            self.receive(data)
 
     def _handle(self, event: wire.Event) -> None:
         if isinstance(event, wire.Published):
@@ -237,7 +249,7 @@ class Session:
         channel = connection.channels.get(number)
         if isinstance(method, methods.ChannelClose):
             if channel is not None:
-                channel.close()
+                self._close_channel(channel)
             return
         if channel is None or isinstance(method, methods.ChannelCloseOk):
             return
@@ -255,8 +267,16 @@ class Session:
         if answer is not None and not self.is_over:
             self.flush_confirms()
             self.wire.send(number, answer)
+        self._note_consumer(number, method, answer)
         if then is not None:
             then()
+
+    def _note_consumer(self, number: int, method: methods.Method, answer: methods.Method | None) -> None:
+        if isinstance(method, methods.BasicConsume):
+            tag = answer.consumer_tag if isinstance(answer, methods.BasicConsumeOk) else method.consumer_tag
+            self.consumer_arguments[number, tag] = method.arguments
+        elif isinstance(method, methods.BasicCancel):
+            self.consumer_arguments.pop((number, method.consumer_tag), None)
 
     def _on_connection_method(self, method: methods.Method) -> None:
         match method:
@@ -273,7 +293,7 @@ class Session:
                 self.wire.send(0, methods.ConnectionUpdateSecretOk())
 
     def _on_start_ok(self, method: methods.ConnectionStartOk) -> None:
-        properties = method.client_properties
+        properties = self.client_properties = dict(method.client_properties)
         self._wants_cancel = has_capability(properties, "consumer_cancel_notify")
         self.knows_blocked = has_capability(properties, "connection.blocked")
         try:
@@ -301,6 +321,11 @@ class Session:
     def _channel(self, number: int) -> Channel | None:
         return None if self.connection is None else self.connection.channels.get(number)
 
+    def _close_channel(self, channel: Channel) -> None:
+        channel.close()
+        for place in [one for one in self.consumer_arguments if one[0] == channel.number]:
+            del self.consumer_arguments[place]
+
     def _refuse(self, channel: Channel, refusal: Refusal, index: int) -> None:
         if refusal.is_hard:
             self._host.spread()
@@ -308,7 +333,7 @@ class Session:
             return
         self._host.spread()
         self.flush_confirms()
-        channel.close()
+        self._close_channel(channel)
         close = methods.ChannelClose(
             reply_code=refusal.code,
             reply_text=_cut(refusal.text),

@@ -45,6 +45,10 @@ class ThreadedBroker:
         """Where the copies of a message are now."""
         return self._call(self._get(lambda: self._broker.whereabouts(message_id)))
 
+    def depths(self) -> dict[str, int]:
+        """Every queue of the vhost `/`, and how many messages are in it: ready, in hand, delayed or held."""
+        return self._call(self._get(lambda: self._broker.depths()))
+
     def life(self, message_id: str) -> list[Hop]:
         """Every hop of a message, with the rule that fired; `print(*broker.life(id), sep="\\\\n")` reads well."""
         return self._call(self._get(lambda: self._broker.life(message_id)))

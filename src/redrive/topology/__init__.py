@@ -28,6 +28,7 @@ from redrive.topology.model import (
     Vhost,
 )
 from redrive.topology.permissions import permissions
+from redrive.topology.queue_plans import QueuePlan
 from redrive.topology.shapes import (
     SHAPES,
     Ladder,
@@ -66,6 +67,7 @@ __all__ = [
     "PerQueue",
     "Policy",
     "Queue",
+    "QueuePlan",
     "QueueType",
     "Quorum",
     "Requeue",

@@ -8,6 +8,8 @@ guesses from names.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from redrive.core import Counter
+
 
 class Way(StrEnum):
     """How a message leaves a queue for its wait or its parking."""
@@ -44,7 +46,8 @@ class Arrangement:
     """Retry and parking around one queue.
 
     `attempts` counts handler runs. `waits` are in the order of the declared delays, each wait queue once; it is empty
-    where no queue waits (`requeue`, `native`). `retry_by` and `park_by` say how the consumer gets a message there.
+    where no queue waits (`requeue`, `native`). `retry_by` and `park_by` say how the consumer gets a message there,
+    `counted_by` where a delivery tells how often it was tried.
     """
 
     shape: str
@@ -54,4 +57,5 @@ class Arrangement:
     park_by: Way
     parking: Parking
     waits: tuple[Wait, ...] = ()
+    counted_by: Counter = Counter.HEADER
     vhost: str = "/"

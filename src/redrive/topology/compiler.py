@@ -25,7 +25,10 @@ from redrive.topology.model import (
 )
 from redrive.topology.names import name_problem
 from redrive.topology.options import Invalid, Path
+from redrive.topology.queue_plans import QueuePlan
+from redrive.topology.settings import PolicyBook, queue_settings
 from redrive.topology.shapes.base import bindings_of
+from redrive.topology.shapes.unretried import dead_letters
 from redrive.topology.soundness import Soundness
 from redrive.topology.values import Arguments
 
@@ -39,6 +42,25 @@ class Compiled:
     topology: Topology
     arrangements: tuple[Arrangement, ...]
     warnings: tuple[Finding, ...]
+    declared: tuple[DeclaredQueue, ...] = ()
+
+    def queue(self, name: str) -> QueuePlan:
+        """All about one declared queue, for its consumer. Raises `InvalidDeclaration` if there is none of the name."""
+        declared = next((one for one in self.declared if one.name == name), None)
+        if declared is None:
+            hint = did_you_mean(name, (one.name for one in self.declared)) or "declare it under queues:"
+            summary = "is not declared, so how it retries is not known"
+            raise InvalidDeclaration(
+                [Finding(code="unknown-queue", address=f"queue {name}", summary=summary, hint=hint)]
+            )
+        queue = next(one for one in self.topology.queues if one.name == name)
+        return QueuePlan(
+            declared=declared,
+            queue=queue,
+            shape=declared.retry,
+            arrangement=next((one for one in self.arrangements if one.queue == name), None),
+            dead_letters=dead_letters(queue, queue_settings(queue, PolicyBook(self.topology.policies))),
+        )
 
 
 def compile_declaration(declaration: Declaration, *, vhost: str | None = None) -> Compiled:
@@ -105,6 +127,7 @@ class _Compiler:
                 else (replace(one, vhost=vhost) for one in self._arrangements)
             ),
             warnings=tuple(self._findings),
+            declared=declared.queues,
         )
 
     def _build(self, queue: DeclaredQueue) -> None:

@@ -30,8 +30,9 @@ def permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> list[d
     # Declaring a queue needs a write right on its dead-letter exchange, binding one a read right on the source.
     declared_to = {one.dead_letter_exchange for one in topology.queues if one.dead_letter_exchange is not None}
     sources = {one.source for one in topology.bindings}
-    retries = {wait.exchange for one in arranged if one.retry_by is Way.PUBLISH for wait in one.waits}
-    copies = {DEFAULT_EXCHANGE for one in arranged if one.retry_by is Way.PUBLISH and not one.waits}
+    # A long RetryAfter is a copy even where retries are rejects; a copy to the queue's own end may happen anywhere.
+    retries = {wait.exchange for wait in waits}
+    copies = {DEFAULT_EXCHANGE} if main else set()
     parkings = {one.parking.exchange for one in arranged if one.park_by is Way.PUBLISH}
     returns = {DEFAULT_EXCHANGE} | {wait.exchange for wait in waits}
     rights = {

@@ -30,6 +30,14 @@ class Grid:
         """Let the broker finish what it does behind our back."""
         time.sleep(self._settle_s)
 
+    def breathe(self) -> None:
+        """Let so much time pass between two messages that each has a deadline of its own."""
+        time.sleep(0.002)
+
+    def linger_s(self) -> float:
+        """How long a consumer waits for its messages."""
+        return 0.05
+
     def check(self) -> None:
         """Raises TooLate outside the window."""
         if time.monotonic() - self._start_s - self._slot * SLOT_S > WINDOW_S:
@@ -53,6 +61,14 @@ class VirtualGrid:
         """Nothing happens behind our back, but time goes on: what is said later is due later."""
         self._advance(0.01)
 
+    def breathe(self) -> None:
+        """The same between two messages."""
+        self._advance(0.002)
+
+    def linger_s(self) -> float:
+        """Messages come before the answer to the next question."""
+        return 0.0
+
     def check(self) -> None:
         """Never too late."""
 
@@ -69,7 +85,9 @@ class VirtualGrid:
 class Player:
     """One sequence on one broker."""
 
-    def __init__(self, url: str, sequence: Sequence, prefix: str) -> None:
+    def __init__(
+        self, url: str, sequence: Sequence, prefix: str, make_grid: Callable[[], "Grid | VirtualGrid"]
+    ) -> None:
         parameters = pika.URLParameters(url)
         parameters.heartbeat = 0
         self._connection = pika.BlockingConnection(parameters)
@@ -79,20 +97,20 @@ class Player:
         self._publisher = self._connection.channel()
         self._publisher.confirm_delivery()
         self._held: list[tuple[Any, int, str]] = []
+        self._make_grid = make_grid
+        self._consumers = 0
         self.log: list[Any] = []
 
-    def play(self, make_grid: Callable[[], Grid | VirtualGrid]) -> list[Any]:
+    def play(self) -> list[Any]:
         """Everything that was seen, in order."""
         try:
             self._declare()
-            grid = make_grid()
+            grid = self._grid = self._make_grid()
             for slot in self._sequence.slots:
                 for operation in slot:
                     grid.check()
                     self.log.append((operation.verb, operation.queue, self._run(operation)))
                     grid.settle()
-                    if operation.verb == "close":
-                        grid.settle()  # a quorum queue hears of it in its own time
                 grid.check()
                 grid.next_slot()
             self._run(Operation("close"))
@@ -141,6 +159,7 @@ class Player:
 
     def _publish(self, exchange: str, key: str, body: str, operation: Operation) -> str:
         properties = pika.BasicProperties(**operation.options.get("properties", {}))
+        self._grid.breathe()
         try:
             self._publisher.basic_publish(
                 exchange, key, body.encode(), properties, mandatory=operation.options["mandatory"]
@@ -209,8 +228,9 @@ class Player:
         return None if picked is None else picked[1]
 
     def _on_consume(self, operation: Operation) -> list[Any]:
-        channel = self._connection.channel()
+        channel = self._connection.channel() if operation.options["own_channel"] else self._channel
         channel.basic_qos(prefetch_count=operation.options["prefetch"])
+        self._consumers += 1
         seen: list[Any] = []
 
         def take(_channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -218,10 +238,14 @@ class Player:
                 self._held.append((channel, method.delivery_tag, operation.queue))
             seen.append(self._described(method, properties, body))
 
-        tag = channel.basic_consume(self._name(operation.queue), take, auto_ack=operation.options["no_ack"])
-        until = time.monotonic() + 0.05
+        tag = f"consumer {self._consumers}"
+        no_ack = operation.options["no_ack"]
+        channel.basic_consume(self._name(operation.queue), take, auto_ack=no_ack, consumer_tag=tag)
+        until = time.monotonic() + self._grid.linger_s()
         while time.monotonic() < until:
             self._connection.process_data_events(time_limit=0.01)
+        channel.basic_qos(prefetch_count=1)
+        self._connection.process_data_events(time_limit=0)
         channel.basic_cancel(tag)
         return seen
 
@@ -231,6 +255,7 @@ class Player:
         channels[id(self._channel)] = self._channel
         for channel in channels.values():
             channel.close()
+            self._grid.settle()  # a quorum queue hears of it in its own time, and of another one's end in another
         self._channel = self._connection.channel()
 
     def _on_recover(self, _operation: Operation) -> None:

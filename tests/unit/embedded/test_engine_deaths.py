@@ -4,6 +4,7 @@ import pytest
 
 from redrive import wire
 from redrive.embedded.engine.profiles import PROFILES
+from redrive.topology import Arguments, Policy
 from tests.unit.embedded.rig import Rig
 
 every_profile = pytest.mark.parametrize("profile", PROFILES)
@@ -182,3 +183,49 @@ def test_purge_delete_and_expiry_of_a_queue_dead_letter_nothing(profile: str) ->
     rig.channel.delete_queue("delete")
     rig.pass_time(2)
     assert rig.drain("dead") == []
+
+
+@every_profile
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_an_ack_that_uncovers_an_expired_message_buries_it_at_once(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", kind, dead_letter_exchange="", dead_letter_routing_key="dead")
+    rig.channel.qos(1)
+    rig.channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    rig.publish("q", "in hand")
+    rig.publish("q", "next")
+    rig.publish("q", "late", expiration="100")
+    rig.pass_time(0.2)
+    rig.channel.ack(1)
+    assert [body for _, body in rig.delivered()] == ["in hand", "next"]
+    assert [entry.message.body for entry in rig.engine.vhosts["/"].queues["dead"].ready] == [b"late"]
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0"])
+def test_a_wider_shared_prefetch_that_uncovers_an_expired_message_buries_it_at_once(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", dead_letter_exchange="", dead_letter_routing_key="dead")
+    rig.channel.qos(1, per_channel=True)
+    rig.channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    rig.publish("q", "in hand")
+    rig.publish("q", "next")
+    rig.publish("q", "late", expiration="100")
+    rig.pass_time(0.2)
+    rig.channel.qos(2, per_channel=True)
+    assert [body for _, body in rig.delivered()] == ["in hand", "next"]
+    assert [entry.message.body for entry in rig.engine.vhosts["/"].queues["dead"].ready] == [b"late"]
+
+
+@every_profile
+def test_a_policy_that_makes_a_queue_too_long_buries_its_oldest_at_once(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", dead_letter_exchange="", dead_letter_routing_key="dead")
+    for body in "ab":
+        rig.publish("q", body)
+    rig.engine.vhosts["/"].set_policy(Policy(name="p", pattern="^q$", definition=Arguments({"max-length": 1})))
+    queues = rig.engine.vhosts["/"].queues
+    assert [entry.message.body for entry in queues["dead"].ready] == [b"a"]
+    assert rig.drain("q") == ["b"]

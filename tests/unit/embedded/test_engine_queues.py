@@ -198,3 +198,137 @@ def test_4_3_delays_failed_messages_longer_each_time_up_to_the_maximum() -> None
         assert rig.got("q") is None
         rig.pass_time(0.01)
     assert rig.drain("q") == ["m"]
+
+
+@pytest.mark.parametrize(("profile", "order"), [("3.10", "cba"), ("4.0", "cba"), ("4.3", "abc")])
+def test_what_a_quorum_queue_drops_at_one_stroke_dies_the_latest_first_before_4_3(profile: str, order: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", "quorum", max_length=3, dead_letter_exchange="", dead_letter_routing_key="dead")
+    for body in "abc":
+        rig.publish("q", body)
+    for _ in "abc":
+        rig.got("q")
+    for body in "def":
+        rig.publish("q", body)
+    rig.channel.close()  # a, b and c come back at once, before d, e and f, and are dropped
+    rig.channel = rig.open_channel()
+    assert rig.drain("dead") == list(order)
+    assert rig.drain("q") == ["d", "e", "f"]
+
+
+@every_profile
+def test_a_quorum_queue_drops_one_after_the_other_what_is_nacked_after_single_gets(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", "quorum", max_length=2, dead_letter_exchange="", dead_letter_routing_key="dead", delivery_limit=5)
+    for body in "ab":
+        rig.publish("q", body)
+    for _ in "ab":
+        rig.got("q")
+    for body in "cd":
+        rig.publish("q", body)
+    rig.channel.nack(0, multiple=True)
+    assert rig.drain("dead") == ["a", "b"]
+    assert rig.drain("q") == ["c", "d"]
+
+
+@pytest.mark.parametrize(("profile", "order"), [("3.10", "acdbef"), ("4.0", "bcdaef"), ("4.3", "bcdaef")])
+def test_a_quorum_queue_takes_back_from_a_channel_by_consumers_on_4_x_and_by_tags_on_3_10(
+    profile: str, order: str
+) -> None:
+    rig = Rig(profile)
+    rig.queue("q", "quorum")
+    for body in "abcdef":
+        rig.publish("q", body)
+    rig.got("q")
+    for tag, prefetch in (("z", 1), ("y", 2)):
+        rig.channel.qos(prefetch)
+        rig.channel.consume("q", tag, no_ack=False, exclusive=False, arguments={})
+        rig.engine.vhosts["/"].queues["q"].dispatch()
+    rig.channel.close()
+    rig.channel = rig.open_channel()
+    assert rig.drain("q") == list(order)
+
+
+@every_profile
+@pytest.mark.parametrize(("kind", "no_ack", "left"), [("classic", False, 1), ("quorum", False, 3), ("quorum", True, 1)])
+def test_basic_get_counts_what_has_expired_behind_the_message_only_if_a_quorum_queue_keeps_that(
+    profile: str, kind: str, no_ack: bool, left: int
+) -> None:
+    rig = Rig(profile)
+    rig.queue("q", kind)
+    rig.publish("q", "stays")
+    for body in ("late 1", "late 2"):
+        rig.publish("q", body, expiration="100")
+    rig.publish("q", "stays too")
+    rig.pass_time(0.2)
+    got = rig.got("q", no_ack=no_ack)
+    assert got is not None
+    assert got.left == left
+    assert rig.drain("q") == ["stays too"]
+
+
+def test_purging_a_quorum_queue_takes_and_counts_delayed_messages_on_4_3() -> None:
+    rig = Rig("4.3")
+    rig.queue("q", "quorum", delayed_retry_type="all", delayed_retry_min=500, delayed_retry_max=500)
+    for body in "ab":
+        rig.publish("q", body)
+    got = rig.got("q")
+    assert got is not None
+    rig.channel.nack(got.delivery_tag)
+    assert rig.channel.purge_queue("q") == 2
+    rig.pass_time(1)
+    assert rig.drain("q") == []
+
+
+@pytest.mark.parametrize(("profile", "purged", "arrives"), [("3.10", 0, ["m"]), ("4.0", 0, ["m"]), ("4.3", 1, [])])
+def test_purging_a_quorum_queue_takes_and_counts_held_dead_letters_on_4_3(
+    profile: str, purged: int, arrives: list[str]
+) -> None:
+    rig = Rig(profile)
+    at_least_once = {"dead_letter_strategy": "at-least-once", "overflow": "reject-publish"}
+    rig.queue("q", "quorum", dead_letter_exchange="", dead_letter_routing_key="dead", **at_least_once)
+    rig.publish("q", "m")
+    got = rig.got("q")
+    assert got is not None
+    rig.channel.reject(got.delivery_tag, requeue=False)
+    assert rig.channel.purge_queue("q") == purged
+    rig.queue("dead")
+    rig.pass_time(180)
+    assert rig.drain("dead") == arrives
+
+
+def test_4_0_counts_a_message_that_expires_as_a_read() -> None:
+    rig = Rig("4.0")
+    rig.queue("q", "quorum")
+    rig.publish("q", "low", priority=0)
+    rig.publish("q", "late", priority=9, expiration="100")
+    for body in ("H0", "H1"):
+        rig.publish("q", body, priority=9)
+    rig.pass_time(0.2)
+    assert rig.drain("q") == ["H0", "low", "H1"]  # late, H0, then the third read prefers the one that waited longer
+
+
+def test_4_0_counts_a_message_that_meets_a_waiting_consumer_as_a_read() -> None:
+    rig = Rig("4.0")
+    rig.queue("q", "quorum")
+    rig.channel.qos(2)
+    rig.channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    for body in ("1st read", "2nd read"):
+        rig.publish("q", body)
+    rig.publish("q", "low", priority=0)
+    rig.publish("q", "high", priority=9)
+    assert rig.drain("q") == ["low", "high"]
+
+
+def test_4_0_begins_to_count_reads_again_when_a_queue_is_purged() -> None:
+    rig = Rig("4.0")
+    rig.queue("q", "quorum")
+    for body in ("1st read", "2nd read", "purged"):
+        rig.publish("q", body)
+    assert [rig.get("q"), rig.get("q")] == ["1st read", "2nd read"]
+    rig.channel.purge_queue("q")
+    rig.publish("q", "low", priority=0)
+    rig.publish("q", "high", priority=9)
+    assert rig.drain("q") == ["high", "low"]

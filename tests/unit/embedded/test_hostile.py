@@ -13,6 +13,7 @@ from redrive.client import Client, Outgoing
 from redrive.embedded import PROFILES, EmbeddedBroker, Faults, PortTaken, UnknownProfile
 from redrive.embedded.engine import Connection, Engine, Refusal
 from redrive.embedded.session import Session
+from redrive.topology import Arguments, Policy
 from redrive.wire import methods
 from tests.unit.embedded.rig import START_MS, Rig
 
@@ -28,7 +29,11 @@ STEPS = st.one_of(
     st.tuples(st.just("close")),
     st.tuples(st.just("recover")),
     st.tuples(st.just("purge"), QUEUES),
+    st.tuples(st.just("share"), st.integers(0, 3)),
+    st.tuples(st.just("policy"), QUEUES, st.integers(0, 2)),
 )
+UNKNOWN_PICK = 12
+"""The pick that names a delivery tag nobody has; every other one chooses among those in hand."""
 SETTINGS = st.fixed_dictionaries(
     {},
     optional={
@@ -52,12 +57,12 @@ def do(rig: Rig, step: tuple[Any, ...], tags: list[int]) -> None:
             rig.channel.consume(queue, f"t{len(rig.channel.consumers)}", no_ack=no_ack, exclusive=False, arguments={})
             rig.engine.vhosts["/"].queues[queue].dispatch()
             rig.engine.finish()
-        case "ack", tag, multiple:
-            rig.channel.ack(tag, multiple)
-        case "nack", tag, multiple, requeue:
-            rig.channel.nack(tag, multiple, requeue)
-        case "reject", tag, requeue:
-            rig.channel.reject(tag, requeue)
+        case "ack", pick, multiple:
+            rig.channel.ack(picked(rig, pick), multiple)
+        case "nack", pick, multiple, requeue:
+            rig.channel.nack(picked(rig, pick), multiple, requeue)
+        case "reject", pick, requeue:
+            rig.channel.reject(picked(rig, pick), requeue)
         case "time", ms:
             rig.pass_time(ms / 1000)
         case ("close",):
@@ -67,6 +72,16 @@ def do(rig: Rig, step: tuple[Any, ...], tags: list[int]) -> None:
             rig.channel.recover(True)
         case "purge", queue:
             rig.channel.purge_queue(queue)
+        case "share", prefetch:
+            rig.channel.qos(prefetch, per_channel=True)
+        case "policy", queue, length_max:
+            definition = Arguments({"max-length": length_max})
+            rig.engine.vhosts["/"].set_policy(Policy(name="bound", pattern=f"^{queue}$", definition=definition))
+
+
+def picked(rig: Rig, pick: int) -> int:
+    in_hand = list(rig.channel.unacked)
+    return in_hand[pick % len(in_hand)] if in_hand and pick != UNKNOWN_PICK else 10_000
 
 
 @settings(max_examples=150, deadline=None)

@@ -15,10 +15,10 @@ from tests.unit.embedded_management.running import run, running
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CASES = [
-    (example.name, profile)
-    for example in sorted(EXAMPLES.iterdir())
+    (file.parent.name, profile)
+    for file in sorted(EXAMPLES.glob("*/redrive.yaml"))
     for profile in PROFILES
-    if example.name != "native" or profile == "4.3"
+    if file.parent.name != "native" or profile == "4.3"
 ]
 
 

@@ -10,6 +10,7 @@ from redrive.embedded.engine.publishing import REPLY_TO
 from redrive.embedded.engine.queues import Queue
 from redrive.embedded.engine.refusals import access_refused, default_exchange, not_found, precondition, resource
 from redrive.embedded.engine.settling import Settling
+from redrive.embedded.engine.timers import NEVER
 
 
 class Channel(Settling, Consuming):
@@ -141,10 +142,11 @@ class Channel(Settling, Consuming):
         if self.transaction is not None:
             self.rollback()
         items, self.unacked = self.unacked, {}
-        # A quorum queue gets them back in the order of the consumers' tags as text, and a basic.get is a consumer whose
-        # tag is its delivery tag: the tenth comes before the second. A classic queue puts each back in its place.
-        items = dict(sorted(items.items(), key=lambda item: (_consumer_tag(*item), item[0])))
-        self.apply_settlement(items.values(), Returning.LOST, requeue=True)
+        # To a quorum queue a basic.get is a consumer whose tag is its delivery tag, and tags are text: the tenth comes
+        # before the second. A classic queue puts each back in its place.
+        numbered = self.engine.profile.consumers_return_first
+        order = sorted(items.items(), key=lambda item: (*_consumer_key(*item, numbered=numbered), item[0]))
+        self.apply_settlement((in_hand for _, in_hand in order), Returning.LOST, requeue=True)
         for queue in {id(queue): queue for queue in queues}.values():
             self.left(queue)
 
@@ -161,8 +163,12 @@ class Channel(Settling, Consuming):
         return self.vhost.queue(name, self.connection)
 
 
-def _consumer_tag(tag: int, in_hand: InHand) -> str:
-    return str(tag) if in_hand[2] is None else in_hand[2].tag
+def _consumer_key(tag: int, in_hand: InHand, *, numbered: bool) -> tuple[int, str]:
+    """What quorum queues order consumers by: `numbered` ones by their numbers, the others after them by their tags."""
+    consumer = in_hand[2]
+    if consumer is None:
+        return NEVER, str(tag)
+    return (consumer.number, "") if numbered else (NEVER, consumer.tag)
 
 
 def _refuse_default(exchange: str) -> None:

@@ -14,9 +14,20 @@ if TYPE_CHECKING:
 
 
 class Consumer:
-    """A subscription. `in_hand` counts its unsettled messages; `prefetch` 0 is no limit."""
+    """A subscription. `in_hand` counts its unsettled messages; `prefetch` 0 is no limit; younger, higher `number`."""
 
-    __slots__ = ("channel", "exclusive", "in_hand", "no_ack", "prefetch", "priority", "queue", "standing", "tag")
+    __slots__ = (
+        "channel",
+        "exclusive",
+        "in_hand",
+        "no_ack",
+        "number",
+        "prefetch",
+        "priority",
+        "queue",
+        "standing",
+        "tag",
+    )
 
     def __init__(
         self,
@@ -27,6 +38,7 @@ class Consumer:
         no_ack: bool,
         exclusive: bool,
         prefetch: int,
+        number: int,
         arguments: Mapping[str, Any],
     ) -> None:
         self.channel = channel
@@ -35,6 +47,7 @@ class Consumer:
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.prefetch = prefetch
+        self.number = number
         self.priority = int(arguments.get("x-priority", 0))
         self.in_hand = 0
         self.standing = False

@@ -23,6 +23,7 @@ class Consuming(ChannelState):
         if per_channel and self.engine.profile.global_prefetch:
             self.shared_prefetch = prefetch_count
             self.stand_all()
+            self.engine.finish()
         else:
             self.prefetch = prefetch_count
 
@@ -47,8 +48,16 @@ class Consuming(ChannelState):
         alone = exclusive and (queue.consumers.all or queue.settings.single_active)
         if taken or alone:
             raise access_refused(f"{where} in exclusive use")
+        self.engine.sequence += 1
         consumer = Consumer(
-            self, queue, tag, no_ack=no_ack, exclusive=exclusive, prefetch=self.prefetch, arguments=arguments
+            self,
+            queue,
+            tag,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            prefetch=self.prefetch,
+            number=self.engine.sequence,
+            arguments=arguments,
         )
         self.consumers[tag] = consumer
         queue.consumers.add(consumer)
@@ -95,8 +104,9 @@ class Consuming(ChannelState):
         self.delivery_tag += 1
         left = len(queue.ready)
         queue.expire()
-        if not queue.is_quorum:
-            left = len(queue.ready)  # a classic queue counts when it has let the new head expire, a quorum queue before
+        if no_ack or not queue.is_quorum:
+            # Counted when the new head has had its chance to expire; a quorum queue that keeps this one counts before.
+            left = len(queue.ready)
         engine.effects.append(Got(self, self.delivery_tag, redelivered, entry.message, header, left))
         life = entry.message.life
         if life is not None:

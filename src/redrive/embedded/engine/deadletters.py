@@ -53,6 +53,12 @@ class Holding:
         """Every message held."""
         return [letter.entry for letter in (*self._on_the_way, *self._waiting)]
 
+    def clear(self) -> None:
+        """Forget them all."""
+        self._on_the_way.clear()
+        self._waiting.clear()
+        self.retry_ms = NEVER
+
     def add(self, letter: Letter) -> None:
         """One more, sent at once if it is its turn."""
         if len(self._on_the_way) >= ON_THE_WAY_MAX:

@@ -78,9 +78,9 @@ class Engine:
         """When something may happen by itself, if nobody does anything; None if never."""
         return self.timers.next_ms
 
-    def bury(self, queue: Queue, entry: Entry, reason: str) -> None:
-        """A message died; it is dead-lettered by `finish`, after the command that killed it."""
-        self.dead.append((queue, entry, reason))
+    def bury(self, queue: Queue, entry: Entry, reason: str, place: int | None = None) -> None:
+        """A message died; it is dead-lettered by `finish`, after the command that killed it: last, or in that place."""
+        self.dead.insert(len(self.dead) if place is None else place, (queue, entry, reason))
 
     def finish(self) -> None:
         """Dead-letter what died, and what died of that, until it is quiet: no message dies for ever at one moment."""

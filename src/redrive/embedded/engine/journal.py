@@ -22,11 +22,19 @@ REQUEUED, DELAYED, DIED, HELD, DROPPED, GONE = "requeued", "delayed", "died", "h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """One step of a message's life: when (virtual milliseconds since 1970), which rule, and a sentence for people."""
+    """One step of a message's life: when (virtual milliseconds since 1970), which rule, and a sentence for people.
+
+    `queue` is where it happened, `targets` the queues that got a copy by it, `why` the reason of a death or an end,
+    `delay_ms` how long a queue delays it by itself; each only where the rule has such a thing.
+    """
 
     at_ms: int
     rule: str
     text: str
+    queue: str | None = None
+    targets: tuple[str, ...] = ()
+    why: str = ""
+    delay_ms: int | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -68,7 +76,24 @@ class Journal:
 
 
 def _readable(hop: RawHop) -> Hop:
-    return Hop(at_ms=hop[0], rule=hop[1], text=_TEXTS[hop[1]](*hop[2:]))
+    at_ms, rule, *details = hop
+    text = _TEXTS[rule](*details)
+    match rule, details:
+        case "published", (_, _, targets):
+            return Hop(at_ms=at_ms, rule=rule, text=text, targets=targets)
+        case "died", (reason, queue, _, targets):
+            return Hop(at_ms=at_ms, rule=rule, text=text, queue=queue, targets=targets, why=reason)
+        case "dropped", (why,):
+            return Hop(at_ms=at_ms, rule=rule, text=text, why=why)
+        case "held" | "gone", (queue, why):
+            return Hop(at_ms=at_ms, rule=rule, text=text, queue=queue, why=why)
+        case "delayed", (queue, delay_ms):
+            return Hop(at_ms=at_ms, rule=rule, text=text, queue=queue, delay_ms=delay_ms)
+        case "returned", _:
+            return Hop(at_ms=at_ms, rule=rule, text=text)
+        case _, (queue, *_):
+            return Hop(at_ms=at_ms, rule=rule, text=text, queue=queue)
+    raise AssertionError(f"no such hop: {hop!r}")  # pragma: no cover - the rules above are all there are
 
 
 def _after(waited_ms: int) -> str:

@@ -74,6 +74,13 @@ class Profile:
     fills_in_queue_type: bool
     """A queue declared without a type is compared as `classic`, not as having none."""
     delayed_retry: bool
+    quorum_drops_backwards: bool
+    """What a quorum queue drops from its head at one stroke dies the latest first, and before what else dies then."""
+    quorum_purge_takes_all: bool
+    """Purging a quorum queue takes, and counts, delayed messages and held dead letters too (4.3)."""
+    consumers_return_first: bool
+    """When a channel ends, a quorum queue gets back what consumers had, in the order they came, then what basic.get
+    had, by delivery tag as text; elsewhere all by tag as text (3.10)."""
     message_bytes_max: int
     """The largest body (`max_message_size` where nobody configured it)."""
 
@@ -109,6 +116,9 @@ V3_10 = Profile(
     unknown_exchange_type_is_hard=True,
     fills_in_queue_type=False,
     delayed_retry=False,
+    quorum_drops_backwards=True,
+    quorum_purge_takes_all=False,
+    consumers_return_first=False,
     message_bytes_max=128 * 1024 * 1024,
 )
 
@@ -136,6 +146,9 @@ V4_0 = Profile(
     unknown_exchange_type_is_hard=False,
     fills_in_queue_type=True,
     delayed_retry=False,
+    quorum_drops_backwards=True,
+    quorum_purge_takes_all=False,
+    consumers_return_first=True,
     message_bytes_max=16 * 1024 * 1024,
 )
 
@@ -163,6 +176,9 @@ V4_3 = Profile(
     unknown_exchange_type_is_hard=False,
     fills_in_queue_type=True,
     delayed_retry=True,
+    quorum_drops_backwards=False,
+    quorum_purge_takes_all=True,
+    consumers_return_first=True,
     message_bytes_max=16 * 1024 * 1024,
 )
 

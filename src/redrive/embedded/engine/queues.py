@@ -6,6 +6,7 @@ behind it.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,8 +46,11 @@ class House(Protocol):
     stalled: dict["Queue", None]
     """Queues that have more to give out as soon as the effects there are have been taken."""
 
-    def bury(self, queue: "Queue", entry: Entry, reason: str) -> None:
-        """A message died: it will be dead-lettered when the present command is through."""
+    dead: deque[tuple["Queue", Entry, str]]
+    """Who died in the present command."""
+
+    def bury(self, queue: "Queue", entry: Entry, reason: str, place: int | None = None) -> None:
+        """A message died: it will be dead-lettered when the present command is through, last or in that place."""
 
 
 class Queue:
@@ -83,6 +87,7 @@ class Queue:
         self.used_ms = house.now_ms
         self._counts = self.is_quorum or house.profile.carries_everything
         self._size_has_header = self.is_quorum and house.profile.quorum_size_has_header
+        self._counts_reads = isinstance(self.ready, QuorumTwoToOne)
         self._alarm_ms = NEVER
         self._watches = False  # whether anything here ever had a deadline
         self.apply(settings)
@@ -126,6 +131,9 @@ class Queue:
             consumer = self.consumers.take()
             if consumer is not None:
                 # Straight to a consumer, as a TTL of 0 asks for: deliver now or never.
+                if self._counts_reads:
+                    ready.append(entry)
+                    ready.pop()
                 self.deliver(entry, consumer)
                 return True
         ready.append(entry)
@@ -215,7 +223,8 @@ class Queue:
             self.house.bury(self, entry, REJECTED)
 
     def give_back(self, entries: Iterable[Entry], how: Returning) -> None:
-        """Messages in hand come back, in this order."""
+        """Messages in hand come back at one stroke, in this order."""
+        dead_before = len(self.house.dead)
         for entry in entries:
             self._let_go()
             if not self.is_deleted:
@@ -223,12 +232,13 @@ class Queue:
         if self.is_deleted:
             return
         self._watches = self._watches or bool(self.delayed)
-        self.look()
-        if self.limits.bounded:
+        if self.limits.bounded and not self.is_quorum:
             self.trim()
         if self._watches:
             self.expire()
         self.dispatch()
+        if self.limits.bounded and self.is_quorum:
+            self.trim(dead_before)  # a quorum queue gives out first
         if self._watches:
             self.rearm()
 
@@ -243,11 +253,16 @@ class Queue:
             first = ready.first_to_expire()
             self.limits.note(self)
 
-    def trim(self) -> bool:
-        """drop-head: the oldest die until the rest fits; whether any did."""
-        dropped = False
+    def trim(self, dead_before: int | None = None) -> bool:
+        """drop-head: the oldest die until the rest fits; whether any did.
+
+        `dead_before` counts the dead of the house when the present stroke began; None is now.
+        """
+        house, dropped = self.house, False
+        backwards = self.is_quorum and house.profile.quorum_drops_backwards
+        place = (len(house.dead) if dead_before is None else dead_before) if backwards else None
         while self.ready and self.limits.is_over(self) and not self.limits.refusing:
-            self.house.bury(self, self.pop(), MAXLEN)
+            house.bury(self, self.pop(), MAXLEN, place)
             dropped = True
         return dropped
 
@@ -293,15 +308,20 @@ class Queue:
             self.house.timers.set(next_ms, self)
 
     def purge(self) -> int:
-        """Throw the ready messages away, the delayed ones too; how many were ready."""
-        count = len(self.ready)
-        for entry in [*self.ready, *(entry for _, _, entry in self.delayed)]:
-            self._note_end(entry, "purged")
+        """Throw the ready messages away, on 4.3 the delayed and held ones too; how many that were."""
+        gone = list(self.ready)
         self.ready.clear()
-        self.delayed.clear()
+        if self.house.profile.quorum_purge_takes_all:
+            gone += [entry for _, _, entry in self.delayed]
+            self.delayed.clear()
+            if self.holding is not None:
+                gone += self.holding.entries()
+                self.holding.clear()
+        for entry in gone:
+            self._note_end(entry, "purged")
         self.ready_bytes = 0
         self.limits.note(self)
-        return count
+        return len(gone)
 
     def keep(self, wanted: Callable[[Entry], bool], *, why: str) -> None:
         """Forget the ready messages that are not wanted."""

@@ -248,10 +248,11 @@ class QuorumTwoToOne(_HeadExpires):
         return source.popleft()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything, the reads too."""
         self._returned.clear()
         self._high.clear()
         self._low.clear()
+        self._reads = 0
 
     def _source(self) -> deque[Entry]:
         if self._returned:

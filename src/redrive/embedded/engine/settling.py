@@ -24,6 +24,8 @@ class Settling(Publishing, ChannelState):
             queue.acked(entry)
             if consumer is not None:
                 self._release(in_hand)
+                if self.engine.dead:
+                    self.engine.finish()  # giving the next message out may find expired ones before it
             return
         self._settle(self._collect(tag, multiple), None, requeue=False)
 
@@ -66,12 +68,9 @@ class Settling(Publishing, ChannelState):
         self.unacked = dict(sorted(restored.items()))
 
     def apply_settlement(self, items: Iterable[InHand], how: Returning | None, *, requeue: bool) -> None:
-        """Do to messages what was said about them, queue by queue; `how` None is an ack."""
-        by_queue: dict[int, tuple[Queue, list[Entry]]] = {}
+        """Do to messages what was said about them; `how` None is an ack."""
         settled = list(items)
-        for entry, queue, _ in settled:
-            by_queue.setdefault(id(queue), (queue, []))[1].append(entry)
-        for queue, entries in by_queue.values():
+        for queue, entries in _strokes(settled, how):
             if how is None:
                 for entry in entries:
                     queue.acked(entry)
@@ -122,3 +121,21 @@ class Settling(Publishing, ChannelState):
                 queue.dispatch()
         elif queue.ready and queue.consumers.single_active:
             queue.dispatch()
+
+
+def _strokes(settled: list[InHand], how: Returning | None) -> list[tuple[Queue, list[Entry]]]:
+    """What each queue hears of at one stroke.
+
+    A classic queue hears of everything at once, and so does a quorum queue when a channel ends. What is said of several
+    messages a quorum queue hears consumer by consumer, and each basic.get is a consumer of its own; those come first.
+    """
+    strokes: dict[tuple[int, str], tuple[Queue, list[Entry]]] = {}
+    fetched: list[tuple[Queue, list[Entry]]] = []
+    for entry, queue, consumer in settled:
+        if how is Returning.LOST or not queue.is_quorum:
+            strokes.setdefault((id(queue), ""), (queue, []))[1].append(entry)
+        elif consumer is None:
+            fetched.append((queue, [entry]))
+        else:
+            strokes.setdefault((id(queue), consumer.tag), (queue, []))[1].append(entry)
+    return fetched + [strokes[key] for key in sorted(strokes, key=lambda key: key[1])]

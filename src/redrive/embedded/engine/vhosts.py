@@ -242,6 +242,7 @@ class Vhost:
             queue.apply(settle(queue.kind, queue.arguments, definition, self.engine.profile))
         for exchange in self.exchanges.values():
             self._apply_policy(exchange)
+        self.engine.finish()
 
     def _apply_policy(self, exchange: Exchange) -> None:
         by_policy = self.policies.definition(exchange.name, "exchange").get("alternate-exchange")

@@ -28,7 +28,7 @@ def show_consumer(consumer: Consumer, client: Client | None) -> dict[str, JSON]:
     single = queue.consumers.single_active
     active = not single or queue.consumers.active is consumer
     return {
-        "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
+        "arguments": {} if client is None else to_json(client.arguments_of(channel.number, consumer.tag)),
         "ack_required": not consumer.no_ack,
         "active": active,
         "activity_status": ("single_active" if active else "waiting") if single else "up",

@@ -5,7 +5,7 @@ runs on a connection of its own that is gone afterwards, as the management plugi
 so what the engine wants sent to it is picked out of the effects here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -86,8 +86,7 @@ class House:
         server = self.broker._running()
         session = server._sessions.get(connection)
         if session is not None:
-            session.close(320, f"CONNECTION_FORCED - {text}")
-            server._dirty[session] = None
+            server.close_connection(session, text)
 
 
 class VhostNote:
@@ -110,7 +109,8 @@ class Client:
         self.heartbeat_s = session.wire.heartbeat_s
         self.frame_max = server.server_limits.frame_max
         self.channel_max = server.server_limits.channel_max
-        self.properties: dict[str, Any] = getattr(session, "client_properties", {})
+        self._consumer_arguments = session.consumer_arguments
+        self.properties: dict[str, Any] = session.client_properties
         transport = server._clients[session]._transport
         peer = None if transport is None else transport.get_extra_info("peername")
         own = None if transport is None else transport.get_extra_info("sockname")
@@ -121,3 +121,7 @@ class Client:
     def name(self) -> str:
         """As RabbitMQ names connections: both ends."""
         return f"{self.peer_host}:{self.peer_port} -> {self.host}:{self.port}"
+
+    def arguments_of(self, channel: int, tag: str) -> Mapping[str, Any]:
+        """What a consumer was asked for with."""
+        return self._consumer_arguments.get((channel, tag), {})

@@ -76,7 +76,7 @@ class ManagementServer:
         try:
             self._listener = await asyncio.start_server(self._converse, self.host, self.port, limit=HEAD_BYTES_MAX)
         except OSError as error:
-            raise PortTaken(self.host, self.port, error.strerror or str(error)) from None
+            raise PortTaken(self.host, self.port, error) from None
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

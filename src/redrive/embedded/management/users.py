@@ -1,5 +1,7 @@
 """Users and permissions, to be looked at: every user of the embedded broker is an administrator who may do everything.
 
+To grant what everybody has is fine, and done already; whatever would not become true is refused in so many words.
+
 Password hashes are RabbitMQ's kind, so that exported users log in after an import there. Their salt is made from the
 name: the same broker always exports the same text.
 """
@@ -7,22 +9,32 @@ name: the same broker always exports the same text.
 import base64
 import hashlib
 
+from redrive.embedded.management.fields import text
 from redrive.embedded.management.house import House
 from redrive.embedded.management.listing import chosen, listed
-from redrive.embedded.management.replies import JSON, Reply, found, object_not_found
+from redrive.embedded.management.replies import JSON, Reply, bad_request, found, made, object_not_found
 from redrive.embedded.management.routes import Request, Routes
+
+_RIGHTS = ("configure", "write", "read")
 
 
 def add_routes(routes: Routes) -> None:
     """The addresses of users."""
     routes.add("whoami", get=_whoami)
     routes.add("users", get=lambda request: listed(show_users(request.house), request.query))
-    routes.add("users/{user}", get=_get)
+    routes.add("users/without-permissions", get=lambda _request: found([]))
+    routes.add("users/{user}", get=_get, put=_keep_user, delete=_keep_user)
     routes.add("users/{user}/permissions", get=_of_user)
+    routes.add("users/{user}/topic-permissions", get=_nothing_of_user)
     routes.add("permissions", get=lambda request: listed(show_permissions(request.house), request.query))
-    routes.add("permissions/{vhost}/{user}", get=_permission)
+    routes.add("permissions/{vhost}/{user}", get=_permission, put=_grant, delete=_revoke)
     routes.add("vhosts/{vhost}/permissions", get=_of_vhost)
+    routes.add("vhosts/{vhost}/topic-permissions", get=_nothing_of_vhost)
     routes.add("topic-permissions", get=lambda _request: found([]))
+    routes.add("user-limits", get=lambda _request: found([]))
+    routes.add("user-limits/{user}", get=_nothing_of_user)
+    routes.add("vhost-limits", get=lambda _request: found([]))
+    routes.add("vhost-limits/{vhost}", get=_nothing_of_vhost)
 
 
 def show_users(house: House) -> list[dict[str, JSON]]:
@@ -74,6 +86,36 @@ def _permission(request: Request, vhost: str, user: str) -> Reply:
         if one["vhost"] == vhost and one["user"] == user:
             return found(one)
     raise object_not_found()
+
+
+def _nothing_of_user(request: Request, user: str) -> Reply:
+    _get(request, user)
+    return found([])
+
+
+def _nothing_of_vhost(request: Request, vhost: str) -> Reply:
+    request.house.vhost(vhost)
+    return found([])
+
+
+def _grant(request: Request, vhost: str, user: str) -> Reply:
+    """RabbitMQ's answers for a vhost or user that is not there (measured); else only what is so already."""
+    if vhost not in request.house.engine.vhosts or user not in request.house.broker.users:
+        raise bad_request("vhost_or_user_not_found")
+    fields = request.fields()
+    rights = {name: text(fields, name) for name in _RIGHTS}
+    if any(pattern != ".*" for pattern in rights.values()):
+        raise bad_request(f"the embedded broker has no permissions: {user} may do everything in every vhost")
+    return made(new=False)
+
+
+def _revoke(request: Request, vhost: str, user: str) -> Reply:
+    _permission(request, vhost, user)
+    raise bad_request(f"the embedded broker has no permissions: {user} may do everything in every vhost")
+
+
+def _keep_user(request: Request, user: str) -> Reply:
+    raise bad_request(f"the embedded broker's users come with it and can't be changed; {user} is left as it is")
 
 
 def _password_hash(name: str, password: str) -> str:

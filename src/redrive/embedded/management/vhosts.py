@@ -3,7 +3,7 @@
 from redrive.embedded.management.fields import short, text
 from redrive.embedded.management.house import NODE, House, VhostNote
 from redrive.embedded.management.listing import chosen, listed
-from redrive.embedded.management.replies import JSON, Reply, bad_request, done, found, made, object_not_found
+from redrive.embedded.management.replies import JSON, Reply, bad_request, done, found, made
 from redrive.embedded.management.routes import Request, Routes
 
 
@@ -72,14 +72,7 @@ def _put(request: Request, vhost: str) -> Reply:
 
 def _delete(request: Request, vhost: str) -> Reply:
     """A vhost goes with all in it; its clients are told so."""
-    house = request.house
-    gone = house.vhost(vhost)
-    for connection in list(house.engine.connections):
-        if connection.vhost is gone:
-            house.close(connection, f"vhost '{vhost}' is deleted")
-    for queue in list(gone.queues.values()):
-        gone.delete_queue(queue, why="its vhost was deleted")
-    if house.engine.vhosts.pop(vhost, None) is None:
-        raise object_not_found()
-    house.notes.pop(vhost, None)
+    request.house.vhost(vhost)
+    request.house.broker.remove_vhost(vhost)
+    request.house.notes.pop(vhost, None)
     return done()

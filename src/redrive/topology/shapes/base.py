@@ -1,19 +1,35 @@
 """What all shapes share: options that check themselves, and the safe way to emit a queue.
 
-A shape is a frozen set of options with one method: `build` turns a declared queue into exchanges, queues, bindings and
-an `Arrangement`. A build refuses by raising `Invalid` with a path below the queue's own entry; the compiler turns that
-into a finding with its line.
+A shape is a frozen set of options with two halves. `build` turns a declared queue into exchanges, queues, bindings and
+an `Arrangement`; it refuses by raising `Invalid` with a path below the queue's own entry, and the compiler turns that
+into a finding with its line. `commands` turns a decision about a delivery into what the broker is told; it never fails.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, assert_never
 
-from redrive.topology.arrangement import Arrangement, Wait
+from redrive.core import (
+    Ack,
+    Backoff,
+    Command,
+    Decision,
+    Defer,
+    Discard,
+    Done,
+    GiveBack,
+    Letter,
+    Parked,
+    Report,
+    Retry,
+    Skip,
+)
+from redrive.topology.arrangement import Arrangement, Wait, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, QueueType
 from redrive.topology.options import Count, Flag, Invalid, option
+from redrive.topology.shapes import carrying, origins
 from redrive.topology.values import Arguments
 
 DELIVERY_LIMIT_MAIN = 20
@@ -62,6 +78,59 @@ class Shape(ABC):
     @abstractmethod
     def build(self, queue: DeclaredQueue) -> Built:
         """The topology around `queue`. Raises `Invalid` with a path below the queue's entry."""
+
+    @abstractmethod
+    def backoff(self) -> Backoff:
+        """How long to wait before each retry, where the handler says nothing else."""
+
+    @property
+    def unlisted_4xx(self) -> Literal["park", "retry"]:
+        """What a 4xx other than 408, 409, 425 and 429 means, where the handler says nothing else."""
+        return "park"
+
+    def commands(
+        self, decision: Decision, letter: Letter, arrangement: Arrangement, report: Report
+    ) -> tuple[Command, ...]:
+        """What to tell the broker, in order; the last command settles the delivery, and no other does.
+
+        An uncounted return is counted all the same by a quorum queue up to 4.0, towards its delivery limit only.
+        """
+        match decision:
+            case Done() | Skip():
+                return (Ack(),)
+            case GiveBack(pause_ms=pause_ms):
+                return carrying.give_back(pause_ms, letter, report, arrangement.counted_by)
+            case Retry():
+                return self.retry(decision, letter, arrangement, report)
+            case Defer():
+                return self.defer(decision, letter, arrangement, report)
+            case Parked():
+                return carrying.park(decision, letter, arrangement, report)
+            case _:
+                assert_never(decision)
+
+    def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+        """To the wait that is long enough: by reject where the queue's own loop is, else by a copy."""
+        delay_ms = decision.delay_ms
+        if arrangement.retry_by is Way.REJECT and delay_ms <= max(wait.delay_ms for wait in arrangement.waits):
+            return (Discard(),)
+        return carrying.send_to_wait(delay_ms, decision.not_before_ms, letter, arrangement, report, counted=True)
+
+    def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+        """Into a wait for the rest of the time; a reject would count as an attempt, so always by a copy."""
+        wait_ms = decision.wait_ms
+        return carrying.send_to_wait(wait_ms, decision.not_before_ms, letter, arrangement, report, counted=False)
+
+    def is_foreign(self, letter: Letter, arrangement: Arrangement) -> bool:
+        """Whether a delivery is another queue's retry, to be acked unhandled (`Skip`).
+
+        Any queue bound to a tiered exchange gets such copies, whatever its own shape is.
+        """
+        return letter.queue == arrangement.queue and origins.is_foreign_copy(letter)
+
+    def handler_routing_key(self, letter: Letter) -> str:
+        """The key to show to the handler: the original one, also on a retry."""
+        return origins.handler_routing_key(letter)
 
     def queue_type(self, queue: DeclaredQueue) -> str:
         """The type of the main queue, and so of those around it. Raises `Invalid` for one the shape can't have."""

@@ -8,12 +8,17 @@ Guarantees: a message comes back to the failed queue only; delays never block ea
 (the wait queue keeps a message until the main queue has it); nothing expires, overflows or is dropped from parking.
 Not guaranteed: order, and exactly-once: between a confirmed copy and the ack a crash leaves two copies with one id.
 The same arguments are right on 3.10, 4.0 and 4.3.
+
+A retry takes the shortest wait that is long enough; a delay below its TTL goes along as the message's own expiration,
+one above all waits in the longest, again and again, with `x-redrive-not-before`, and is run and counted once. No delay
+at all is a copy to the queue's own end.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from redrive.core import Backoff, Counter, Listed
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
@@ -49,6 +54,10 @@ class Ladder(Shape):
     )
     parking: str = option(Template(("queue",)), "{queue}.parked", "names the parking queue")
 
+    def backoff(self) -> Backoff:
+        """The delays in their order; the last repeats."""
+        return Listed(str(delay) for delay in self.delays)
+
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue, its wait queues (each delay once) and its parking queue."""
         self.queue_type(queue)
@@ -72,6 +81,7 @@ class Ladder(Shape):
                 attempts=len(self.delays) + 1 if self.attempts is None else self.attempts,
                 retry_by=Way.PUBLISH,
                 park_by=Way.PUBLISH,
+                counted_by=Counter.HEADER,
                 parking=Parking(queue=parked, exchange=DEFAULT_EXCHANGE, routing_key=parked),
                 waits=waits,
             ),

@@ -7,15 +7,34 @@
 Guarantees: as `ladder`, with fewer queues; a delayed message stays where it is, so a restart keeps it.
 Not guaranteed: any other delay than linear; anything below 4.3, where the arguments are silently ignored and a message
 would be redelivered without pause (`compile --for` refuses; the runtime refuses to start).
+
+A shorter delay than the broker's own can't be had. One that is longer, from a `RetryAfter`, is made up for by a pause
+of up to a minute; beyond that the message goes to the queue's end as a copy that knows its time, and each time it comes
+too early it takes one place of the prefetch for a minute. Many long delays are what `ladder` is for.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from redrive.core import (
+    PAUSE_MS_MAX,
+    Backoff,
+    Command,
+    Counter,
+    Defer,
+    Letter,
+    Linear,
+    Report,
+    Retry,
+    Return,
+    headers,
+    read_count,
+)
 from redrive.topology.arrangement import Arrangement, Parking, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, QueueType
 from redrive.topology.options import Duration, DurationText, Invalid, Template, fill, option, parse_duration_ms
+from redrive.topology.shapes import carrying
 from redrive.topology.shapes.base import AT_LEAST_ONCE, ATTEMPTS, Built, Shape, bindings_of, returning_to
 from redrive.topology.shapes.ladder import parking_queue
 
@@ -36,6 +55,10 @@ class Native(Shape):
         """min may not exceed max."""
         if parse_duration_ms(str(self.min)) > parse_duration_ms(str(self.max)):
             raise Invalid(f"min ({self.min}) is longer than max ({self.max})", "swap them", ("min",))
+
+    def backoff(self) -> Backoff:
+        """As the broker delays: min × n, at most max."""
+        return Linear(str(self.min), longest=str(self.max))
 
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue with its delayed retry, and its parking queue."""
@@ -65,6 +88,28 @@ class Native(Shape):
                 attempts=self.attempts,
                 retry_by=Way.RETURN,
                 park_by=Way.PUBLISH,
+                counted_by=Counter.DELIVERIES,
                 parking=Parking(queue=parked, exchange=DEFAULT_EXCHANGE, routing_key=parked),
             ),
+        )
+
+    def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+        """Rejected with requeue, which the broker delays and counts; a longer delay is made up for here.
+
+        A reject carries no header, so what is longer by more than a pause may be goes by a copy that knows its time.
+        """
+        counter = arrangement.counted_by
+        broker_ms = self.backoff().delay_ms(read_count(letter.header(headers.DELIVERY_COUNT)) + 1)
+        missing_ms = decision.delay_ms - broker_ms
+        if missing_ms > PAUSE_MS_MAX:
+            return carrying.send_to_own_end(
+                decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
+            )
+        return (*carrying.pausing(missing_ms), Return(counted=True))
+
+    def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+        """There is no wait queue: a pause, then the queue's end, so that its other messages go first."""
+        counter = arrangement.counted_by
+        return carrying.send_to_own_end(
+            decision.wait_ms, decision.not_before_ms, letter, report, counter, counted=False
         )

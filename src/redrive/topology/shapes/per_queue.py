@@ -6,12 +6,18 @@
 Guarantees: the document's names and arguments; a retry never reaches another consumer of the same event. Not
 guaranteed: the reject hop, which on classic queues, as the document has them, is at most once; `type: quorum` closes
 that.
+
+A retry is a reject, so its delay is the retry queue's, also where less was asked for. One that is longer, from a
+`RetryAfter`, goes into the retry queue as a copy that knows its time (`x-redrive-not-before`) and its count so far
+(`x-redrive-attempts-before`, since x-death starts afresh with a copy), again and again until then. A handler sees the
+original routing key on a retry too; the broker's own is the queue's name.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from redrive.core import Backoff, Counter, Fixed
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Binding, Exchange, ExchangeType
@@ -37,6 +43,10 @@ class PerQueue(DocumentedShape):
     wait: str = option(_NAME, "{queue}.retry", "names the retry queue")
     dlq_exchange: str = option(_NAME, "dlq.{queue}", "names the dead-letter exchange")
     dlq: str = option(_NAME, "{queue}.dlq", "names the dead-letter queue")
+
+    def backoff(self) -> Backoff:
+        """The one delay."""
+        return Fixed(str(self.delays[0]))
 
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue with its own retry loop and DLQ."""
@@ -66,6 +76,7 @@ class PerQueue(DocumentedShape):
                 attempts=self.attempts,
                 retry_by=Way.REJECT,
                 park_by=Way.PUBLISH,
+                counted_by=Counter.REJECTIONS,
                 parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=_PARKING_KEY),
                 waits=(wait,),
             ),

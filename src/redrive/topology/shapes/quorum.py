@@ -6,13 +6,20 @@
 Guarantees: the document's names and arguments; at-least-once on both hops of the loop, which the document promises and
 stock quorum queues do not keep (`at_least_once: false` is the stock form); delivery limits that never drop a message
 (`safe_limits: false` leaves 4.x's default of 20, whose deaths the broker drops as a cycle). Not guaranteed: that
-`x-retry-count` rises by itself; a nack changes no header, so attempts are counted by x-death.
+`x-retry-count` rises by itself; a nack changes no header, so attempts are counted by x-death, and the dead letter gets
+it as `x-retry-count`.
+
+A retry is a reject, so its delay is the retry queue's, also where less was asked for. One that is longer, from a
+`RetryAfter`, goes into the retry queue as a copy that knows its time (`x-redrive-not-before`) and its count so far
+(`x-redrive-attempts-before`, since x-death starts afresh with a copy), again and again until then. A handler sees the
+original routing key on a retry too; the broker's own is the queue's name.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from redrive.core import Backoff, Counter, Fixed
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
@@ -37,6 +44,10 @@ class Quorum(DocumentedShape):
     dlq_exchange: str = option(_NAME, "{queue}.dlq", "names the fanout exchange before the DLQ")
     dlq: str = option(_NAME, "{queue}.dlq", "names the dead-letter queue")
 
+    def backoff(self) -> Backoff:
+        """The one delay."""
+        return Fixed(str(self.delays[0]))
+
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue, its retry queue, its DLQ and the exchange before it."""
         retry_queue = fill(self.wait, queue=queue.name)
@@ -53,6 +64,7 @@ class Quorum(DocumentedShape):
                 attempts=self.attempts,
                 retry_by=Way.REJECT,
                 park_by=Way.PUBLISH,
+                counted_by=Counter.REJECTIONS,
                 parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=""),
                 waits=(wait,),
             ),

@@ -6,15 +6,21 @@
 Guarantees: the document's names and arguments; three retries that really are three. The document counts nacks by
 x-death, which a nack never raises, so a poison message would loop for ever; ours requeues by a counted copy
 (`requeue: nack` is the literal form). Not guaranteed: any pause between retries, or order.
+
+A delay, from a `RetryAfter`, is a pause of up to a minute in the consumer before the copy; what is longer the copy
+carries (`x-redrive-not-before`), and it is held again when it comes round. The literal form counts by x-delivery-count,
+so it ends on quorum queues up to 4.0 only: classic queues and 4.3 do not count a nack, and it loops for ever.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from redrive.core import Backoff, Command, Counter, Defer, Fixed, Letter, Report, Retry, Return
 from redrive.topology.arrangement import Arrangement, Parking, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Binding, Exchange, ExchangeType
 from redrive.topology.options import Choice, Invalid, Template, Text, fill, option
+from redrive.topology.shapes import carrying
 from redrive.topology.shapes.base import (
     ATTEMPTS,
     DELIVERY_LIMIT_MAIN,
@@ -42,6 +48,10 @@ class Requeue(DocumentedShape):
     park: str = option(
         Choice(("publish", "reject")), "publish", "publish keeps the error; reject is the document's form and can't"
     )
+
+    def backoff(self) -> Backoff:
+        """At once."""
+        return Fixed(0)
 
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue with its DLX, and its DLQ."""
@@ -74,6 +84,25 @@ class Requeue(DocumentedShape):
                 attempts=self.attempts,
                 retry_by=Way.PUBLISH if self.requeue == "copy" else Way.RETURN,
                 park_by=Way(self.park),
+                counted_by=Counter.HEADER if self.requeue == "copy" else Counter.DELIVERIES,
                 parking=Parking(queue=dlq, exchange=dlx, routing_key=dlq),
             ),
+        )
+
+    def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+        """A counted copy to the queue's end, or the literal nack; a delay is spent here, before it."""
+        if self.requeue == "nack":
+            return (*carrying.pausing(decision.delay_ms), Return(counted=False))
+        counter = arrangement.counted_by
+        return carrying.send_to_own_end(
+            decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
+        )
+
+    def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+        """There is no wait queue: a pause, then the queue's end; the literal form has only its nack."""
+        if self.requeue == "nack":
+            return (*carrying.pausing(decision.wait_ms), Return(counted=False))
+        counter = arrangement.counted_by
+        return carrying.send_to_own_end(
+            decision.wait_ms, decision.not_before_ms, letter, report, counter, counted=False
         )

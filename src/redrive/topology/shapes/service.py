@@ -8,12 +8,18 @@
 The prefix is the service's name up to its first hyphen, `default` without one. Guarantees: the document's names, types
 and arguments; a retry reaches the failed service only. Not guaranteed: the reject hop, which on classic queues, as the
 document has them, is at most once: the broker loses a message it can't dead-letter. `type: quorum` closes that.
+
+A retry is a reject, so its delay is the retry queue's, also where less was asked for. One that is longer, from a
+`RetryAfter`, goes into the retry queue as a copy that knows its time (`x-redrive-not-before`) and its count so far
+(`x-redrive-attempts-before`, since x-death starts afresh with a copy), again and again until then. A handler sees the
+original routing key on a retry too; the broker's own is the queue's name.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from redrive.core import Backoff, Counter, Fixed
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
@@ -70,6 +76,15 @@ class Service(DocumentedShape):
         """The name of a service's queue."""
         return fill(self.queue, service=service, prefix=service_prefix(service))
 
+    @property
+    def unlisted_4xx(self) -> Literal["park", "retry"]:
+        """As `other_4xx` says."""
+        return "retry" if self.other_4xx == "retry" else "park"
+
+    def backoff(self) -> Backoff:
+        """The one delay."""
+        return Fixed(str(self.delays[0]))
+
     def build(self, queue: DeclaredQueue) -> Built:
         """The service's queue, retry loop and DLQ, and the fanout exchange it shares with its prefix."""
         if self.service is None:
@@ -105,6 +120,7 @@ class Service(DocumentedShape):
                 attempts=self.attempts,
                 retry_by=Way.REJECT,
                 park_by=Way.PUBLISH,
+                counted_by=Counter.REJECTIONS,
                 parking=Parking(queue=dlq, exchange=DEFAULT_EXCHANGE, routing_key=dlq),
                 waits=(wait,),
             ),

@@ -8,13 +8,19 @@ Guarantees: the document's names, keys and arguments; delays that never block ea
 Not guaranteed: that nobody else sees a retry: the message re-enters the main exchange, so every queue bound with
 `<domain>.*` or `#` gets a copy. Our consumer acks such copies unhandled (`skip_foreign`); other people's run twice.
 The hop back is at most once where the wait queues are classic, as the document has them; `type: quorum` makes it at
-least once.
+least once. A retry belongs to the queue it names in `x-original-queue`: before a queue is renamed or removed, its tiers
+must be empty, or what returns from them is skipped by everybody else.
+
+The copy carries the document's `x-retry-count`, `x-original-routing-key` and `x-original-exchange`, besides
+`x-original-queue`; a handler sees the original key on a retry too. Delays between the tiers, and above them, are kept
+as in `ladder`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from redrive.core import Backoff, Counter, Letter, Listed
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
@@ -37,6 +43,7 @@ from redrive.topology.shapes.base import (
     DocumentedShape,
     bindings_of,
 )
+from redrive.topology.shapes.origins import RETURN_WORD
 from redrive.topology.values import Arguments
 
 _NAMES = ("queue", "domain", "exchange")
@@ -71,13 +78,17 @@ class Tiered(DocumentedShape):
         Flag(), True, "ack copies of other queues' retries unhandled; false handles them, as the document would"
     )
 
+    def backoff(self) -> Backoff:
+        """The delays in their order; the last repeats."""
+        return Listed(str(delay) for delay in self.delays)
+
     def build(self, queue: DeclaredQueue) -> Built:
         """The queue, its tiers, and the exchanges and DLQ it shares with its neighbours."""
         exchange = self.source_exchange(queue, self.exchange)
         domain = queue.name.rpartition(".")[2] if self.domain is None else self.domain
         retry_exchange = fill(self.retry_exchange, exchange=exchange)
         dlx, dlq = fill(self.dlx, exchange=exchange), fill(self.dlq, exchange=exchange)
-        return_key = f"{domain}.retry"
+        return_key = f"{domain}.{RETURN_WORD}"
         main = self.main_queue(
             queue,
             {
@@ -120,10 +131,15 @@ class Tiered(DocumentedShape):
                 attempts=len(self.delays) + 1 if self.attempts is None else self.attempts,
                 retry_by=Way.PUBLISH,
                 park_by=Way(self.park),
+                counted_by=Counter.HEADER,
                 parking=Parking(queue=dlq, exchange=dlx, routing_key=None),
                 waits=waits,
             ),
         )
+
+    def is_foreign(self, letter: Letter, arrangement: Arrangement) -> bool:
+        """Never, where the document's own behaviour was chosen."""
+        return self.skip_foreign and super(Tiered, self).is_foreign(letter, arrangement)
 
     def _wait_queue(self, queue: DeclaredQueue, wait: Wait, return_to: dict[str, Any]) -> Queue:
         return Queue(

@@ -1,0 +1,91 @@
+"""`redrive push`: a queue's messages to a service in any language, by HTTP POST."""
+
+import os
+from typing import Literal, cast
+
+import click
+
+from redrive.cli.console import say
+from redrive.core import InvalidDuration
+from redrive.files import read_text
+from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
+
+
+@click.command("push")
+@click.argument("queue")
+@click.option("--to", required=True, metavar="URL", help="Where to POST: http(s)://host:port/path.")
+@click.option("--file", default="redrive.yaml", show_default=True, help="The redrive.yaml that declares QUEUE.")
+@click.option(
+    "--existing",
+    type=click.Choice(("again", "reject")),
+    help="QUEUE is in no file. A failed message goes to the queue's end and comes again after a growing pause (again),"
+    " or is rejected to the dead-letter exchange the queue has (reject).",
+)
+@click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost.")
+@click.option("--concurrency", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Requests at once.")
+@click.option("--timeout", default="30s", show_default=True, metavar="T", help="For a whole request.")
+@click.option("--connect-timeout", default="5s", show_default=True, metavar="T", help="For its connection.")
+@click.option("--secret-file", metavar="FILE", help="Signs requests; else REDRIVE_PUSH_SECRET. One secret a line.")
+@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Goes with every request; repeatable.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz there.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info", show_default=True
+)
+@click.option("--log-format", type=click.Choice(("json", "text")), help="By default text on a terminal, else json.")
+def push_command(
+    queue: str,
+    to: str,
+    file: str,
+    existing: str | None,
+    url: str | None,
+    concurrency: int,
+    timeout: str,
+    connect_timeout: str,
+    secret_file: str | None,
+    headers: tuple[str, ...],
+    metrics_port: int | None,
+    metrics_host: str,
+    log_level: str,
+    log_format: str | None,
+) -> None:
+    """Deliver QUEUE's messages to a service by HTTP POST; its status says what becomes of each.
+
+    2xx is done; 425 comes again in a moment, uncounted; 408, 409, 429, 5xx, 3xx, timeouts and lost connections are
+    retried by the queue's policy, not before Retry-After; other 4xx are parked. Ctrl-C or SIGTERM ends it in order.
+
+    \b
+    Examples:
+      redrive push orders --to http://localhost:3000/orders
+      redrive push orders --to https://shop.internal/hooks --secret-file secret.txt --metrics-port 9102
+      redrive push legacy.queue --existing reject --to http://localhost:3000/
+    """
+    try:
+        target = push_target(
+            url=to,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            concurrency=concurrency,
+            secrets=os.environ.get("REDRIVE_PUSH_SECRET") if secret_file is None else read_text(secret_file),
+            headers=headers,
+        )
+    except InvalidDuration as error:
+        raise click.UsageError(str(error)) from None
+
+    def started(prepared: Prepared) -> None:
+        say(f"{queue} → {target.shown}  from {prepared.target.address}; Ctrl-C ends it")
+
+    run_push(
+        target,
+        queue,
+        file=file,
+        existing=cast(Existing | None, existing),
+        url=url,
+        watching=Watching(
+            log_level=log_level,
+            log_format=cast(Literal["json", "text"] | None, log_format),
+            metrics_host=metrics_host,
+            metrics_port=metrics_port,
+        ),
+        started=started,
+    )

@@ -1,0 +1,167 @@
+"""What the copies of a message say about its past: the headers of a parked one, and of one that is to be run again.
+
+    header                    retry copy   parked copy   what
+    x-retry-count             yes          yes           retries done when the copy is run; when it was parked
+    x-final-retry-count                    yes           the same, as a parked message says it
+    x-final-error                          if it failed  `Type: message`
+    x-final-status-code                    if it has one
+    x-original-queue          yes          yes           where it was consumed first, and how it came there:
+    x-original-exchange       yes          yes           a copy that has these keeps them; a message that died in
+    x-original-routing-key    yes          yes           its queue and came back has them in x-death
+    x-redrive-reason                       yes           why it was parked
+    x-redrive-stack                        if it has one
+    x-redrive-history         yes          yes           the newest attempts, bounded
+    x-redrive-parked-at                    yes           milliseconds since 1970
+
+Everything written here is bounded: together far below the 131 kB at which a header frame closes the connection. What
+the message had before is not ours to cut, so `fit_headers` gives up our own words where the two together are too much.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from redrive.core import headers
+from redrive.core.attempts import read_count
+from redrive.core.decisions import Attempt, Parked, Report
+from redrive.core.failures import MESSAGE_BYTES_MAX, STACK_BYTES_MAX, TYPE_BYTES_MAX, shorten
+from redrive.core.letters import Letter
+
+HISTORY_MAX = 20
+HISTORY_ERROR_BYTES_MAX = 300
+ERROR_BYTES_MAX = TYPE_BYTES_MAX + MESSAGE_BYTES_MAX + 2
+NAME_BYTES_MAX = 255
+STATUS_LIMIT = 2**31
+"""An error may call any number a status; a header can't hold every number."""
+
+COPY_DROPS = headers.DEATH_HEADERS | headers.ROUTING_HEADERS | headers.COUNT_HEADERS
+"""What a copy that is to live on does not take with it."""
+PARK_DROPS = (
+    headers.ROUTING_HEADERS | headers.COUNT_HEADERS | {headers.ATTEMPTS_BEFORE, headers.NOT_BEFORE, headers.DELIVERIES}
+)
+"""What a parked copy does not take with it. x-death stays as evidence. `x-redrive-attempts-before` is part of the
+retry count now, and would count twice for whoever moves the message back by hand; its crashes would park it again."""
+
+
+def parking_headers(decision: Parked, letter: Letter, report: Report) -> dict[str, Any]:
+    """What is written on the copy that goes to the dead letters."""
+    written: dict[str, Any] = {
+        headers.RETRY_COUNT: report.retries,
+        headers.FINAL_RETRY_COUNT: report.retries,
+        headers.REASON: decision.reason.value,
+        headers.PARKED_AT: report.now_ms,
+        **original_headers(letter),
+    }
+    failure = report.failure
+    if failure is not None:
+        written[headers.FINAL_ERROR] = shorten(failure.text, ERROR_BYTES_MAX)
+        if failure.status is not None and abs(failure.status) < STATUS_LIMIT:
+            written[headers.FINAL_STATUS_CODE] = failure.status
+        if failure.stack:
+            written[headers.STACK] = shorten(failure.stack, STACK_BYTES_MAX)
+    if report.history:
+        written[headers.HISTORY] = write_history(report.history)
+    return written
+
+
+def retry_headers(letter: Letter, report: Report) -> dict[str, Any]:
+    """What is written on a copy that is to be run again: one retry more, and where it came from."""
+    written: dict[str, Any] = {headers.RETRY_COUNT: report.retries + 1, **original_headers(letter)}
+    if letter.header(headers.ATTEMPTS_BEFORE) is not None:
+        written[headers.ATTEMPTS_BEFORE] = 0  # it is part of the count now
+    if report.history:
+        written[headers.HISTORY] = write_history(report.history)
+    return written
+
+
+def original_headers(letter: Letter) -> dict[str, str]:
+    """Where a message was consumed first and how it came there: as it says itself, else as its x-death says, else now.
+
+    An x-death entry has the exchange and the keys of the first death of its kind, so a message that was rejected, has
+    waited and came back through the default exchange still knows its own.
+    """
+    exchange, routing_key = _first_route(letter)
+    return {
+        headers.ORIGINAL_QUEUE: _name(letter.header(headers.ORIGINAL_QUEUE), letter.queue),
+        headers.ORIGINAL_EXCHANGE: _name(letter.header(headers.ORIGINAL_EXCHANGE), exchange),
+        headers.ORIGINAL_ROUTING_KEY: _name(letter.header(headers.ORIGINAL_ROUTING_KEY), routing_key),
+    }
+
+
+def read_history(letter: Letter) -> tuple[Attempt, ...]:
+    """The attempts a message tells of, oldest first; what can't be read is left out."""
+    told = letter.header(headers.HISTORY)
+    if not isinstance(told, list | tuple):
+        return ()
+    attempts = []
+    for one in told[-HISTORY_MAX:]:
+        if isinstance(one, Mapping) and isinstance(one.get("error"), str):
+            error = shorten(one["error"], HISTORY_ERROR_BYTES_MAX)
+            attempts.append(Attempt(number=read_count(one.get("number")), at_ms=_moment(one.get("at_ms")), error=error))
+    return tuple(attempts)
+
+
+def write_history(history: Iterable[Attempt]) -> list[dict[str, Any]]:
+    """The newest attempts as the header has them."""
+    return [
+        {"number": one.number, "at_ms": one.at_ms, "error": shorten(one.error, HISTORY_ERROR_BYTES_MAX)}
+        for one in tuple(history)[-HISTORY_MAX:]
+    ]
+
+
+def fit_headers(written: Mapping[str, Any], room_bytes: int) -> dict[str, Any]:
+    """Headers of ours that need at most about so many bytes: the stack goes first, then the history, then the error.
+
+    The counts and names are kept in any case; they are small.
+    """
+    fitting = dict(written)
+    for name in (headers.STACK, headers.HISTORY, headers.FINAL_ERROR):
+        over = _size(fitting) - room_bytes
+        if over <= 0:
+            break
+        value = fitting.get(name)
+        if isinstance(value, str) and over < len(value.encode("utf-8", "replace")) - 100:
+            fitting[name] = shorten(value, len(value.encode("utf-8", "replace")) - over)
+        else:
+            fitting.pop(name, None)
+    return fitting
+
+
+def _first_route(letter: Letter) -> tuple[str, str]:
+    """By the deaths in this queue, in whatever order. Later deaths of another kind have the way back instead, which is
+    the default exchange: so another exchange is the first one."""
+    deaths = letter.header(headers.DEATHS)
+    routes = []
+    for death in deaths if isinstance(deaths, list | tuple) else ():
+        if isinstance(death, Mapping) and death.get("queue") == letter.queue:
+            exchange, keys = death.get("exchange"), death.get("routing-keys")
+            if isinstance(exchange, str) and isinstance(keys, list | tuple) and keys and isinstance(keys[0], str):
+                routes.append((exchange, keys[0]))
+    return max(routes, default=(letter.exchange, letter.routing_key))
+
+
+def _name(told: Any, otherwise: str) -> str:
+    """A name a header told of, if it can be one. Bytes that are no UTF-8 stay what they are (PEP 383)."""
+    if isinstance(told, bytes | bytearray):
+        told = bytes(told).decode("utf-8", "surrogateescape")
+    if isinstance(told, str) and len(told.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX:
+        return told
+    return otherwise
+
+
+def _moment(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else 0
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value takes in a field table; never less than it does."""
+    match value:
+        case Mapping():
+            return 5 + sum(1 + 3 * len(str(name)) + _size(one) for name, one in value.items())
+        case list() | tuple():
+            return 5 + sum(map(_size, value))
+        case str():
+            return 5 + len(value.encode("utf-8", "replace"))
+        case bytes() | bytearray():
+            return 5 + len(value)
+        case _:
+            return 17

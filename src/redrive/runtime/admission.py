@@ -1,0 +1,163 @@
+"""Whether a delivery may be handled now, asked before its handler runs.
+
+    another queue's retry (shape tiered)                     Skip
+    `x-redrive-not-before` is not over                       Defer
+    `processAfterDelayMs` is not over (shape service)        as an answer of 425
+    its consumers died with it in hand, too often            Crashed
+    a consumer may have died with it in hand                 Replace: a copy that counts one more, then an ack
+    the same, and one more death would be too many           Alone: its last run, with nothing else in hand
+
+A `redelivered` flag says only "maybe": a lost connection sets it on everything that was in hand. That is why a message
+is never parked for deaths it may have suffered as a neighbour: the one that would make it too many happens alone. On
+queues that count deliveries themselves as attempts (`native`) the broker's count is the one that holds.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, ClassVar, TypeAlias
+
+from redrive.core import (
+    DELAY_MS_MAX,
+    Answered,
+    Counter,
+    Crashed,
+    Defer,
+    Letter,
+    Publish,
+    Report,
+    Skip,
+    count_deaths,
+    count_retries,
+    headers,
+    read_count,
+)
+from redrive.topology import QueuePlan, QueueType
+
+PROCESS_AFTER = "processAfterDelayMs"
+TOO_EARLY = 425
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replace:
+    """Put a copy at the end of the queue that has been in hand so many times, and ack this one."""
+
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Alone:
+    """Handle it with nothing else in hand."""
+
+    deliveries: int
+
+
+Verdict: TypeAlias = Skip | Defer | Answered | Crashed | _Replace | _Alone
+
+
+class Admission:
+    """Judges the deliveries of one queue."""
+
+    Replace: ClassVar = _Replace
+    Alone: ClassVar = _Alone
+
+    def __init__(self, plan: QueuePlan, *, crashes_max: int | None, now_ms: Callable[[], int]) -> None:
+        self._plan = plan
+        self._now_ms = now_ms
+        self._counts_itself = plan.counted_by is Counter.DELIVERIES
+        stays = self._counts_itself or plan.queue.type == QueueType.STREAM
+        self._crashes_max = None if stays else crashes_max
+        self._runs_max = plan.policy.attempts_max
+        self.early_mark = PROCESS_AFTER.encode() if plan.shape_name == "service" else None
+        """What an early delivery certainly contains, None if none can be early."""
+
+    def judge(self, letter: Letter, body: bytes) -> Verdict | None:
+        """What to do instead of handling it, None if it may be handled."""
+        if self._plan.is_foreign(letter):
+            return Skip()
+        now_ms = self._now_ms()
+        wait_ms = _moment(letter.header(headers.NOT_BEFORE)) - now_ms
+        if wait_ms > 0:
+            wait_ms = min(wait_ms, DELAY_MS_MAX)
+            return Defer(wait_ms=wait_ms, not_before_ms=now_ms + wait_ms)
+        crashed = self._judge_crashes(letter)
+        if crashed is not None:
+            return crashed
+        if self.early_mark is not None and self._is_early(letter, body, now_ms):
+            return Answered(status=TOO_EARLY, detail=f"{PROCESS_AFTER} is not over")
+        return None
+
+    def home_copy(self, letter: Letter, *, deliveries: int | None) -> Publish | None:
+        """A copy to the queue's own end that is as far as this one, None where a plain return does as well.
+
+        `deliveries` goes on it; None is a fresh start.
+        """
+        begins_now = self.early_mark is not None and letter.attribute("timestamp") is None
+        if self._crashes_max is None and not begins_now:
+            return None
+        report = Report(retries=count_retries(letter, self._plan.counted_by), now_ms=self._now_ms())
+        first = self._plan.commands(Defer(wait_ms=0, not_before_ms=0), letter, report)[0]
+        if not isinstance(first, Publish):
+            return None
+        written = dict(first.set_headers)
+        if deliveries is not None:
+            written[headers.DELIVERIES] = deliveries
+        if letter.attribute("timestamp") is None:
+            seen_ms = _moment(letter.header(headers.FIRST_SEEN))
+            written[headers.FIRST_SEEN] = seen_ms if seen_ms else report.now_ms
+        return replace(first, set_headers=written)
+
+    def age_ms(self, letter: Letter) -> int | None:
+        """How old it is by its timestamp, else since a consumer first saw it, as far as it says; None if it doesn't."""
+        published_ms = self._published_ms(letter)
+        return None if published_ms is None else max(self._now_ms() - published_ms, 0)
+
+    def _judge_crashes(self, letter: Letter) -> Verdict | None:
+        if self._counts_itself:
+            if not letter.redelivered:
+                return None
+            deliveries = count_retries(letter, Counter.DELIVERIES)
+            return Crashed(deliveries=deliveries) if deliveries >= self._runs_max else None
+        if self._crashes_max is None:
+            return None
+        may_have_died = letter.redelivered and not self._was_only_rejected(letter)
+        deliveries = read_count(letter.header(headers.DELIVERIES)) + (1 if may_have_died else 0)
+        if deliveries >= self._crashes_max:
+            return Crashed(deliveries=deliveries)
+        if may_have_died:
+            return _Replace(deliveries=deliveries)
+        return _Alone(deliveries=deliveries) if deliveries >= self._crashes_max - 1 else None
+
+    def _was_only_rejected(self, letter: Letter) -> bool:
+        """Whether our own rejects explain `redelivered`: 4.0's quorum queues count a reject as a delivery and carry the
+        count through dead-lettering, so a message that comes back from its wait is flagged though nobody died."""
+        counted = read_count(letter.header(headers.DELIVERY_COUNT))
+        rejected = count_deaths(letter.header(headers.DEATHS), queue=letter.queue, reason="rejected")
+        return 0 < counted <= rejected
+
+    def _is_early(self, letter: Letter, body: bytes, now_ms: int) -> bool:
+        delay_ms = read_count(letter.header(PROCESS_AFTER)) or read_count(_field(body))
+        if not delay_ms:
+            return False
+        published_ms = self._published_ms(letter)
+        # Without a time of its own it begins now, and the copy that goes back says so.
+        return published_ms is None or published_ms + delay_ms > now_ms
+
+    def _published_ms(self, letter: Letter) -> int | None:
+        moment = letter.attribute("timestamp")
+        if isinstance(moment, datetime):
+            return round(moment.timestamp() * 1000)
+        return _moment(letter.header(headers.FIRST_SEEN)) or None
+
+
+def _moment(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else 0
+
+
+def _field(body: bytes) -> Any:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    return document.get(PROCESS_AFTER) if isinstance(document, dict) else None

@@ -1,0 +1,92 @@
+"""How a handler is called: as a coroutine or in a thread, inside its middleware, within its time."""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor as Threads
+from typing import Any
+
+from redrive.runtime.message import Message
+from redrive.runtime.options import Middleware
+
+Call = Callable[[Any, Message | None], Awaitable[Any]]
+
+
+class OutOfTime(BaseException):
+    """The handler did not end in time. Not an Exception, so that no handler's own `except` can meet it."""
+
+
+def build_call(
+    handler: Callable[..., Any],
+    *,
+    takes_message: bool,
+    is_async: bool,
+    middleware: tuple[Middleware, ...] = (),
+    timeout_s: float | None = None,
+    threads: Threads | None = None,
+) -> Call:
+    """A coroutine function of body and message around a handler; a message is needed if the handler or any middleware
+    takes it. It raises what the handler raises, and `OutOfTime`."""
+    call = _coroutine(handler, takes_message) if is_async else _threaded(handler, takes_message, threads)
+    for one in reversed(middleware):
+        call = _wrapped(one, call)
+    return call if timeout_s is None else _timed(call, timeout_s)
+
+
+def _coroutine(handler: Callable[..., Any], takes_message: bool) -> Call:
+    if takes_message:
+        return handler
+
+    async def call(body: Any, message: Message | None) -> Any:
+        return await handler(body)
+
+    return call
+
+
+def _threaded(handler: Callable[..., Any], takes_message: bool, threads: Threads | None) -> Call:
+    async def call(body: Any, message: Message | None) -> Any:
+        context = contextvars.copy_context()
+        arguments = (body, message) if takes_message else (body,)
+        result = await asyncio.get_running_loop().run_in_executor(threads, context.run, _in_thread, handler, arguments)
+        if asyncio.iscoroutine(result):  # a plain function that returns a coroutine: nobody else would await it
+            return await result
+        return result
+
+    return call
+
+
+def _in_thread(handler: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return handler(*arguments)
+    except StopIteration as error:  # can't be set on a future
+        raise RuntimeError("the handler raised StopIteration") from error
+
+
+def _wrapped(middleware: Middleware, inner: Call) -> Call:
+    async def call(body: Any, message: Message | None) -> Any:
+        assert message is not None
+        outcome: Any = None
+
+        async def proceed() -> Any:
+            nonlocal outcome
+            outcome = await inner(body, message)
+            return outcome
+
+        result = await middleware(message, proceed)
+        return outcome if result is None else result
+
+    return call
+
+
+def _timed(inner: Call, timeout_s: float) -> Call:
+    async def call(body: Any, message: Message | None) -> Any:
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                return await inner(body, message)
+        except TimeoutError:
+            if limit.expired():
+                raise OutOfTime from None
+            raise
+
+    return call

@@ -1,0 +1,101 @@
+"""From a body to what a handler takes, and from what it publishes to a body.
+
+A codec is one object with two methods. `Json` is the default: it reads dataclasses, TypedDicts and msgspec's structs
+with msgspec where that is installed (dataclasses without it too), pydantic's models with pydantic, and anything else as
+plain JSON. Whatever the codec, a body declared as `bytes` is given as it came, and `str` as its text.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from typing import Any, Protocol
+
+from redrive.runtime.records import UnsupportedType, record_reader
+
+Reader = Callable[[bytes], Any]
+
+
+class Codec(Protocol):
+    """How bodies are read and written."""
+
+    content_type: str
+    """What a published message says its body is."""
+
+    def reader(self, body_type: Any) -> Reader:
+        """A function from a body to a value of the type; whatever it raises makes the message undecodable.
+
+        Raises `UnsupportedType` for a type the codec can't read, once, when the app starts.
+        """
+
+    def write(self, value: Any) -> bytes:
+        """A value as a body. Raises TypeError or ValueError for one that can't be written."""
+
+
+class Json:
+    """JSON, typed by the handler's annotation."""
+
+    content_type = "application/json"
+
+    def reader(self, body_type: Any) -> Reader:
+        """Reads JSON into the type."""
+        if hasattr(body_type, "__pydantic_validator__"):
+            return _pydantic_reader(body_type)
+        msgspec = _msgspec()
+        if msgspec is not None:
+            try:
+                decode: Reader = msgspec.json.Decoder(body_type).decode
+            except TypeError as error:
+                raise UnsupportedType(str(error)) from None
+            return decode
+        if body_type is Any:
+            return _loads
+        read = record_reader(body_type)
+        return lambda body: read(_loads(body))
+
+    def write(self, value: Any) -> bytes:
+        """A value as JSON; dataclasses and models become objects."""
+        dump = getattr(value, "model_dump_json", None)
+        if callable(dump):
+            return str(dump()).encode()
+        msgspec = _msgspec()
+        if msgspec is not None:
+            return bytes(msgspec.json.encode(value))
+        if is_dataclass(value) and not isinstance(value, type):
+            value = asdict(value)
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+JSON = Json()
+
+
+def body_reader(codec: Codec, body_type: Any) -> Reader | None:
+    """How a body becomes a handler's first argument; None: as it came. Raises `UnsupportedType`."""
+    if body_type is bytes:
+        return None
+    if body_type is str:
+        return lambda body: body.decode()
+    return codec.reader(body_type)
+
+
+def _pydantic_reader(body_type: Any) -> Reader:
+    validate = getattr(body_type, "model_validate_json", None)
+    if validate is not None:
+        read: Reader = validate
+        return read
+    from pydantic import TypeAdapter  # a pydantic dataclass: whoever has one has pydantic
+
+    adapted: Reader = TypeAdapter(body_type).validate_json
+    return adapted
+
+
+def _loads(body: bytes) -> Any:
+    return json.loads(body)
+
+
+def _msgspec() -> Any:
+    """msgspec if it is installed; it is several times faster and no dependency of ours."""
+    try:
+        import msgspec.json
+    except ImportError:
+        return None
+    return msgspec

@@ -1,0 +1,172 @@
+"""Commands carried out on one delivery: copies first, settled last, and nothing acked whose copy is not confirmed.
+
+A copy that the broker does not confirm is tried again, with growing pauses, for as long as the delivery is ours: giving
+it back would run its handler again for nothing. It counts towards the prefetch meanwhile, so a queue whose wait queue
+is missing stops by itself, and goes on by itself once it is there. After `HELD_S_MAX`, well below the broker's consumer
+timeout, and when the app stops, the delivery is given back.
+
+The windows in which a duplicate can arise are between "published, before confirm" and "after ack written": the copy is
+with the broker, and so is the original.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, StaleDelivery
+from redrive.client import Outcome as PublishOutcome
+from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return
+from redrive.runtime.copies import copy_properties
+from redrive.runtime.outlet import describe_publish
+from redrive.wire import LocalProtocolError, Properties
+
+Checkpoint = Callable[[str], None]
+"""Called between any two steps with the name of the place; tests kill the process there."""
+
+HELD_S_MAX = 600.0
+_PUBLISH_S_MAX = 30.0
+_FIRST_S, _LONGEST_S = 0.5, 30.0
+_ACKS_WRITTEN_S = 0.01
+
+
+class Executor:
+    """Carries out commands for one queue."""
+
+    def __init__(
+        self,
+        queue: str,
+        publisher: Publisher,
+        *,
+        observer: Observer,
+        stopping: asyncio.Event,
+        new_id: Callable[[], str],
+        draw: Callable[[], float],
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self._queue = queue
+        self._publisher = publisher
+        self._observer = observer
+        self._stopping = stopping
+        self._new_id = new_id
+        self._draw = draw
+        self._checkpoint = checkpoint
+        self._confirmed: Callable[[str], None] | None = getattr(observer, "confirmed", None)
+        self._loop = asyncio.get_running_loop()
+        self.copies_waiting = 0
+        """Deliveries held because their copies were not confirmed."""
+
+    async def execute(self, delivery: Delivery, commands: Iterable[Command]) -> bool:
+        """Does them in order; whether it came to the end. If not, the delivery comes again."""
+        try:
+            for command in commands:
+                match command:
+                    case Publish():
+                        if not await self._publish_until_confirmed(delivery, command):
+                            return False
+                    case Pause(pause_ms=pause_ms):
+                        await self.pause(pause_ms / 1000)
+                    case _:
+                        await self._settle(delivery, command)
+        except StaleDelivery:
+            return False
+        return True
+
+    async def copy_once(self, delivery: Delivery, copy: Publish) -> bool:
+        """Publishes a copy, and acks if it is confirmed; else leaves the delivery as it is. One try."""
+        outcome = await self._publish(copy, delivery.body, copy_properties(delivery, copy, new_id=self._new_id))
+        if not isinstance(outcome, Confirmed):
+            self._note_failure(copy, outcome, retry_in_ms=None)
+            return False
+        try:
+            await self._settle(delivery, Ack())
+        except StaleDelivery:
+            pass
+        return True
+
+    async def pause(self, seconds: float) -> None:
+        """Waits, or until the app stops."""
+        if seconds <= 0 or self._stopping.is_set():
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
+        properties = copy_properties(delivery, copy, new_id=self._new_id)
+        pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
+        deadline_s = self._loop.time() + HELD_S_MAX
+        self.copies_waiting += 1
+        try:
+            while True:
+                outcome = await self._publish(copy, delivery.body, properties)
+                if isinstance(outcome, Confirmed):
+                    return True
+                pause_s = pauses.next_s()
+                give_up = self._stopping.is_set() or self._loop.time() + pause_s > deadline_s
+                self._note_failure(copy, outcome, retry_in_ms=None if give_up else round(pause_s * 1000))
+                if not give_up:
+                    await self.pause(pause_s)
+                if delivery.is_stale:
+                    return False
+                if give_up:
+                    delivery.nack(requeue=True)
+                    return False
+        finally:
+            self.copies_waiting -= 1
+
+    async def _publish(self, copy: Publish, body: bytes, properties: Properties) -> PublishOutcome:
+        self._reach("before publish")
+        publishing = self._publisher.publish(
+            copy.exchange, copy.routing_key, body, properties, deadline_s=_PUBLISH_S_MAX
+        )
+        try:
+            if self._checkpoint is None:
+                outcome = await publishing
+            else:
+                task = asyncio.ensure_future(publishing)
+                await asyncio.sleep(0)
+                self._reach("published, before confirm")
+                outcome = await task
+        except LocalProtocolError as error:
+            return InDoubt(str(error), sent=False)
+        if isinstance(outcome, Confirmed):
+            self._reach("after confirm, before ack")
+            if self._confirmed is not None:
+                self._confirmed(self._queue)
+        return outcome
+
+    async def _settle(self, delivery: Delivery, command: Ack | Discard | Return) -> None:
+        """Raises `StaleDelivery`: then the message comes again."""
+        self._reach("before settle")
+        match command:
+            case Ack():
+                delivery.ack()
+            case Discard():
+                delivery.reject(requeue=False)
+            case Return(counted=True):
+                delivery.reject(requeue=True)
+            case Return():
+                delivery.nack(requeue=True)
+            case _:
+                assert_never(command)
+        if self._checkpoint is not None:
+            # Acks are said at the end of the event loop's turn, or a few milliseconds later.
+            await asyncio.sleep(_ACKS_WRITTEN_S)
+            self._reach("after ack written" if isinstance(command, Ack) else "after settle written")
+
+    def _note_failure(self, copy: Publish, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
+        self._observer.note(
+            "runtime.publish_failed",
+            queue=self._queue,
+            outcome=type(outcome).__name__.lower(),
+            why=describe_publish(outcome),
+            exchange=copy.exchange,
+            routing_key=copy.routing_key,
+            retry_in_ms=retry_in_ms,
+        )
+
+    def _reach(self, place: str) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint(place)

@@ -1,0 +1,177 @@
+"""A message as its handler sees it: where it came from, which attempt this is, and a way to publish what follows from
+it.
+
+Everything is read when it is asked for. The exchange and the routing key are those the message was first published
+with, whichever way it has come back since.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from redrive.client import Delivery
+from redrive.core import count_retries, headers, original_headers, read_count
+from redrive.runtime.views import DeliveryLetter
+
+if TYPE_CHECKING:
+    from redrive.runtime.outlet import Outlet
+    from redrive.topology import QueuePlan
+
+CARRIED = ("traceparent", "tracestate", "baggage")
+"""W3C trace context and baggage: headers that go on to what a handler publishes."""
+
+
+class Message:
+    """The message in hand; it is settled by how the handler ends, never through this object."""
+
+    __slots__ = ("_letter", "_outlet", "_plan", "attempts_max")
+
+    def __init__(self, delivery: Delivery, plan: "QueuePlan", outlet: "Outlet", attempts_max: int) -> None:
+        self._letter = DeliveryLetter(delivery, plan.name)
+        self._plan = plan
+        self._outlet = outlet
+        self.attempts_max = attempts_max
+        """Runs it gets in all; the last one that fails parks it."""
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id or 'without id'} of {self.queue}, attempt {self.attempt} of {self.attempts_max}>"
+
+    @property
+    def body(self) -> bytes:
+        """The body as it came."""
+        return self._letter.delivery.body
+
+    @property
+    def queue(self) -> str:
+        """The queue it was consumed from."""
+        return self._letter.queue
+
+    @property
+    def exchange(self) -> str:
+        """The exchange it was first published to."""
+        return original_headers(self._letter)[headers.ORIGINAL_EXCHANGE] if self._came_back else self._letter.exchange
+
+    @property
+    def routing_key(self) -> str:
+        """The key it was first published with."""
+        return self._plan.handler_routing_key(self._letter)
+
+    @property
+    def attempt(self) -> int:
+        """Which run of the handler this is, from 1."""
+        return count_retries(self._letter, self._plan.counted_by) + 1
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether a consumer may have had it before: this run may be a repetition."""
+        return self._letter.redelivered or read_count(self._letter.header(headers.DELIVERIES)) > 0
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """All its headers."""
+        return dict(self._letter.delivery.properties.headers)
+
+    def header(self, name: str, default: Any = None) -> Any:
+        """One header's value."""
+        return self._letter.delivery.properties.header(name, default)
+
+    @property
+    def id(self) -> str | None:
+        """Its identity, the same on every attempt: its message_id, else what our first copy of it gave it."""
+        own = self._letter.delivery.properties.message_id
+        given = self._letter.header(headers.MESSAGE_ID) if own is None else own
+        return given if isinstance(given, str) else None
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What it belongs to."""
+        return self._letter.delivery.properties.correlation_id
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where an answer is expected."""
+        return self._letter.delivery.properties.reply_to
+
+    @property
+    def type(self) -> str | None:
+        """What kind of message its publisher says it is."""
+        return self._letter.delivery.properties.type
+
+    @property
+    def content_type(self) -> str | None:
+        """What its publisher says the body is."""
+        return self._letter.delivery.properties.content_type
+
+    @property
+    def content_encoding(self) -> str | None:
+        """How its publisher says the body is compressed."""
+        return self._letter.delivery.properties.content_encoding
+
+    @property
+    def app_id(self) -> str | None:
+        """Who published it, as they say."""
+        return self._letter.delivery.properties.app_id
+
+    @property
+    def priority(self) -> int | None:
+        """Its priority."""
+        return self._letter.delivery.properties.priority
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When it was published, as its publisher says, in UTC."""
+        moment = self._letter.delivery.properties.timestamp
+        return moment if isinstance(moment, datetime) else None
+
+    async def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+        type: str | None = None,
+        content_type: str | None = None,
+        reply_to: str | None = None,
+        priority: int | None = None,
+        timeout_s: float = 30.0,
+    ) -> str:
+        """Publishes what follows from this message, confirmed and mandatory, and returns its id.
+
+        bytes go as they are, anything else as the codec writes it. It carries this message's correlation id (its own id
+        if it has none) and its `traceparent`, `tracestate` and `baggage`, unless given here. Raises `PublishFailed`
+        when no queue took it or the broker has not confirmed it in time: let it fail the handler, and the attempt is
+        retried. A retry publishes again, so give a `message_id` made from this message's where a duplicate matters.
+        """
+        given = dict(headers or {})
+        for name in CARRIED:
+            carried = self.header(name) if name not in given else None
+            if carried is not None:
+                given[name] = carried
+        return await self._outlet.publish(
+            exchange,
+            routing_key,
+            body,
+            headers=given,
+            message_id=message_id,
+            correlation_id=(self.correlation_id or self.id) if correlation_id is None else correlation_id,
+            type=type,
+            content_type=content_type,
+            reply_to=reply_to,
+            priority=priority,
+            timeout_s=timeout_s,
+        )
+
+    def publish_blocking(self, exchange: str, routing_key: str, body: Any, **options: Any) -> str:
+        """`publish` for a handler that is a plain function, and so runs in a thread; it takes the same options."""
+        future = asyncio.run_coroutine_threadsafe(
+            self.publish(exchange, routing_key, body, **options), self._outlet.loop
+        )
+        return future.result()
+
+    @property
+    def _came_back(self) -> bool:
+        return self._plan.handler_routing_key(self._letter) != self._letter.routing_key or not self._letter.exchange

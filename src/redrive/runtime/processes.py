@@ -1,0 +1,118 @@
+"""Several worker processes for one app: started, watched, started again when they die, and ended together.
+
+A worker that dies (a crash, an out-of-memory kill) is started again after a pause that grows while it keeps dying. One
+that could not even begin (exit code 2: a bad app, no broker) ends them all, because the others can't either. Workers
+hold the other end of a pipe: when the parent is gone they stop in order by themselves.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+from redrive.client import Backoff
+from redrive.core import Observer
+
+COULD_NOT = 2
+_FIRST_S, _LONGEST_S = 0.2, 30.0
+_LIVED_S = 60.0
+_AFTER_GRACE_S = 10.0
+
+
+class Fleet:
+    """A number of processes that run one command each. `command(n)` is that of the nth, from 0."""
+
+    def __init__(
+        self, command: Callable[[int], Sequence[str]], workers: int, *, grace_s: float, observer: Observer
+    ) -> None:
+        self._command = command
+        self._workers = workers
+        self._grace_s = grace_s
+        self._observer = observer
+        self._stopping = asyncio.Event()
+        self._failed = False
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+
+    async def run(self) -> int:
+        """Until `stop`, or until a worker could not begin. The exit code: 0, or 2 if one could not."""
+        await asyncio.gather(*(self._keep(number) for number in range(self._workers)))
+        return COULD_NOT if self._failed else 0
+
+    def stop(self) -> None:
+        """Ends them in order; the second time at once."""
+        self._stopping.set()
+        for process in self._running.values():
+            _send(process, signal.SIGTERM)
+
+    async def _keep(self, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S)
+        while not self._stopping.is_set():
+            began_s = loop.time()
+            process = await asyncio.create_subprocess_exec(
+                *self._command(number), stdin=asyncio.subprocess.PIPE, start_new_session=True
+            )
+            self._running[number] = process
+            self._observer.note("runtime.worker_started", worker=number, pid=process.pid)
+            if self._stopping.is_set():
+                _send(process, signal.SIGTERM)
+            code = await self._wait_end(process)
+            del self._running[number]
+            if self._stopping.is_set():
+                return
+            if code == COULD_NOT:
+                self._failed = True
+                self.stop()
+                return
+            if loop.time() - began_s > _LIVED_S:
+                pauses.reset()
+            pause_s = pauses.next_s()
+            self._observer.note(
+                "runtime.worker_died", worker=number, pid=process.pid, code=code, restart_in_ms=round(pause_s * 1000)
+            )
+            await self._pause(pause_s)
+
+    async def _wait_end(self, process: asyncio.subprocess.Process) -> int:
+        ending = asyncio.ensure_future(process.wait())
+        told = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((ending, told), return_when=asyncio.FIRST_COMPLETED)
+            if not ending.done():
+                await asyncio.wait([ending], timeout=self._grace_s + _AFTER_GRACE_S)
+            if not ending.done():
+                _send(process, signal.SIGKILL)
+            return await ending
+        finally:
+            told.cancel()
+            if not ending.done():
+                _send(process, signal.SIGKILL)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except ProcessLookupError:
+        pass
+
+
+async def wait_parent_gone(stdin: int = 0) -> None:
+    """In a worker: until its parent has closed the pipe, which it does only by ending."""
+    loop = asyncio.get_running_loop()
+    gone: asyncio.Future[None] = loop.create_future()
+
+    def look() -> None:
+        if not os.read(stdin, 4096) and not gone.done():
+            gone.set_result(None)
+
+    loop.add_reader(stdin, look)
+    try:
+        await gone
+    finally:
+        loop.remove_reader(stdin)

@@ -1,0 +1,134 @@
+"""The handler that posts a message to a service and ends as the service says.
+
+It is a consumer's handler like any other: it returns for a 2xx and raises otherwise, and the runtime decides. Redirects
+are not followed, because a message belongs to the service that was named. The body goes as it came.
+
+A service that closes an idle connection just when a request is on its way has most likely not seen it. That is no
+failure of the message, so it is sent once more, at once, on another connection; if the service has seen it after all,
+it sees the same id twice.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from redrive.runtime.message import Message
+from redrive.runtime.push.errors import BadAnswer, Dropped, InvalidPush, TooSlow, Unreachable
+from redrive.runtime.push.request_headers import request_headers
+from redrive.runtime.push.signing import SIGNATURE, sign
+from redrive.runtime.push.target import PushTarget
+
+if TYPE_CHECKING:
+    import aiohttp
+
+ANSWER_BYTES_MAX = 64 * 1024
+"""More of an answer is not waited for: nobody reads it."""
+KEEP_ALIVE_S = 4.0
+"""Below node's 5 s, so that it is nearly always we who close an idle connection."""
+_TEXT_TYPES = ("text/", "application/json", "application/problem+json")
+
+
+class Pusher:
+    """Posts messages to one service while it is entered: `async with Pusher(target) as push: …`.
+
+    Entering raises `InvalidPush` if aiohttp is not installed.
+    """
+
+    def __init__(self, target: PushTarget, *, now_s: Callable[[], float] = time.time) -> None:
+        self.target = target
+        self._now_s = now_s
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> "Pusher":
+        aiohttp = _import_aiohttp()
+        target = self.target
+        trace = aiohttp.TraceConfig(trace_config_ctx_factory=lambda trace_request_ctx: trace_request_ctx)
+        trace.on_connection_reuseconn.append(_note_reuse)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=target.concurrency, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=10),
+            timeout=aiohttp.ClientTimeout(total=target.total_s_max, sock_connect=target.connect_s_max),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("user-agent", "accept-encoding"),
+            trace_configs=[trace],
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def __call__(self, body: bytes, message: Message) -> None:
+        """Delivers one message. Raises `BadAnswer`, `Unreachable`, `Dropped` or `TooSlow`."""
+        head = {"user-agent": "redrive", **request_headers(message), **dict(self.target.headers)}
+        if self.target.secrets:
+            head[SIGNATURE] = sign(body, self.target.secrets, now_s=int(self._now_s()))
+        used: dict[str, bool] = {}
+        try:
+            await self._post(body, head, used)
+        except Dropped:
+            if not used.pop("reused", False) or used.pop("answered", False):
+                raise
+            await self._post(body, head, used)
+
+    async def _post(self, body: bytes, head: Mapping[str, str], used: dict[str, bool]) -> None:
+        aiohttp = _import_aiohttp()
+        target = self.target
+        try:
+            async with self._session.post(
+                target.url, data=body, headers=head, allow_redirects=False, trace_request_ctx=used
+            ) as response:
+                used["answered"] = True
+                succeeded = 200 <= response.status < 300
+                answer = await _read_answer(response, succeeded=succeeded)
+        except aiohttp.ClientConnectorError as error:
+            raise Unreachable(f"can't connect to {target.shown}: {_reason(error)}") from None
+        except TimeoutError as error:
+            # sock_connect and total; aiohttp's own say which.
+            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+            limit_s = target.connect_s_max if connecting else target.total_s_max
+            what = "no connection to" if connecting else "no answer from"
+            raise TooSlow(f"{what} {target.shown} within {limit_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Dropped(f"{target.shown} went away before its answer was complete: {_reason(error)}") from None
+        if not succeeded:
+            raise BadAnswer(response.status, response.reason or "", answer, response.headers)
+
+
+async def _read_answer(response: "aiohttp.ClientResponse", *, succeeded: bool) -> str:
+    """The beginning of an answer, if it is text. A success counts when its answer is complete: one that breaks off may
+    be a service that died over it. A failure is one already."""
+    raw = bytearray()
+    try:
+        while len(raw) < ANSWER_BYTES_MAX:
+            chunk = await response.content.read(ANSWER_BYTES_MAX - len(raw))
+            if not chunk:
+                break
+            raw += chunk
+    except Exception:
+        if succeeded:
+            raise
+    if succeeded or not response.headers.get("content-type", "").lower().startswith(_TEXT_TYPES):
+        return ""
+    return bytes(raw[:2000]).decode("utf-8", "replace").strip()
+
+
+async def _note_reuse(_session: object, used: Any, _parameters: object) -> None:
+    used["reused"] = True
+
+
+def _reason(error: BaseException) -> str:
+    """Why, without the address, which may have a password in it and is said already."""
+    cause = getattr(error, "os_error", None) or error
+    code = getattr(cause, "errno", None)
+    if isinstance(code, int) and code > 0:
+        return os.strerror(code)  # asyncio's own text has the address
+    return str(getattr(cause, "strerror", None) or type(cause).__name__)
+
+
+def _import_aiohttp() -> Any:
+    try:
+        import aiohttp
+    except ImportError:
+        raise InvalidPush("pushing needs aiohttp; install it with: pip install 'redrive[push]'") from None
+    return aiohttp

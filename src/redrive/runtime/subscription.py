@@ -1,0 +1,203 @@
+"""One queue being consumed: its consumers come and go, its handling stays.
+
+Consuming stops and starts again without touching what is in hand: when a delivery wants to be alone in the process, and
+when the queue is paused because a dependency is down. Then one message is let through now and then, until one fares
+better.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from redrive.client import Backoff, Client, ClientError, Consumer
+from redrive.core import Observer
+from redrive.runtime.handling import Handling
+from redrive.runtime.pausing import Pausing
+
+_PROBE_FIRST_S, _PROBE_LONGEST_S = 1.0, 60.0
+_RESTART_S = 1.0
+
+
+class Subscription:
+    """Consumes one queue, as long as nothing holds it."""
+
+    def __init__(
+        self,
+        client: Client,
+        queue: str,
+        handling: Handling,
+        pausing: Pausing,
+        *,
+        prefetch: int,
+        observer: Observer,
+        draw: Callable[[], float],
+    ) -> None:
+        self.queue = queue
+        self.handling = handling
+        self._client = client
+        self._pausing = pausing
+        self._prefetch = prefetch
+        self._observer = observer
+        self._draw = draw
+        self._consumer: Consumer | None = None
+        self._retired: list[Consumer] = []
+        self._holds = 0
+        self._changing = asyncio.Lock()
+        self._closed = False
+        self._recovery: asyncio.Task[None] | None = None
+        self._tidying: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_hand(self) -> int:
+        """Deliveries that are not settled yet."""
+        consumers = [*self._retired, *([] if self._consumer is None else [self._consumer])]
+        return sum(one.in_hand for one in consumers)
+
+    @property
+    def at_work(self) -> int:
+        """Those of them that have begun."""
+        return self.in_hand - self.handling.waiting
+
+    @property
+    def unready(self) -> str | None:
+        """Why no messages are taken at the moment, None if they are."""
+        if self._pausing.is_paused:
+            return "paused"
+        if self._consumer is None or not self._consumer.is_consuming:
+            return "not consuming"
+        return None
+
+    # What holds it
+
+    async def start(self) -> None:
+        """Begins to consume. Raises what the broker refuses it with."""
+        async with self._changing:
+            self._consumer = await self._consume(self._prefetch)
+
+    async def stop_consuming(self) -> None:
+        """No new deliveries, until `start_consuming` was called as often."""
+        async with self._changing:
+            self._holds += 1
+            await self._retire()
+
+    async def start_consuming(self) -> None:
+        """Deliveries again, unless something else holds it."""
+        async with self._changing:
+            self._holds -= 1
+            if self._holds == 0 and not self._closed:
+                await self._restart()
+
+    def wake(self) -> None:
+        """Those who wait for their turn look again."""
+        self.handling.wake()
+
+    # A dependency is down
+
+    def pause(self, why: str) -> None:
+        """The queue is paused, and probed from now and then."""
+        if self._pausing.is_paused or self._closed:
+            return
+        self._pausing.is_paused = True
+        self.wake()
+        self._recovery = asyncio.create_task(self._recover(why), name=f"redrive pause of {self.queue}")
+
+    async def _recover(self, why: str) -> None:
+        pauses = Backoff(first_s=_PROBE_FIRST_S, longest_s=_PROBE_LONGEST_S, random=self._draw)
+        await self.stop_consuming()
+        pause_s = pauses.next_s()
+        self._observer.note("runtime.paused", queue=self.queue, why=why, probe_in_ms=round(pause_s * 1000))
+        while True:
+            await asyncio.sleep(pause_s)
+            self._observer.note("runtime.probing", queue=self.queue, why=why)
+            if await self._probe():
+                break
+            pause_s = pauses.next_s()
+            self._observer.note("runtime.paused", queue=self.queue, why=why, probe_in_ms=round(pause_s * 1000))
+        self._pausing.is_paused = False
+        self._pausing.failures = 0
+        self.wake()
+        self._observer.note("runtime.resumed", queue=self.queue, why="a message was handled")
+        await self.start_consuming()
+
+    async def _probe(self) -> bool:
+        """Lets one message through and waits for its end, however long there is none."""
+        result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def probed(well: bool) -> None:
+            if not result.done():
+                result.set_result(well)
+
+        self._pausing.probed = probed
+        self._pausing.is_probing = True
+        try:
+            async with self._changing:
+                if self._closed:
+                    return False
+                probe = self._consumer = await self._consume(1)
+            well = await result
+            self._pausing.is_probing = False
+            async with self._changing:
+                if self._consumer is probe:
+                    await self._retire()
+        except ClientError as error:
+            self._observer.note("runtime.failed", queue=self.queue, error=str(error))
+            return False
+        finally:
+            self._pausing.is_probing = False
+            self._pausing.probed = None
+        return well
+
+    # The end
+
+    async def stop(self) -> None:
+        """No new deliveries, for good; what is in hand goes on."""
+        self._closed = True
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.wait([self._recovery])
+        self._pausing.is_paused = False
+        self.wake()
+        async with self._changing:
+            await self._retire()
+
+    async def close(self) -> int:
+        """Gives back what is still in hand, its handlers cancelled; how many that were."""
+        given_back = self.in_hand
+        await asyncio.gather(*(one.close() for one in self._retired))
+        self._retired.clear()
+        if self._tidying:
+            await asyncio.wait(self._tidying)
+        return given_back
+
+    # Consumers
+
+    async def _consume(self, prefetch: int) -> Consumer:
+        return await self._client.consume(self.queue, self.handling.handle, prefetch=prefetch)
+
+    async def _retire(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        self._retired.append(consumer)
+        await consumer.stop()
+        task = asyncio.create_task(self._tidy(consumer))
+        self._tidying.add(task)
+        task.add_done_callback(self._tidying.discard)
+
+    async def _tidy(self, consumer: Consumer) -> None:
+        """Closes a stopped consumer's channel when nothing of it is in hand any more, and its acks are known."""
+        while consumer.in_hand:
+            await asyncio.sleep(0.05)
+            if self._closed:
+                return
+        await asyncio.sleep(0.1)
+        if not self._closed and consumer in self._retired:
+            self._retired.remove(consumer)
+            await consumer.close()
+
+    async def _restart(self) -> None:
+        while not self._closed and self._consumer is None:
+            try:
+                self._consumer = await self._consume(self._prefetch)
+            except ClientError as error:
+                self._observer.note("consumer.failed", queue=self.queue, reason=str(error))
+                await asyncio.sleep(_RESTART_S)

@@ -1,0 +1,242 @@
+"""The consumer of a play: what it tells the broker about a delivery, given what its handler does.
+
+One for a declared queue, which decides as the runtime does (the same table, the same shape); one for a queue of which
+only the topology is known, which says what its script says.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol, assert_never
+
+from redrive.core import (
+    Ack,
+    Answered,
+    Attempt,
+    Command,
+    Crashed,
+    Decision,
+    Defer,
+    Discard,
+    Done,
+    GiveBack,
+    Letter,
+    Outcome,
+    Parked,
+    Pause,
+    Publish,
+    Raised,
+    Report,
+    Retry,
+    Return,
+    Returned,
+    Signal,
+    Situation,
+    Skip,
+    TimedOut,
+    Undecodable,
+    count_retries,
+    decide,
+    describe_outcome,
+    format_duration_ms,
+    read_history,
+)
+from redrive.runtime import CRASHES_MAX, Admission
+from redrive.simulation.script import Plain, Script
+from redrive.topology import QueuePlan
+
+BODY = b"{}"
+DRAW = 0.5
+"""The randomness of a simulation: always the middle."""
+RUNS_COUNTED_MAX = 1_000_000
+"""A number of runs above this is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a consumer made of a delivery. `attempt` None: no handler ran. `commands` None: it died.
+
+    `follows_script` is False where the consumer did not get as far as what the script says.
+    """
+
+    attempt: int | None
+    outcome: str
+    decision: str
+    text: str
+    commands: tuple[Command, ...] | None
+    delay_ms: int | None = None
+    follows_script: bool = True
+
+
+class Consumer(Protocol):
+    """Somebody who reads the queue."""
+
+    @property
+    def shape(self) -> str | None:
+        """The shape's name, None if there is none."""
+
+    @property
+    def attempts_max(self) -> int | None:
+        """How many runs there are at most; None if nobody counts."""
+
+    @property
+    def parking(self) -> str | None:
+        """The queue for dead letters, if it is known."""
+
+    def take(self, letter: Letter, script: Script, *, run: int, now_ms: int) -> Said:
+        """One delivery; `run` is its place in the script."""
+
+
+class DecidingConsumer:
+    """As Redrive's runtime: admitted or not, outcome, decision, the shape's commands."""
+
+    def __init__(self, plan: QueuePlan) -> None:
+        self._plan = plan
+        self._policy = plan.policy
+        self._now_ms = 0
+        self._admission = Admission(plan, crashes_max=CRASHES_MAX, now_ms=lambda: self._now_ms)
+        arrangement = plan.arrangement
+        self.shape: str | None = plan.shape_name
+        self.parking: str | None = None if arrangement is None else arrangement.parking.queue
+        runs = self._policy.attempts_max
+        self.attempts_max: int | None = runs if runs <= RUNS_COUNTED_MAX else None
+
+    def take(self, letter: Letter, script: Script, *, run: int, now_ms: int) -> Said:
+        """One delivery."""
+        self._now_ms = now_ms
+        retries = count_retries(letter, self._plan.counted_by)
+        verdict = self._admission.judge(letter, BODY)
+        match verdict:
+            case None | Admission.Alone():
+                pass
+            case Admission.Replace(deliveries=deliveries):
+                copy = self._admission.home_copy(letter, deliveries=deliveries)
+                if copy is not None:
+                    return _replaced(copy, deliveries)
+            case Crashed() | Answered():
+                return replace(self._decided(verdict, letter, retries, attempt=None), follows_script=False)
+            case Skip() | Defer():
+                report = Report(retries=retries, now_ms=now_ms, history=read_history(letter))
+                outcome = "too early" if isinstance(verdict, Defer) else "another queue's retry"
+                said = self._said(verdict, letter, report, attempt=None, outcome=outcome)
+                return replace(said, follows_script=False)
+        does = script.step(run).does
+        if isinstance(does, Plain):
+            return plainly(does, attempt=retries + 1)
+        return self._decided(does, letter, retries, attempt=None if isinstance(does, Undecodable) else retries + 1)
+
+    def _decided(self, outcome: Outcome, letter: Letter, retries: int, *, attempt: int | None) -> Said:
+        now_ms = self._now_ms
+        situation = Situation(retries=retries, now_ms=now_ms, age_ms=self._admission.age_ms(letter), draw=DRAW)
+        decision = decide(outcome, situation, self._policy)
+        failure = describe_outcome(outcome)
+        history = read_history(letter)
+        if attempt is not None and failure is not None:
+            history += (Attempt(number=attempt, at_ms=now_ms, error=failure.text),)
+        report = Report(retries=retries, now_ms=now_ms, failure=failure, history=history)
+        return self._said(decision, letter, report, attempt=attempt, outcome=describe(outcome))
+
+    def _said(self, decision: Decision, letter: Letter, report: Report, *, attempt: int | None, outcome: str) -> Said:
+        word, phrase, delay_ms = _worded(decision)
+        return Said(
+            attempt=attempt,
+            outcome=outcome,
+            decision=word,
+            delay_ms=delay_ms,
+            text=f"{outcome} → {phrase}",
+            commands=self._commands(decision, letter, report),
+        )
+
+    def _commands(self, decision: Decision, letter: Letter, report: Report) -> tuple[Command, ...]:
+        """As the runtime: where crashes are counted a message goes back by a copy, since a return looks like one."""
+        if isinstance(decision, GiveBack):
+            copy = self._admission.home_copy(letter, deliveries=None)
+            if copy is not None:
+                return Pause(pause_ms=decision.pause_ms), copy, Ack()
+        return self._plan.commands(decision, letter, report)
+
+
+def _replaced(copy: Publish, deliveries: int) -> Said:
+    times = "once" if deliveries == 1 else f"{deliveries} times"
+    return Said(
+        attempt=None,
+        outcome="redelivered",
+        decision="recount",
+        text=f"its consumers may have died of it {times} → a copy that says so takes its place",
+        commands=(copy, Ack()),
+        follows_script=False,
+    )
+
+
+class PlainConsumer:
+    """Whoever reads a queue of which only the topology is known."""
+
+    shape: str | None = None
+    attempts_max: int | None = None
+    parking: str | None = None
+
+    def take(self, letter: Letter, script: Script, *, run: int, now_ms: int) -> Said:
+        """One delivery."""
+        does = script.step(run).does
+        assert isinstance(does, Plain)
+        return plainly(does, attempt=run)
+
+
+def plainly(does: Plain, *, attempt: int) -> Said:
+    """What a script says to the broker itself."""
+    commands: tuple[Command, ...]
+    match does:
+        case Plain.ACK:
+            word, text, commands = "ack", "ok → ack", (Ack(),)
+        case Plain.REJECT:
+            word, text, commands = "reject", "rejected without requeue", (Discard(),)
+        case Plain.NACK:
+            word, text, commands = "requeue", "nacked with requeue", (Return(counted=False),)
+        case Plain.RETURN:
+            word, text, commands = "requeue", "rejected with requeue", (Return(counted=True),)
+        case Plain.CRASH:
+            return Said(attempt=attempt, outcome=does.value, decision="crash", text="the consumer dies", commands=None)
+        case _:
+            assert_never(does)
+    return Said(attempt=attempt, outcome=does.value, decision=word, text=text, commands=commands)
+
+
+def describe(outcome: Outcome) -> str:
+    """An outcome as a short phrase."""
+    match outcome:
+        case Returned():
+            return "ok"
+        case Raised(error=Signal() as signal):
+            return type(signal).__name__
+        case Raised():
+            return "fails"
+        case Answered(status=status, retry_after_ms=delay_ms):
+            asked = "" if delay_ms is None else f", Retry-After {format_duration_ms(delay_ms)}"
+            return f"HTTP {status}{asked}"
+        case TimedOut():
+            return "times out"
+        case Undecodable():
+            return "undecodable"
+        case Crashed(deliveries=deliveries):
+            return f"crashed {deliveries} times"
+        case _:
+            assert_never(outcome)
+
+
+def _worded(decision: Decision) -> tuple[str, str, int | None]:
+    """A decision as the word that logs have for it, as a phrase, and its delay."""
+    match decision:
+        case Done():
+            return "ack", "ack", None
+        case Retry(delay_ms=0):
+            return "retry", "retry at once", 0
+        case Retry(delay_ms=delay_ms):
+            return "retry", f"retry in {format_duration_ms(delay_ms)}", delay_ms
+        case Defer(wait_ms=wait_ms):
+            return "defer", f"waits {format_duration_ms(wait_ms)} more", wait_ms
+        case GiveBack(pause_ms=pause_ms):
+            return "requeue", f"back to the queue after {format_duration_ms(pause_ms)}", pause_ms
+        case Skip():
+            return "skip", "skipped", None
+        case Parked(reason=reason):
+            return "park", f"park ({reason})", None
+        case _:
+            assert_never(decision)

@@ -1,0 +1,188 @@
+"""What telemetry knows by name: the events it is told, the fields of a log line, the metrics it keeps.
+
+The reference (docs/reference/telemetry.md) is checked against these tables. An event that is not in them is logged all
+the same, at level info: a room may learn a new word before this one does.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class Level(IntEnum):
+    """How much a line matters; a log leaves out what is below its own level."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+    @property
+    def word(self) -> str:
+        """As a log line has it: `warning`."""
+        return self.name.lower()
+
+
+DECIDED = "runtime.decided"
+"""The event of every decision; its level is the decision's (`DECISIONS`)."""
+
+DECISIONS = {
+    "ack": Level.DEBUG,
+    "retry": Level.WARNING,
+    "requeue": Level.INFO,
+    "park": Level.ERROR,
+    "defer": Level.INFO,
+    "skip": Level.INFO,
+}
+
+EVENTS: dict[str, tuple[Level, str]] = {
+    "runtime.started": (Level.INFO, "the consumers run"),
+    "runtime.stopping": (Level.INFO, "no new messages are taken; those in hand are ended"),
+    "runtime.stopped": (Level.INFO, "everything in hand is settled or given back"),
+    "runtime.waiting_for_topology": (Level.WARNING, "a queue or exchange is missing; consuming waits for it"),
+    "runtime.paused": (Level.WARNING, "a queue's consumer pauses itself: everything fails"),
+    "runtime.probing": (Level.INFO, "one message is tried, to see whether the pause can end"),
+    "runtime.resumed": (Level.INFO, "the pause is over"),
+    "runtime.publish_failed": (Level.ERROR, "a copy was not confirmed; its message is given back and comes again"),
+    "runtime.failed": (Level.ERROR, "something of our own failed over a message; it is given back and comes again"),
+    "client.connected": (Level.INFO, "a connection to the broker is open"),
+    "client.connect_failed": (Level.WARNING, "no host could be reached; it is tried again after a pause"),
+    "client.connection_lost": (Level.WARNING, "the connection went; it is made again"),
+    "client.blocked": (Level.WARNING, "the broker takes no publishes: memory or disk alarm"),
+    "client.unblocked": (Level.INFO, "the broker takes publishes again"),
+    "consumer.resumed": (Level.INFO, "a consumer that was lost consumes again"),
+    "consumer.failed": (Level.WARNING, "a consumer can't start; it tries again"),
+    "consumer.channel_lost": (Level.WARNING, "a consumer's channel went; the broker has its messages back"),
+    "consumer.cancelled": (Level.WARNING, "the broker cancelled a consumer: its queue goes or moves"),
+    "consumer.handler_failed": (Level.ERROR, "a callback raised where nothing may; its message stays unsettled"),
+    "publisher.failed": (Level.WARNING, "a publisher can't start; it tries again"),
+    "publisher.channel_lost": (Level.WARNING, "a publisher's channel went; what was in flight is in doubt"),
+    "publisher.connection_lost": (Level.INFO, "a publisher waits for the connection"),
+    "telemetry.serving": (Level.INFO, "metrics and health can be asked for"),
+    "telemetry.lines_dropped": (Level.WARNING, "the log could not be written as fast as it came"),
+}
+
+FIELDS: dict[str, tuple[str, str]] = {
+    "correlation_id": ("correlationId", "the message's correlation_id property"),
+    "queue": ("queue", "the queue it was consumed from"),
+    "routing_key": ("routingKey", "the key it was published with, the original one after a retry"),
+    "message_type": ("messageType", "the message's type property"),
+    "message_id": ("messageId", "the message's message_id property, else its x-redrive-id"),
+    "attempt": ("attempt", "this run of the handler; the first is 1"),
+    "attempts_max": ("attemptsMax", "the runs it may have"),
+    "decision": ("decision", "ack, retry, requeue, park, defer or skip"),
+    "delay_ms": ("delay", "milliseconds until the next run, or of the local pause"),
+    "error": ("error", "`Type: message`, bounded"),
+    "reason": ("reason", "why it was parked, or why a connection or consumer went"),
+    "status": ("status", "the HTTP status, where there was one"),
+    "handler_s": ("handlerSeconds", "how long the handler ran"),
+    "shape": ("shape", "the queue's shape"),
+    "tag": ("tag", "a word to alert on: RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"),
+}
+"""A field as an observer is told it, its key in a JSON line, what it is. Others become camelCase by rule."""
+
+CONSUMER_STATUS = {"ack": "ACK", "skip": "ACK", "park": "ACK", "retry": "DROP", "requeue": "REQUEUE"}
+"""`consumerStatus`, only where the shape is `service`: a decision in the words of its document, where a message that is
+moved to the dead letters is acked."""
+
+
+class Kind(StrEnum):
+    """What Prometheus calls a metric's type."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric family; labels in the order in which they are written."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+
+
+METRICS = (
+    Metric(
+        name="redrive_deliveries_total",
+        kind=Kind.COUNTER,
+        labels=("queue",),
+        help="Deliveries something was decided about.",
+    ),
+    Metric(
+        name="redrive_decisions_total",
+        kind=Kind.COUNTER,
+        labels=("queue", "decision"),
+        help="What was decided: ack, retry, requeue, park, defer, skip.",
+    ),
+    Metric(
+        name="redrive_parked_total",
+        kind=Kind.COUNTER,
+        labels=("queue", "reason"),
+        help="Messages moved to the dead letters, by reason.",
+    ),
+    Metric(
+        name="redrive_attempts",
+        kind=Kind.HISTOGRAM,
+        labels=("queue",),
+        help="The attempt with which a message ended, acked or parked.",
+    ),
+    Metric(
+        name="redrive_handler_seconds",
+        kind=Kind.HISTOGRAM,
+        labels=("queue",),
+        help="How long handlers ran, in seconds.",
+    ),
+    Metric(
+        name="redrive_in_hand",
+        kind=Kind.GAUGE,
+        labels=("queue",),
+        help="Deliveries taken and not settled.",
+    ),
+    Metric(
+        name="redrive_paused",
+        kind=Kind.GAUGE,
+        labels=("queue",),
+        help="1 while a queue's consumer pauses itself.",
+    ),
+    Metric(
+        name="redrive_publishes_total",
+        kind=Kind.COUNTER,
+        labels=("queue", "outcome"),
+        help="Copies made for retries and parking: confirmed, returned, nacked, in_doubt.",
+    ),
+    Metric(
+        name="redrive_consumer_restarts_total",
+        kind=Kind.COUNTER,
+        labels=("queue",),
+        help="Consumers that were lost and consume again.",
+    ),
+    Metric(
+        name="redrive_reconnects_total",
+        kind=Kind.COUNTER,
+        labels=(),
+        help="Connections made again after one was lost.",
+    ),
+    Metric(
+        name="redrive_connect_failures_total",
+        kind=Kind.COUNTER,
+        labels=(),
+        help="Rounds through all hosts that reached none.",
+    ),
+    Metric(
+        name="redrive_ready",
+        kind=Kind.GAUGE,
+        labels=(),
+        help="1 while /readyz says yes.",
+    ),
+    Metric(
+        name="redrive_log_lines_dropped_total",
+        kind=Kind.COUNTER,
+        labels=(),
+        help="Log lines left out because they could not be written fast enough.",
+    ),
+)
+
+HANDLER_S_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 11.0, 16.0, 32.0)

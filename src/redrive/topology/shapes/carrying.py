@@ -1,0 +1,140 @@
+"""How a decision about a delivery becomes broker commands: the moves that shapes choose from.
+
+    move                what the broker is told
+    give_back           (pause), back to the queue, uncounted
+    send_to_wait        copy into the shortest wait that is long enough, ack
+    send_to_own_end     (pause), copy to the end of the queue itself, ack
+    park                copy into the parking, ack; or reject, where the shape's literal form asks for it
+
+Every row of commands ends with the one that settles the delivery, and nothing is acked before its copy is confirmed. A
+copy that lives on leaves x-death behind: 3.10 would go on counting in it, and its cycle detection could drop the
+message. So where the broker counts the attempts (`counted_by` other than HEADER), a copy carries the count so far in
+`x-redrive-attempts-before`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from redrive.core import (
+    COPY_DROPS,
+    PARK_DROPS,
+    PAUSE_MS_MAX,
+    Ack,
+    Command,
+    Counter,
+    Discard,
+    Letter,
+    Parked,
+    Pause,
+    Publish,
+    Report,
+    Return,
+    headers,
+    parking_headers,
+    read_count,
+    retry_headers,
+)
+from redrive.topology.arrangement import Arrangement, Wait, Way
+from redrive.topology.model import DEFAULT_EXCHANGE
+from redrive.topology.shapes.origins import original_route
+
+RETURNS_MAX = 10
+"""Half of what a main queue allows (its limit of 20). Up to 4.0 a quorum queue counts every nack as a delivery; a
+message that is given back again and again must not reach the limit by that."""
+
+
+def give_back(pause_ms: int, letter: Letter, report: Report, counter: Counter) -> tuple[Command, ...]:
+    """Back to the queue, not counted as an attempt; by a copy where a quorum queue has counted many returns already.
+
+    Where x-delivery-count is itself the count of attempts the broker's arithmetic is left alone.
+    """
+    if counter is not Counter.DELIVERIES and read_count(letter.header(headers.DELIVERY_COUNT)) >= RETURNS_MAX:
+        # The rest of a pause longer than the bound is given up: to give back is to try again soon.
+        return send_to_own_end(min(pause_ms, PAUSE_MS_MAX), 0, letter, report, counter, counted=False)
+    return (*pausing(pause_ms), Return(counted=False))
+
+
+def send_to_wait(
+    delay_ms: int, not_before_ms: int, letter: Letter, arrangement: Arrangement, report: Report, *, counted: bool
+) -> tuple[Command, ...]:
+    """A copy into the best wait; at once means the queue's own end. `counted`: whether a run has failed just now."""
+    if delay_ms <= 0:
+        return send_to_own_end(0, 0, letter, report, arrangement.counted_by, counted=counted)
+    wait = best_wait(arrangement.waits, delay_ms)
+    copy = Publish(
+        exchange=wait.exchange,
+        routing_key=wait.routing_key,
+        # Below the TTL the delay is the message's own: it holds nobody up longer than the queue's TTL does.
+        expiration_ms=delay_ms if delay_ms < wait.delay_ms else None,
+        **_living(
+            letter,
+            report,
+            arrangement.counted_by,
+            counted=counted,
+            not_before_ms=not_before_ms if delay_ms > wait.delay_ms else None,
+        ),
+    )
+    return copy, Ack()
+
+
+def send_to_own_end(
+    delay_ms: int, not_before_ms: int, letter: Letter, report: Report, counter: Counter, *, counted: bool
+) -> tuple[Command, ...]:
+    """A copy to the end of the queue it came from. A delay is spent here, and what is above the bound by the copy."""
+    copy = Publish(
+        exchange=DEFAULT_EXCHANGE,
+        routing_key=letter.queue,
+        **_living(
+            letter,
+            report,
+            counter,
+            counted=counted,
+            not_before_ms=not_before_ms if delay_ms > PAUSE_MS_MAX else None,
+        ),
+    )
+    return (*pausing(delay_ms), copy, Ack())
+
+
+def park(decision: Parked, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+    """To the dead letters: where a reject would send it, with what is known about its end."""
+    if arrangement.park_by is Way.REJECT:
+        return (Discard(),)
+    route = original_route(letter)
+    parking = arrangement.parking
+    copy = Publish(
+        exchange=parking.exchange,
+        routing_key=route[headers.ORIGINAL_ROUTING_KEY] if parking.routing_key is None else parking.routing_key,
+        set_headers={**parking_headers(decision, letter, report), **route},
+        drop_headers=PARK_DROPS,
+    )
+    return copy, Ack()
+
+
+def pausing(pause_ms: int) -> tuple[Command, ...]:
+    """A pause, bounded; none if there is nothing to wait for."""
+    return (Pause(pause_ms=min(pause_ms, PAUSE_MS_MAX)),) if pause_ms > 0 else ()
+
+
+def best_wait(waits: Iterable[Wait], delay_ms: int) -> Wait:
+    """The shortest wait that is long enough, else the longest."""
+    by_delay = sorted(waits, key=lambda wait: wait.delay_ms)
+    return next((wait for wait in by_delay if wait.delay_ms >= delay_ms), by_delay[-1])
+
+
+def _living(
+    letter: Letter, report: Report, counter: Counter, *, counted: bool, not_before_ms: int | None
+) -> dict[str, Any]:
+    """`set_headers` and `drop_headers` of a copy that is to be run again."""
+    written = {**(retry_headers(letter, report) if counted else {}), **original_route(letter)}
+    drops = COPY_DROPS | {headers.NOT_BEFORE}
+    if counter is Counter.HEADER:
+        if counted:  # x-retry-count has it all now
+            written.pop(headers.ATTEMPTS_BEFORE, None)
+            drops |= {headers.ATTEMPTS_BEFORE}
+    else:
+        # The broker's count starts afresh with the copy, and nobody would raise an x-retry-count after this.
+        written.pop(headers.RETRY_COUNT, None)
+        written[headers.ATTEMPTS_BEFORE] = report.retries + (1 if counted else 0)
+    if not_before_ms is not None:
+        written[headers.NOT_BEFORE] = not_before_ms
+    return {"set_headers": written, "drop_headers": drops.difference(written)}

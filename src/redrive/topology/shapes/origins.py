@@ -1,0 +1,65 @@
+"""How a delivery came into its queue: published there, or back from a wait; and what it was called at first.
+
+A hop changes what a handler would see. Through the default exchange a message comes back with its queue's name as its
+key; in shape `tiered` it re-enters the main exchange as `<domain>.retry`, where every queue that matches gets it. Only
+a delivery that came in one of these ways is read by its `x-original-*` headers and its x-death: a new message that
+somebody made by copying another's headers is what it says it is.
+"""
+
+from collections.abc import Mapping
+
+from redrive.core import Letter, headers, original_headers
+from redrive.topology.model import DEFAULT_EXCHANGE
+
+RETURN_WORD = "retry"
+"""The last word of the key with which a tiered retry comes back."""
+
+
+def original_route(letter: Letter) -> dict[str, str]:
+    """The `x-original-*` headers of a copy: this queue, and how the message first came to it."""
+    if came_back(letter):
+        return {**original_headers(letter), headers.ORIGINAL_QUEUE: letter.queue}
+    return {
+        headers.ORIGINAL_QUEUE: letter.queue,
+        headers.ORIGINAL_EXCHANGE: letter.exchange,
+        headers.ORIGINAL_ROUTING_KEY: letter.routing_key,
+    }
+
+
+def handler_routing_key(letter: Letter) -> str:
+    """The key to show to a handler: the one the message was first published with, whichever way it came back."""
+    return original_headers(letter)[headers.ORIGINAL_ROUTING_KEY] if came_back(letter) else letter.routing_key
+
+
+def came_back(letter: Letter) -> bool:
+    """Whether its exchange and key are those of a way back, not those of whoever published it."""
+    if letter.exchange == DEFAULT_EXCHANGE:
+        return letter.routing_key == letter.queue
+    return _is_return_key(letter.routing_key) and letter.header(headers.ORIGINAL_ROUTING_KEY) is not None
+
+
+def is_foreign_copy(letter: Letter) -> bool:
+    """Whether it is another queue's tiered retry, which the main exchange gave to this queue as well.
+
+    Such a copy is acked unhandled, so the evidence must be complete: it names another queue, it came through an
+    exchange as `<domain>.retry`, and it has expired in a wait queue on the way.
+    """
+    home = letter.header(headers.ORIGINAL_QUEUE)
+    return (
+        isinstance(home, str)
+        and home != letter.queue
+        and letter.exchange != DEFAULT_EXCHANGE
+        and _is_return_key(letter.routing_key)
+        and _has_waited(letter)
+    )
+
+
+def _is_return_key(key: str) -> bool:
+    return key.endswith(f".{RETURN_WORD}")
+
+
+def _has_waited(letter: Letter) -> bool:
+    deaths = letter.header(headers.DEATHS)
+    if not isinstance(deaths, list | tuple):
+        return False
+    return any(isinstance(death, Mapping) and death.get("reason") == "expired" for death in deaths)

@@ -1,0 +1,75 @@
+"""A queue with `retry: false`: no shape, so nothing waits and nothing is parked, but nothing is lost either.
+
+    with a dead-letter exchange   done → ack; any failure → rejected without requeue, to that exchange, after one run
+    without one (or a stream)     done → ack; any failure → a pause that grows to a minute, then again, without end
+
+Without a dead-letter exchange a reject would delete the message, and so would a return, in the end, from a quorum queue
+with a delivery limit. So it goes to the queue's own end, by a copy that is counted in `x-retry-count`: the others get
+their turn, and the queue shows that something is wrong by not getting empty. A stream keeps its messages whatever its
+consumers say, and a copy would be a new message to all of them: there it is only returned.
+"""
+
+from typing import assert_never
+
+from redrive.core import (
+    PAUSE_MS_MAX,
+    Ack,
+    Backoff,
+    Command,
+    Counter,
+    Decision,
+    Defer,
+    Discard,
+    Done,
+    Exponential,
+    GiveBack,
+    Letter,
+    Parked,
+    Report,
+    Retry,
+    Return,
+    Skip,
+)
+from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
+from redrive.topology.settings import Settings
+from redrive.topology.shapes import carrying
+
+ATTEMPTS_UNBOUNDED = 1_000_000_000
+"""Nowhere to give up to."""
+
+COUNTED_BY = Counter.HEADER
+BACKOFF: Backoff = Exponential(1, longest=PAUSE_MS_MAX / 1000)
+
+
+def dead_letters(queue: Queue, settings: Settings) -> bool:
+    """Whether a rejected message goes anywhere but away or straight back to its queue."""
+    if settings.dead_letter_exchange is None or queue.type == QueueType.STREAM:
+        return False
+    itself = settings.dead_letter_routing_key in (None, queue.name)
+    return not (settings.dead_letter_exchange == DEFAULT_EXCHANGE and itself)
+
+
+def commands(
+    decision: Decision, letter: Letter, report: Report, *, queue: Queue, dead_letters: bool
+) -> tuple[Command, ...]:
+    """What to tell the broker; the last command settles the delivery."""
+    match decision:
+        case Done() | Skip():
+            return (Ack(),)
+        case GiveBack(pause_ms=pause_ms):
+            if queue.type == QueueType.STREAM:
+                return (*carrying.pausing(pause_ms), Return(counted=False))
+            return carrying.give_back(pause_ms, letter, report, COUNTED_BY)
+        case Defer(wait_ms=delay_ms, not_before_ms=not_before_ms):
+            counted = False
+        case Retry() | Parked() if dead_letters:
+            return (Discard(),)
+        case Retry(delay_ms=delay_ms, not_before_ms=not_before_ms):
+            counted = True
+        case Parked():
+            delay_ms, not_before_ms, counted = BACKOFF.delay_ms(report.retries + 1), 0, True
+        case _:
+            assert_never(decision)
+    if queue.type == QueueType.STREAM:
+        return (*carrying.pausing(delay_ms), Return(counted=False))
+    return carrying.send_to_own_end(delay_ms, not_before_ms, letter, report, COUNTED_BY, counted=counted)

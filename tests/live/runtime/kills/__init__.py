@@ -1,0 +1,1 @@
+"""The kill matrix: a consumer killed with SIGKILL between any two commands, and every message accounted for."""

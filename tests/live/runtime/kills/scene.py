@@ -1,0 +1,167 @@
+"""One cell played: a consumer killed in its place, another one after it, and where every message is then."""
+
+import asyncio
+import multiprocessing
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redrive.client import Channel, Client, Confirmed
+from redrive.deploy import apply, inspect
+from redrive.topology import compile_declaration, read_declaration
+from redrive.wire import Properties
+from tests.live.runtime.kills.cells import Cell, declaration_of
+from tests.live.runtime.kills.worker import consume
+
+PATIENCE_S = 60.0
+BYSTANDERS = ("before", "after")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Where every message of a cell ended. `ends` counts, for each message, handled runs and parked copies."""
+
+    cell: Cell
+    ends: dict[str, int]
+    parked: list[str]
+    runs: Counter[str] = field(default_factory=Counter)
+    left: dict[str, int] = field(default_factory=dict)
+    killed: bool = False
+
+    @property
+    def lost(self) -> list[str]:
+        return [one for one, count in self.ends.items() if count == 0]
+
+    @property
+    def duplicates(self) -> int:
+        return sum(count - 1 for count in self.ends.values() if count > 1)
+
+    def problems(self) -> list[str]:
+        """What breaks a promise; none, if the cell holds."""
+        found = [f"{one} is lost" for one in self.lost]
+        if not self.killed:
+            found.append("the consumer was not killed: the place was never reached")
+        for one, count in self.ends.items():
+            if count > 1 and not (one == "target" and (self.cell.may_duplicate or self.cell.may_repeat)):
+                found.append(f"{one} ended {count} times outside the documented windows")
+            if count > 2:
+                found.append(f"{one} ended {count} times after one kill")
+        found += [f"{count} messages are left in {queue}" for queue, count in self.left.items() if count]
+        if self.cell.flow == "park" and "target" not in self.parked:
+            found.append("the target is not in its parking queue")
+        return found
+
+
+class Scene:
+    """Plays cells on one broker; each has queues of its own, so several can play at once."""
+
+    def __init__(self, url: str, *, at_once: int = 3) -> None:
+        self._url = url
+        self._places = asyncio.Semaphore(at_once)
+
+    async def play(self, cell: Cell, name: str) -> Account:
+        """The account of one cell."""
+        async with self._places:
+            with tempfile.TemporaryDirectory(prefix="redrive-kill-") as folder:
+                return await asyncio.wait_for(self._play(cell, name, Path(folder)), PATIENCE_S * 2)
+
+    async def _play(self, cell: Cell, name: str, folder: Path) -> Account:
+        declaration = folder / "redrive.yaml"
+        declaration.write_text(declaration_of(cell, name))
+        compiled = compile_declaration(read_declaration(declaration.read_text(), file=str(declaration)))
+        arrangement = compiled.queue(name).arrangement
+        assert arrangement is not None
+        waits = [wait.queue for wait in arrangement.waits]
+        async with Client(self._url) as client:
+            await apply(client, compiled.topology, await inspect(client, compiled.topology))
+            publisher = await client.publisher()
+            for message in (BYSTANDERS[0], "target", BYSTANDERS[1]):
+                body = cell.flow if message == "target" else "ack"
+                outcome = await publisher.publish(
+                    f"{name}-events", f"{name}.placed", body.encode(), Properties.of(message_id=message)
+                )
+                assert isinstance(outcome, Confirmed), outcome
+            killed = await self._run_until_killed(cell, declaration, name, folder)
+            second = start(None, self._url, declaration, name, folder)
+            channel = await client.channel()
+            try:
+                await self._wait_ended(channel, name, folder, arrangement.parking.queue, waits)
+            finally:
+                second.terminate()
+                code = await wait_exit(second)
+            assert code == 0, f"the second consumer ended with {code}: {said(folder)}"
+            left = {queue: await _ready(channel, queue) for queue in (name, *waits)}
+            parked = await _take_all(channel, arrangement.parking.queue)
+        ends = Counter(parked) + Counter(read_ledger(folder, "done"))
+        return Account(
+            cell=cell,
+            ends={one: ends[one] for one in (*BYSTANDERS, "target")},
+            parked=parked,
+            runs=Counter(read_ledger(folder, "run")),
+            left=left,
+            killed=killed,
+        )
+
+    async def _run_until_killed(self, cell: Cell, declaration: Path, name: str, folder: Path) -> bool:
+        first = start(cell.place, self._url, declaration, name, folder)
+        code = await wait_exit(first)
+        assert code in (-9, None), f"the first consumer ended with {code}: {said(folder)}"
+        return code == -9
+
+    async def _wait_ended(self, channel: Channel, name: str, folder: Path, parking: str, waits: list[str]) -> None:
+        """Until every message has an end and no queue holds another copy of one for a while."""
+        quiet = 0
+        while quiet < 4:
+            ended = set(read_ledger(folder, "done")) | ({"target"} if await _ready(channel, parking) else set())
+            ready = [await _ready(channel, queue) for queue in (name, *waits)]
+            quiet = quiet + 1 if ended >= {*BYSTANDERS, "target"} and not any(ready) else 0
+            await asyncio.sleep(0.1)
+
+
+# Workers are forked from a process that has imported everything: starting one costs milliseconds, not seconds.
+_workers = multiprocessing.get_context("forkserver")
+_workers.set_forkserver_preload(["tests.live.runtime.kills.worker"])
+
+
+def start(place: str | None, url: str, declaration: Path, name: str, folder: Path) -> Any:
+    """A consumer in a process of its own, to be killed at `place`, or never."""
+    process = _workers.Process(target=consume, args=(url, declaration, name, folder, place or ""), daemon=True)
+    process.start()
+    return process
+
+
+async def wait_exit(process: Any) -> int | None:
+    """Its exit code, negative for the signal that killed it; None, and it is killed, if it does not end."""
+    deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+    while process.exitcode is None:
+        if asyncio.get_running_loop().time() > deadline_s:
+            process.kill()
+            return None
+        await asyncio.sleep(0.02)
+    return int(process.exitcode)
+
+
+def said(folder: Path) -> str:
+    """What a consumer had to say before it ended."""
+    path = folder / "said"
+    return path.read_text()[-2000:] if path.exists() else ""
+
+
+def read_ledger(folder: Path, word: str) -> list[str]:
+    """The messages a worker wrote a word about."""
+    path = folder / "ledger"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.partition(" ")[2] for line in lines if line.startswith(f"{word} ")]
+
+
+async def _ready(channel: Channel, queue: str) -> int:
+    return (await channel.declare_queue(queue, passive=True)).messages_ready
+
+
+async def _take_all(channel: Channel, queue: str) -> list[str]:
+    found = []
+    while (message := await channel.get_message(queue, no_ack=True)) is not None:
+        found.append(str(message.properties.message_id))
+    return found

@@ -1,0 +1,544 @@
+"""Every decision of every shape as literal broker commands: exchange, key, headers and order, as the documents say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive.core import (
+    Ack,
+    Attempt,
+    Command,
+    Counter,
+    Defer,
+    Discard,
+    Done,
+    Failure,
+    GiveBack,
+    Parked,
+    ParkReason,
+    Pause,
+    PlainLetter,
+    Publish,
+    Report,
+    Retry,
+    Return,
+    Skip,
+)
+from redrive.topology import QueuePlan, compile_declaration, declare, permissions, read_declaration
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NOW_MS = 1_700_000_000_000
+LATER_MS = NOW_MS + 7_200_000
+
+MAIN = {
+    "ladder": "orders",
+    "native": "orders",
+    "freeflow": "freeflow.user",
+    "event-bus": "wms.queue.wms-cincout",
+    "file-pipeline": "q.thumbnail",
+    "ratatoskr": "my-service.events",
+    "bookly": "reports",
+}
+
+DEATHS = frozenset(
+    {
+        "x-death",
+        "x-first-death-exchange",
+        "x-first-death-queue",
+        "x-first-death-reason",
+        "x-last-death-exchange",
+        "x-last-death-queue",
+        "x-last-death-reason",
+    }
+)
+BROKERS_OWN = frozenset({"CC", "BCC", "x-delivery-count", "x-acquired-count"})
+LIVING = DEATHS | BROKERS_OWN | {"x-redrive-not-before", "x-redrive-attempts-before"}
+"""What a living copy leaves behind, but for what it has a new value for."""
+DEAD = BROKERS_OWN | {"x-redrive-not-before", "x-redrive-attempts-before", "x-redrive-deliveries"}
+
+
+def plan(example: str) -> QueuePlan:
+    compiled = compile_declaration(read_declaration((EXAMPLES / example / "redrive.yaml").read_text()))
+    return compiled.queue(MAIN[example])
+
+
+def plan_of(retry: Any, **more: Any) -> QueuePlan:
+    queue = {"from": {"events": ["orders.#", "orders.retry"]}, "retry": retry, **more}
+    return compile_declaration(declare(exchanges={"events": "topic"}, queues={"orders": queue})).queue("orders")
+
+
+def letter(queue: str, **headers: Any) -> PlainLetter:
+    """A first delivery, from `events` as `a.key`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return PlainLetter(queue=queue, exchange="events", routing_key="a.key", headers=named)
+
+
+def report(retries: int = 0) -> Report:
+    return Report(retries=retries, now_ms=NOW_MS)
+
+
+def retry(delay_ms: int) -> Retry:
+    return Retry(delay_ms=delay_ms, not_before_ms=NOW_MS + delay_ms)
+
+
+def defer(wait_ms: int) -> Defer:
+    return Defer(wait_ms=wait_ms, not_before_ms=NOW_MS + wait_ms)
+
+
+def origin(queue: str) -> dict[str, Any]:
+    return {"x-original-queue": queue, "x-original-exchange": "events", "x-original-routing-key": "a.key"}
+
+
+@pytest.mark.parametrize("example", MAIN)
+def test_done_and_skip_are_an_ack(example: str) -> None:
+    one = plan(example)
+    for decision in (Done(), Skip()):
+        assert one.commands(decision, letter(one.name), report()) == (Ack(),)
+
+
+@pytest.mark.parametrize("example", MAIN)
+def test_to_give_back_is_a_pause_and_an_uncounted_return(example: str) -> None:
+    one = plan(example)
+    commands = one.commands(GiveBack(pause_ms=800), letter(one.name), report())
+    assert commands == (Pause(pause_ms=800), Return(counted=False))
+    assert one.commands(GiveBack(pause_ms=0), letter(one.name), report()) == (Return(counted=False),)
+
+
+COUNTED_BY = {
+    "ladder": Counter.HEADER,
+    "native": Counter.DELIVERIES,
+    "freeflow": Counter.HEADER,
+    "event-bus": Counter.REJECTIONS,
+    "file-pipeline": Counter.REJECTIONS,
+    "ratatoskr": Counter.REJECTIONS,
+    "bookly": Counter.HEADER,
+}
+
+
+@pytest.mark.parametrize("example", MAIN)
+def test_attempts_are_counted_as_the_design_says(example: str) -> None:
+    assert plan(example).counted_by is COUNTED_BY[example]
+
+
+DELAYS_MS = {
+    "ladder": (4, [30_000, 300_000, 1_800_000, 1_800_000]),
+    "native": (4, [30_000, 60_000, 90_000, 120_000]),
+    "freeflow": (4, [30_000, 300_000, 1_800_000, 1_800_000]),
+    "event-bus": (11, [5_000, 5_000, 5_000, 5_000]),
+    "file-pipeline": (3, [15_000, 15_000, 15_000, 15_000]),
+    "ratatoskr": (4, [30_000, 30_000, 30_000, 30_000]),
+    "bookly": (4, [0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("example", MAIN)
+def test_the_policy_of_a_queue_is_its_declaration(example: str) -> None:
+    attempts, delays_ms = DELAYS_MS[example]
+    policy = plan(example).policy
+    assert policy.attempts_max == attempts
+    assert [policy.backoff.delay_ms(retry) for retry in (1, 2, 3, 4)] == delays_ms
+    assert policy.other_4xx == "park"
+
+
+def test_a_native_delay_never_exceeds_its_maximum() -> None:
+    backoff = plan_of({"shape": "native", "min": "30s", "max": "1m"}).policy.backoff
+    assert [backoff.delay_ms(retry) for retry in (1, 2, 3)] == [30_000, 60_000, 60_000]
+
+
+def test_a_ladder_keeps_repeated_delays_in_order() -> None:
+    backoff = plan_of(["10s", "10s", "1m"]).policy.backoff
+    assert [backoff.delay_ms(retry) for retry in (1, 2, 3, 4)] == [10_000, 10_000, 60_000, 60_000]
+
+
+def test_the_service_shape_says_what_another_4xx_means() -> None:
+    declared = declare(services={"wms-a": {"retry": {"other_4xx": "retry"}}})
+    (queue,) = declared.queues
+    assert compile_declaration(declared).queue(queue.name).policy.other_4xx == "retry"
+
+
+def copy_to(exchange: str, key: str, queue: str, count: int, **more: Any) -> tuple[Command, ...]:
+    """A counted copy with an x-retry-count, and the ack."""
+    return (
+        Publish(
+            exchange=exchange,
+            routing_key=key,
+            set_headers={"x-retry-count": count, **origin(queue)},
+            drop_headers=LIVING,
+            **more,
+        ),
+        Ack(),
+    )
+
+
+RETRIES_BY_COPY = [
+    ("ladder", 30_000, copy_to("", "orders.wait.30s", "orders", 1)),
+    ("ladder", 300_000, copy_to("", "orders.wait.5m", "orders", 1)),
+    ("ladder", 1_800_000, copy_to("", "orders.wait.30m", "orders", 1)),
+    ("ladder", 21_000, copy_to("", "orders.wait.30s", "orders", 1, expiration_ms=21_000)),
+    ("ladder", 30_001, copy_to("", "orders.wait.5m", "orders", 1, expiration_ms=30_001)),
+    ("ladder", 0, copy_to("", "orders", "orders", 1)),
+    ("freeflow", 30_000, copy_to("freeflow.events.retry", "user.30s", "freeflow.user", 1)),
+    ("freeflow", 300_000, copy_to("freeflow.events.retry", "user.5m", "freeflow.user", 1)),
+    ("freeflow", 1_800_000, copy_to("freeflow.events.retry", "user.30m", "freeflow.user", 1)),
+    ("freeflow", 29_000, copy_to("freeflow.events.retry", "user.30s", "freeflow.user", 1, expiration_ms=29_000)),
+    ("freeflow", 0, copy_to("", "freeflow.user", "freeflow.user", 1)),
+    ("bookly", 0, copy_to("", "reports", "reports", 1)),
+    ("bookly", 2_000, (Pause(pause_ms=2_000), *copy_to("", "reports", "reports", 1))),
+]
+
+
+@pytest.mark.parametrize(("example", "delay_ms", "expected"), RETRIES_BY_COPY)
+def test_a_retry_by_copy_goes_to_the_shortest_wait_that_is_long_enough(
+    example: str, delay_ms: int, expected: tuple[Command, ...]
+) -> None:
+    one = plan(example)
+    assert one.commands(retry(delay_ms), letter(one.name), report()) == expected
+
+
+@pytest.mark.parametrize(
+    ("example", "exchange", "key"),
+    [("ladder", "", "orders.wait.30m"), ("freeflow", "freeflow.events.retry", "user.30m")],
+)
+def test_a_delay_above_all_waits_goes_to_the_longest_with_its_time(example: str, exchange: str, key: str) -> None:
+    one = plan(example)
+    assert one.commands(retry(7_200_000), letter(one.name), report(2)) == (
+        Publish(
+            exchange=exchange,
+            routing_key=key,
+            set_headers={"x-retry-count": 3, **origin(one.name), "x-redrive-not-before": LATER_MS},
+            drop_headers=LIVING - {"x-redrive-not-before"},
+        ),
+        Ack(),
+    )
+
+
+def test_a_requeue_with_a_long_delay_pauses_a_minute_and_carries_the_rest() -> None:
+    one = plan("bookly")
+    assert one.commands(retry(7_200_000), letter(one.name), report()) == (
+        Pause(pause_ms=60_000),
+        Publish(
+            exchange="",
+            routing_key="reports",
+            set_headers={"x-retry-count": 1, **origin("reports"), "x-redrive-not-before": LATER_MS},
+            drop_headers=LIVING - {"x-redrive-not-before"},
+        ),
+        Ack(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("example", "delay_ms"), [("event-bus", 5_000), ("file-pipeline", 15_000), ("ratatoskr", 30_000)]
+)
+def test_a_retry_in_a_reject_loop_is_a_reject(example: str, delay_ms: int) -> None:
+    one = plan(example)
+    for shorter_ms in (0, 1, delay_ms):
+        assert one.commands(retry(shorter_ms), letter(one.name), report()) == (Discard(),)
+
+
+@pytest.mark.parametrize(
+    ("example", "exchange", "key"),
+    [
+        ("event-bus", "wms.retry-exchange.wms-cincout", "retry"),
+        ("file-pipeline", "retry.q.thumbnail", "retry"),
+        ("ratatoskr", "", "my-service.events.retry"),
+    ],
+)
+def test_a_longer_retry_in_a_reject_loop_is_a_copy_that_knows_its_count_and_time(
+    example: str, exchange: str, key: str
+) -> None:
+    one = plan(example)
+    assert one.commands(retry(7_200_000), letter(one.name), report(2)) == (
+        Publish(
+            exchange=exchange,
+            routing_key=key,
+            set_headers={
+                **origin(one.name),
+                "x-redrive-attempts-before": 3,
+                "x-redrive-not-before": LATER_MS,
+            },
+            drop_headers=DEATHS | BROKERS_OWN,
+        ),
+        Ack(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("example", "exchange", "key", "ttl_ms"),
+    [
+        ("event-bus", "wms.retry-exchange.wms-cincout", "retry", 5_000),
+        ("file-pipeline", "retry.q.thumbnail", "retry", 15_000),
+        ("ratatoskr", "", "my-service.events.retry", 30_000),
+    ],
+)
+def test_what_came_too_early_in_a_reject_loop_waits_again_with_the_count_it_has(
+    example: str, exchange: str, key: str, ttl_ms: int
+) -> None:
+    one = plan(example)
+    counted = {**origin(one.name), "x-redrive-attempts-before": 2}
+    early = letter(one.name, x_redrive_attempts_before=2, x_redrive_not_before=LATER_MS)
+    assert one.commands(defer(7_200_000), early, report(2)) == (
+        Publish(
+            exchange=exchange,
+            routing_key=key,
+            set_headers={**counted, "x-redrive-not-before": LATER_MS},
+            drop_headers=DEATHS | BROKERS_OWN,
+        ),
+        Ack(),
+    )
+    assert one.commands(defer(ttl_ms - 1), early, report(2)) == (
+        Publish(
+            exchange=exchange,
+            routing_key=key,
+            set_headers=counted,
+            drop_headers=DEATHS | BROKERS_OWN | {"x-redrive-not-before"},
+            expiration_ms=ttl_ms - 1,
+        ),
+        Ack(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("example", "exchange", "keys"),
+    [
+        ("ladder", "", ("orders.wait.30m", "orders.wait.30s")),
+        ("freeflow", "freeflow.events.retry", ("user.30m", "user.30s")),
+    ],
+)
+def test_what_came_too_early_by_copy_waits_again_with_its_x_retry_count_untouched(
+    example: str, exchange: str, keys: tuple[str, str]
+) -> None:
+    one = plan(example)
+    kept = LIVING - {"x-redrive-attempts-before"}
+    early = letter(one.name, x_retry_count=2, x_redrive_not_before=LATER_MS)
+    assert one.commands(defer(7_200_000), early, report(2)) == (
+        Publish(
+            exchange=exchange,
+            routing_key=keys[0],
+            set_headers={**origin(one.name), "x-redrive-not-before": LATER_MS},
+            drop_headers=kept - {"x-redrive-not-before"},
+        ),
+        Ack(),
+    )
+    assert one.commands(defer(12_000), early, report(2)) == (
+        Publish(
+            exchange=exchange,
+            routing_key=keys[1],
+            set_headers=origin(one.name),
+            drop_headers=kept,
+            expiration_ms=12_000,
+        ),
+        Ack(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("example", "counts", "kept"),
+    [
+        ("bookly", {}, LIVING - {"x-redrive-attempts-before"}),
+        ("native", {"x-redrive-attempts-before": 2}, LIVING - {"x-redrive-attempts-before"}),
+    ],
+)
+def test_what_came_too_early_where_nothing_waits_is_held_and_goes_to_the_end(
+    example: str, counts: dict[str, Any], kept: frozenset[str]
+) -> None:
+    one = plan(example)
+    early = letter(one.name, x_retry_count=2)
+    assert one.commands(defer(90_000), early, report(2)) == (
+        Pause(pause_ms=60_000),
+        Publish(
+            exchange="",
+            routing_key=one.name,
+            set_headers={**origin(one.name), **counts, "x-redrive-not-before": NOW_MS + 90_000},
+            drop_headers=kept - {"x-redrive-not-before"},
+        ),
+        Ack(),
+    )
+    assert one.commands(defer(30_000), early, report(2)) == (
+        Pause(pause_ms=30_000),
+        Publish(exchange="", routing_key=one.name, set_headers={**origin(one.name), **counts}, drop_headers=kept),
+        Ack(),
+    )
+
+
+def test_a_native_retry_is_a_counted_return_and_a_longer_one_is_made_up_for() -> None:
+    one = plan("native")
+    third = letter(one.name, x_delivery_count=2)
+    assert one.commands(retry(30_000), letter(one.name), report()) == (Return(counted=True),)
+    assert one.commands(retry(90_000), third, report(2)) == (Return(counted=True),)
+    assert one.commands(retry(150_000), third, report(2)) == (Pause(pause_ms=60_000), Return(counted=True))
+    assert one.commands(retry(7_200_000), third, report(2)) == (
+        Pause(pause_ms=60_000),
+        Publish(
+            exchange="",
+            routing_key="orders",
+            set_headers={
+                **origin("orders"),
+                "x-redrive-attempts-before": 3,
+                "x-redrive-not-before": LATER_MS,
+            },
+            drop_headers=DEATHS | BROKERS_OWN,
+        ),
+        Ack(),
+    )
+
+
+def test_the_literal_requeue_is_a_nack() -> None:
+    one = plan_of({"shape": "requeue", "requeue": "nack"})
+    assert one.counted_by is Counter.DELIVERIES
+    assert one.commands(retry(0), letter("orders"), report()) == (Return(counted=False),)
+    assert one.commands(retry(1_000), letter("orders"), report()) == (Pause(pause_ms=1_000), Return(counted=False))
+    assert one.commands(defer(90_000), letter("orders"), report()) == (
+        Pause(pause_ms=60_000),
+        Return(counted=False),
+    )
+
+
+PARKING = {
+    "ladder": ("", "orders.parked"),
+    "native": ("", "orders.parked"),
+    "freeflow": ("freeflow.events.dlx", "a.key"),
+    "event-bus": ("", "wms.dlq.wms-cincout"),
+    "file-pipeline": ("dlq.q.thumbnail", "parking"),
+    "ratatoskr": ("my-service.events.dlq", ""),
+    "bookly": ("bookly.events.dlx", "reports.dlq"),
+}
+
+
+@pytest.mark.parametrize("example", MAIN)
+def test_a_parked_message_goes_where_the_document_says_with_what_is_known(example: str) -> None:
+    one = plan(example)
+    exchange, key = PARKING[example]
+    known = Report(
+        retries=3,
+        now_ms=NOW_MS,
+        failure=Failure(type="Unavailable", message="try later", stack="  File …", status=503),
+        history=(Attempt(number=4, at_ms=NOW_MS, error="Unavailable: try later"),),
+    )
+    assert one.commands(Parked(reason=ParkReason.ATTEMPTS), letter(one.name), known) == (
+        Publish(
+            exchange=exchange,
+            routing_key=key,
+            set_headers={
+                "x-retry-count": 3,
+                "x-final-retry-count": 3,
+                "x-final-error": "Unavailable: try later",
+                "x-final-status-code": 503,
+                "x-redrive-reason": "attempts",
+                "x-redrive-stack": "  File …",
+                "x-redrive-history": [{"number": 4, "at_ms": NOW_MS, "error": "Unavailable: try later"}],
+                "x-redrive-parked-at": NOW_MS,
+                **origin(one.name),
+            },
+            drop_headers=DEAD,
+        ),
+        Ack(),
+    )
+
+
+@pytest.mark.parametrize("retried", [{"shape": "tiered"}, {"shape": "requeue"}])
+def test_the_literal_parking_is_a_reject(retried: dict[str, Any]) -> None:
+    one = plan_of({**retried, "park": "reject"})
+    assert one.commands(Parked(reason=ParkReason.ASKED), letter("orders"), report()) == (Discard(),)
+
+
+def test_attempts_from_before_a_copy_are_in_its_x_retry_count_and_not_added_again() -> None:
+    """4 before and 1 since: the sixth run has failed, and the copy says 6 in all."""
+    one = plan("ladder")
+    commands = one.commands(retry(30_000), letter("orders", x_redrive_attempts_before=4, x_retry_count=1), report(5))
+    assert commands == copy_to("", "orders.wait.30s", "orders", 6)
+
+
+@pytest.mark.parametrize("example", [name for name in MAIN if name != "native"])
+def test_what_a_quorum_queue_has_taken_back_often_is_given_back_by_a_copy(example: str) -> None:
+    one = plan(example)
+    counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
+    commands = one.commands(GiveBack(pause_ms=800), letter(one.name, x_delivery_count=10, x_retry_count=1), report(1))
+    assert commands == (
+        Pause(pause_ms=800),
+        Publish(
+            exchange="",
+            routing_key=one.name,
+            set_headers={**origin(one.name), **counts},
+            drop_headers=LIVING - {"x-redrive-attempts-before"},
+        ),
+        Ack(),
+    )
+
+
+def test_a_queue_without_retry_rejects_to_its_dead_letter_exchange_or_keeps_the_message() -> None:
+    kept = plan_of(False)
+    assert (kept.shape, kept.arrangement, kept.shape_name, kept.dead_letters) == (None, None, "none", False)
+    assert kept.commands(Done(), letter("orders"), report()) == (Ack(),)
+    assert kept.commands(retry(4_000), letter("orders"), report(2)) == (
+        Pause(pause_ms=4_000),
+        *copy_to("", "orders", "orders", 3),
+    )
+    assert kept.commands(Parked(reason=ParkReason.ASKED), letter("orders"), report(1)) == (
+        Pause(pause_ms=2_000),
+        *copy_to("", "orders", "orders", 2),
+    )
+    rejected = plan_of(False, arguments={"x-dead-letter-exchange": "amq.fanout"})
+    assert rejected.policy.attempts_max == 1
+    assert rejected.commands(Done(), letter("orders"), report()) == (Ack(),)
+    assert rejected.commands(retry(0), letter("orders"), report()) == (Discard(),)
+    assert rejected.commands(Parked(reason=ParkReason.ATTEMPTS), letter("orders"), report()) == (Discard(),)
+    assert rejected.commands(GiveBack(pause_ms=5), letter("orders"), report()) == (
+        Pause(pause_ms=5),
+        Return(counted=False),
+    )
+
+
+def test_a_dead_letter_exchange_may_come_from_a_policy_and_one_that_leads_back_is_none() -> None:
+    by_policy = declare(
+        queues={"orders": {"retry": False}},
+        policies={"dlx": {"pattern": "^orders$", "definition": {"dead-letter-exchange": "amq.fanout"}}},
+    )
+    assert compile_declaration(by_policy).queue("orders").dead_letters
+    assert compile_declaration(by_policy, vhost="other").queue("orders").dead_letters
+    assert not plan_of(False, arguments={"x-dead-letter-exchange": ""}).dead_letters
+    aside = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    assert plan_of(False, arguments=aside).dead_letters
+
+
+@pytest.mark.parametrize("decision", [retry(4_000), defer(4_000), GiveBack(pause_ms=4_000)])
+def test_a_stream_is_never_copied_into_itself(decision: Retry | Defer | GiveBack) -> None:
+    one = plan_of(False, type="stream")
+    assert one.commands(decision, letter("orders", x_delivery_count=30), report()) == (
+        Pause(pause_ms=4_000),
+        Return(counted=False),
+    )
+
+
+@pytest.mark.parametrize("example", MAIN)
+def test_a_consumer_may_write_to_every_exchange_a_copy_goes_to(example: str) -> None:
+    compiled = compile_declaration(read_declaration((EXAMPLES / example / "redrive.yaml").read_text()))
+    (writes,) = [one["write"] for one in permissions(compiled) if one["user"] == "redrive-consumer"]
+    one = compiled.queue(MAIN[example])
+    decisions = (retry(0), retry(7_200_000), defer(1_000), Parked(reason=ParkReason.ASKED))
+    copies = [
+        command
+        for decision in decisions
+        for command in one.commands(decision, letter(one.name), report())
+        if isinstance(command, Publish)
+    ]
+    assert len(copies) >= 3
+    for copy in copies:
+        assert re.fullmatch(writes, copy.exchange or "amq.default")
+
+
+@pytest.mark.parametrize("example", [name for name in MAIN if name != "native"])
+def test_to_defer_by_nothing_replaces_a_message_by_a_copy_at_its_queues_end(example: str) -> None:
+    """So a consumer makes the copy that counts a crash."""
+    one = plan(example)
+    counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
+    assert one.commands(defer(0), letter(one.name, x_retry_count=1), report(1)) == (
+        Publish(
+            exchange="",
+            routing_key=one.name,
+            set_headers={**origin(one.name), **counts},
+            drop_headers=LIVING - {"x-redrive-attempts-before"},
+        ),
+        Ack(),
+    )
