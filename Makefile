@@ -34,9 +34,12 @@ test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
 test-quick: $(READY) ## what needs no broker
 	$(BIN)/pytest -q -m "not live and not slow"
 
-matrix: $(READY) ## the long version matrices
+matrix: $(READY) ## the long matrices: every version, every kill, every mutation, many seeds
 	@$(BIN)/python -m tests.rig build
 	REDRIVE_MATRIX=1 $(BIN)/pytest
+	$(BIN)/python -m tests.live.runtime.kills --keep
+	$(BIN)/python -m tests.mutations --write
+	$(BIN)/python -m tests.simulation --seeds 0:20000
 
 check: $(READY) ## format, lint, types, architecture
 	$(BIN)/ruff format --check .
@@ -60,6 +63,9 @@ bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/
 	$(BIN)/python -m bench.wire
 	$(BIN)/python -m bench.embedded
 	$(BIN)/python -m bench.amqp
+	$(BIN)/python -m bench.runtime
+	$(BIN)/python -m bench.telemetry
+	$(BIN)/python -m bench.push
 	@$(BIN)/python -m docs.generate >/dev/null
 
 bench-peers: $(READY) ## the AMQP benchmark with more clients (Python and Node)

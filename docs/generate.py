@@ -1,4 +1,4 @@
-"""Writes what in docs/ is made from code: the references of shapes and decisions, and the pictures of the examples.
+"""Writes what in docs/ is made from code: references of shapes, decisions and simulations; pictures of the examples.
 
 `make docs` writes; a test calls `outdated` and fails when what stands there is not what the code would write.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.decisions_reference import decisions_reference
+from docs.simulate_reference import simulate_reference
 from redrive.topology import (
     SHAPES,
     Compiled,
@@ -39,6 +40,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file with its content."""
     yield DOCS / "reference" / "shapes.md", shapes_reference()
     yield DOCS / "reference" / "decisions.md", decisions_reference()
+    yield DOCS / "reference" / "simulate.md", simulate_reference()
     pictures = {name: example(name) for name in EXAMPLES} | {"fifty-queues": fifty_queues()}
     for name, compiled in pictures.items():
         svg = render_svg(compiled.topology, compiled.arrangements, title=name)

@@ -73,7 +73,7 @@ class Broker:
         """New quorum queues, deleted afterwards: no case meets what another has left behind."""
         self._cases += 1
         prefix = f"bench.{self._cases}"
-        queues = Queues(source=f"{prefix}.source", target=f"{prefix}.target", wait=f"{prefix}.wait")
+        queues = Queues(source=prefix, target=f"{prefix}.parked", wait=f"{prefix}.wait")
         with self.channel() as channel:
             for name, arguments in _declarations(workload, queues).items():
                 channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum", **arguments})

@@ -26,12 +26,16 @@ QUICK_DIVISOR = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A client and its messages per workload; it has no other workloads. Peers run only when they are asked for."""
+    """A client and its messages per workload; it has no other workloads. Peers run only when they are asked for.
+
+    `body` is for one that can read nothing but a format of its own; SOURCE in it stands for the queue's name.
+    """
 
     name: str
     title: str
     messages: Mapping[Workload, int]
     is_peer: bool = False
+    body: str | None = None
 
 
 CLIENTS: tuple[Client, ...] = (

@@ -117,9 +117,10 @@ class Harness:
         measured = Measurement(round=number, workload=workload, client=client.name, messages=count)
         try:
             with self._broker.queues_for(workload) as queues:
-                self._fill(workload, queues, count)
+                body = self._body if client.body is None else client.body.replace("SOURCE", queues.source)
+                self._fill(workload, queues, count, body)
                 time.sleep(SETTLE_S)
-                ended = self._do(client, workload, queues, count)
+                ended = self._do(client, workload, queues, count, body)
                 self._broker.expect(_counts_after(workload, queues, count))
         except (CaseFailed, Miscount, shovel.ShovelStuck) as error:
             return _with_error(measured, str(error))
@@ -133,19 +134,19 @@ class Harness:
             start_up_cpu_s=start_up_cpu_s,
         )
 
-    def _fill(self, workload: Workload, queues: Queues, count: int) -> None:
+    def _fill(self, workload: Workload, queues: Queues, count: int, body: str) -> None:
         if workload == "W1":
             return
         try:
-            run_program(self._filler, "W1", self._broker.url, count, queues, self._body)
+            run_program(self._filler, "W1", self._broker.url, count, queues, body)
             self._broker.expect({queues.source: count})
         except (CaseFailed, Miscount) as error:
             raise CaseFailed(f"the queue could not be filled: {error}") from None
 
-    def _do(self, client: Client, workload: Workload, queues: Queues, count: int) -> Ended:
+    def _do(self, client: Client, workload: Workload, queues: Queues, count: int, body: str) -> Ended:
         program = self._programs.get(client.name)
         if isinstance(program, Program):
-            return run_program(program, workload, self._broker.url, count, queues, self._body)
+            return run_program(program, workload, self._broker.url, count, queues, body)
         messages, seconds = shovel.move(self._broker, queues, count)
         return Ended(messages=messages, seconds=seconds, library="", cpu_s=0.0)
 

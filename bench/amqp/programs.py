@@ -20,7 +20,7 @@ from tests.rig.apt import AptFailed
 
 FOLDER = Path(__file__).parent / "clients"
 PROJECT = Path(__file__).parents[2]
-PYTHON_PACKAGES = ("aio-pika==10.2.1", "aiormq==7.2.4", "faststream[rabbit]==0.7.8")
+PYTHON_PACKAGES = ("aio-pika==10.2.1", "aiormq==7.2.4", "faststream[rabbit]==0.7.8", "dramatiq[rabbitmq]==2.2.1")
 NODE_PACKAGES = ("amqplib@2.3.1", "rascal@21.0.1")
 C_PACKAGES = ("gcc", "libc6-dev", "librabbitmq-dev")
 INSTALL_S_MAX = 600
@@ -60,9 +60,9 @@ class Programs:
         match client:
             case "c":
                 return self._in("c", self._compile, lambda made: Program(argv=(str(made),), folder=PROJECT))
-            case "redrive" | "pika":
+            case "redrive" | "runtime" | "runtime-typed" | "pika":
                 return _python_program(Path(sys.executable), client)
-            case "aio-pika" | "aiormq" | "faststream":
+            case "aio-pika" | "aiormq" | "faststream" | "dramatiq":
                 return self._in("python", self._install_python, lambda made: _python_program(made, client))
             case "amqplib" | "rascal":
                 return self._in("node", self._install_node, lambda made: _node_program(made, client))

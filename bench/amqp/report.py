@@ -144,14 +144,14 @@ def _row(client: Client, workload: Workload, measurements: Sequence[Measurement]
         rate=statistics.median(rates.values()),
         rate_min=min(rates.values()),
         rate_max=max(rates.values()),
-        cpu_s_per_10k=_median_cpu_s_per_10k(mine),
+        cpu_s_per_10k=median_cpu_s_per_10k(mine),
         ratio_to_c=_median_ratio(rates, workload, "c", measurements),
         ratio_to_pika=_median_ratio(rates, workload, "pika", measurements),
         note=f"{len(errors)} of {len(mine)} failed" if errors else "",
     )
 
 
-def _median_cpu_s_per_10k(mine: Sequence[Measurement]) -> float | None:
+def median_cpu_s_per_10k(mine: Sequence[Measurement]) -> float | None:
     """Without what starting costs; None when that can't be told from noise."""
     starting = [each.start_up_cpu_s for each in mine if each.start_up_cpu_s is not None]
     if not starting:

@@ -4,16 +4,14 @@ An app with one consumer whose handler is a `Pusher`; everything else (retries, 
 runtime's, the same as for handlers in Python.
 """
 
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Literal
 
 from redrive.core import delay_ms_of
-from redrive.running import Prepared, run
+from redrive.running import Prepared, Watching, run
 from redrive.runtime import App, InvalidPush, Pusher, PushTarget, read_secrets
-from redrive.telemetry import Endpoint, Level, Log, LogFormat, Telemetry
+from redrive.telemetry import Endpoint
 from redrive.topology import declare
 
 __all__ = ["Existing", "InvalidPush", "Prepared", "PushTarget", "Watching", "push_app", "push_target", "run_push"]
@@ -21,16 +19,6 @@ __all__ = ["Existing", "InvalidPush", "Prepared", "PushTarget", "Watching", "pus
 Existing = Literal["again", "reject"]
 """What becomes of a failed message of a queue that no file declares: to the queue's end and again after a pause,
 without end; or rejected after one run, to the dead-letter exchange the queue has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
-    """What an operator sees: the log on stderr, and metrics if a port is given."""
-
-    log_level: str = "info"
-    log_format: LogFormat | None = None
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int | None = None
 
 
 def push_target(
@@ -88,8 +76,7 @@ def run_push(
 
     Raises as `running.run` does, and `InvalidPush`, `EndpointFailed`.
     """
-    log = Log(sys.stderr, level=Level[watching.log_level.upper()], form=watching.log_format)
-    telemetry = Telemetry(log)
+    telemetry = watching.telemetry()
     pusher = Pusher(target)
 
     @asynccontextmanager

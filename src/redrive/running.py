@@ -160,11 +160,11 @@ def run(
     async def main_to_the_end() -> None:
         await main()
         if exits and not await _end_tasks():
-            _exit_now()
+            _exit_now(observer)
 
     asyncio.run(main_to_the_end())
     if exits and any(one.name.startswith(THREADS_NAME) for one in threading.enumerate()):
-        _exit_now()  # a handler's thread runs on, and Python would wait for it
+        _exit_now(observer)  # a handler's thread runs on, and Python would wait for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,8 +252,11 @@ async def _end_tasks() -> bool:
     return not tasks or not (await asyncio.wait(tasks, timeout=_STUCK_S_MAX))[1]
 
 
-def _exit_now() -> None:
+def _exit_now(observer: Observer) -> None:
     """Everything is settled and closed but somebody's handler."""
+    close = getattr(observer, "close", None)
+    if close is not None:
+        close()  # the log is written by a thread, which would not get to its last lines
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from redrive.client import Client, parse_url
 from redrive.deploy import Inspection, apply, inspect
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
-from redrive.embedded import EmbeddedBroker, ManagementServer
+from redrive.embedded import EmbeddedBroker
 from redrive.files import load
 from redrive.simulation import Entrance, simulate
 from redrive.simulation import as_json as tell_as_json
@@ -23,7 +22,6 @@ __all__ = [
     "apply_topology",
     "declare_on",
     "load_topology",
-    "run_broker",
     "simulate",
     "target_vhost",
     "tell_as_json",
@@ -81,36 +79,3 @@ async def declare_on(broker: EmbeddedBroker, topology: Topology) -> None:
             broker.set_policy(policy)
         async with Client(broker.url_for(vhost), name="redrive broker") as client:
             await apply(client, part, await inspect(client, part))
-
-
-def run_broker(
-    *,
-    host: str,
-    port: int,
-    management_port: int | None,
-    profile: str,
-    time: str,
-    topology: Topology | None,
-    started: Callable[[str], None],
-) -> None:
-    """Runs an embedded broker until it is interrupted. Raises `PortTaken`, and what a topology is refused with."""
-
-    async def run() -> None:
-        async with AsyncExitStack() as stack:
-            broker = await stack.enter_async_context(EmbeddedBroker(profile, host=host, port=port, time=time))
-            if topology is not None:
-                await declare_on(broker, topology)
-            management = None
-            if management_port is not None:
-                server = ManagementServer(broker, host=host, port=management_port)
-                management = await stack.enter_async_context(server)
-            # Nothing is said before everything is up: a port that is taken is then the only word.
-            started(f"{broker.url}  RabbitMQ {profile} embedded, in memory, for development and tests; Ctrl-C ends it")
-            if management is not None:
-                started(f"{management.url}  its management API")
-            await asyncio.Event().wait()
-
-    try:
-        asyncio.run(run())
-    except KeyboardInterrupt:
-        pass

@@ -28,11 +28,12 @@ ROOMS: dict[str, set[str]] = {
     "files": {"core", "topology"},
     "wiring": {"*"},
     "running": {"*"},
+    "hosting": {"*"},
     "pushing": {"*"},
     "testing": {"*"},
     "demo": {"core", "wire", "topology", "client", "embedded", "deploy", "runtime"},
     "admin": {"core", "topology", "config", "files", "wiring"},
-    "cli": {"core", "topology", "config", "files", "wiring", "running", "pushing", "demo"},
+    "cli": {"core", "topology", "config", "files", "wiring", "running", "hosting", "pushing", "demo"},
     "__main__": {"cli"},
 }
 PURE = {"core", "wire", "topology"}

@@ -3,8 +3,7 @@
 import click
 
 from redrive.cli.console import say
-from redrive.files import load
-from redrive.wiring import PROFILES, run_broker
+from redrive.hosting import PROFILES, run_broker
 
 
 @click.command("broker")
@@ -34,7 +33,11 @@ def broker_command(
       redrive broker --port 0 --profile 3.10 --definitions redrive.yaml
       redrive broker --time automatic      # a 30-minute retry in milliseconds
     """
-    topology = None if file is None else load(file).topology
+    topology = None
+    if file is not None:
+        from redrive.files import load  # the grammar is for those who have a file; the others start sooner
+
+        topology = load(file).topology
     run_broker(
         host=host,
         port=port,

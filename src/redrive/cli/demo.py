@@ -25,10 +25,11 @@ def demo_command(once: bool, url: str | None) -> None:
       redrive demo --once
       redrive demo --url amqp://guest:guest@localhost:5672/
     """
-    if not run_demo(url=url, once=once, write=_write, colour=wants_colour(sys.stdout)):
+    colour = wants_colour(sys.stdout)
+
+    def write(text: str) -> None:
+        click.echo(text, color=colour)
+        sys.stdout.flush()
+
+    if not run_demo(url=url, once=once, write=write, colour=colour):
         raise SystemExit(EXIT_FOUND)
-
-
-def _write(text: str) -> None:
-    click.echo(text)
-    sys.stdout.flush()

@@ -70,6 +70,7 @@ def simulate_command(
     if form == "json":
         click.echo(json.dumps(tell_as_json(life), indent=2, ensure_ascii=False))
     else:
-        click.echo(tell_life(life, colour=wants_colour(sys.stdout)), nl=False)
+        colour = wants_colour(sys.stdout)
+        click.echo(tell_life(life, colour=colour), nl=False, color=colour)
     if not life.is_safe:
         raise SystemExit(EXIT_FOUND)

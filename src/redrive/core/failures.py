@@ -4,8 +4,10 @@ A header frame above about 131 kB closes the connection, so every text is cut he
 ends are kept, because the beginning says what and the end often says why.
 """
 
+import linecache
 import traceback
 from dataclasses import dataclass
+from types import TracebackType
 from typing import assert_never
 
 from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
@@ -30,32 +32,34 @@ class Failure:
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-def describe_error(error: BaseException, *, status: int | None = None) -> Failure:
-    """An error as a failure. An error whose own text can't be made is no reason to fail."""
+def describe_error(error: BaseException, *, status: int | None = None, stack: bool = True) -> Failure:
+    """An error as a failure. An error whose own text can't be made is no reason to fail.
+
+    `stack` False leaves the stack out, which costs more than all the rest and is wanted only for a dead letter.
+    """
     try:
         message = str(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the handler's
         message = f"(its text can't be made: {type(broken).__name__})"
-    stack = "".join(traceback.format_tb(error.__traceback__)) if error.__traceback__ is not None else ""
     return Failure(
         type=shorten(type(error).__qualname__, TYPE_BYTES_MAX),
         message=shorten(message, MESSAGE_BYTES_MAX),
-        stack=shorten(stack, STACK_BYTES_MAX),
+        stack=shorten(_write_stack(error.__traceback__), STACK_BYTES_MAX) if stack else "",
         status=status,
     )
 
 
-def describe_outcome(outcome: Outcome) -> Failure | None:
-    """What went wrong in a run, None if nothing did."""
+def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
+    """What went wrong in a run, None if nothing did; with or without the stack."""
     match outcome:
         case Returned():
             return None
         case Raised(error=error) | Undecodable(error=error):
-            return describe_error(error)
+            return describe_error(error, stack=stack)
         case Answered(status=status) if 200 <= status < 300:
             return None
         case Answered(status=status, error=BaseException() as error):
-            return describe_error(error, status=status)
+            return describe_error(error, status=status, stack=stack)
         case Answered(status=status, detail=detail):
             return Failure(type=f"HTTP {status}", message=shorten(detail, MESSAGE_BYTES_MAX), status=status)
         case TimedOut(after_ms=after_ms):
@@ -64,6 +68,17 @@ def describe_outcome(outcome: Outcome) -> Failure | None:
             return Failure(type="Crashed", message=f"its consumers died with it in hand, {deliveries} times")
         case _:
             assert_never(outcome)
+
+
+def _write_stack(top: TracebackType | None) -> str:
+    """As Python prints it, without the marks under the expressions: they cost a parse of each line."""
+    lines = []
+    for frame, number in traceback.walk_tb(top):
+        code = frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}\n')
+        if line := linecache.getline(code.co_filename, number, frame.f_globals).strip():
+            lines.append(f"    {line}\n")
+    return "".join(lines)
 
 
 def shorten(text: str, bytes_max: int) -> str:

@@ -4,7 +4,11 @@
 `confirming` are its parts; `transport`, `pipe` and `server` are the I/O; `clock` and `timekeeper` are time; `faults`
 with `mishaps` and `luck` is what goes wrong; `restart` and `removal` take away; `broker` is what callers use. For
 development and tests: production is RabbitMQ.
+
+The management API is imported when it is first asked for: few brokers serve it, and it is as large as all the rest.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from redrive.embedded.broker import EmbeddedBroker
 from redrive.embedded.clock import Flow
@@ -12,8 +16,10 @@ from redrive.embedded.engine import PROFILES, Channel, Deliver, Engine, Got, Hop
 from redrive.embedded.errors import EmbeddedError, NotRunning, PortTaken, UnknownProfile
 from redrive.embedded.faults import Faults
 from redrive.embedded.luck import FaultRates
-from redrive.embedded.management import ManagementServer
 from redrive.embedded.server import ServerLimits
+
+if TYPE_CHECKING:
+    from redrive.embedded.management import ManagementServer
 
 __all__ = [
     "PROFILES",
@@ -37,3 +43,11 @@ __all__ = [
     "ServerLimits",
     "UnknownProfile",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ManagementServer":
+        from redrive.embedded.management import ManagementServer
+
+        return ManagementServer
+    raise AttributeError(f"module 'redrive.embedded' has no attribute {name!r}")

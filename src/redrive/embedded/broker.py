@@ -68,7 +68,8 @@ class EmbeddedBroker:
         self.engine = Engine(PROFILES[profile], start_ms, seed=seed)
         for vhost in vhosts:
             self.engine.add_vhost(vhost)
-        self._clock = VirtualClock(self._flow, start_ms=start_ms, monotonic_s=real_time.monotonic)
+        # Until it is started no time passes: a scenario that begins at a given moment begins exactly there.
+        self._clock = VirtualClock(self._flow, start_ms=start_ms, monotonic_s=lambda: 0.0)
         self._server: Server | None = None
 
     async def __aenter__(self) -> "EmbeddedBroker":
@@ -175,12 +176,20 @@ class EmbeddedBroker:
         self._running().settle()
 
     def block(self, reason: str = "low on memory") -> None:
-        """Tell publishers to stop (connection.blocked), and read nothing more from them."""
+        """Whoever publishes from now on is told to stop (connection.blocked), and its message waits."""
         self._running().block(reason)
+
+    @property
+    def blocked(self) -> str | None:
+        """Why publishers are blocked, None while they are not."""
+        return self._running().blocked
 
     def unblock(self) -> None:
         """Let publishers go on."""
-        self._running().unblock()
+        server = self._running()
+        server.time.tell()
+        server.unblock()
+        server.settle()
 
     async def restart(self) -> None:
         """Cut everybody off and forget what is not durable; durable queues, exchanges and messages stay."""

@@ -18,13 +18,11 @@ from redrive.embedded.restart import forget_what_is_not_durable
 from redrive.embedded.session import Session
 from redrive.embedded.timekeeper import Timekeeper
 from redrive.embedded.transport import ClientTransport
-from redrive.wire import methods
 
 _MEBIBYTE = 1024 * 1024
 _LOOKS_EVERY = 256
 """Turns between two looks at how much memory the queues take."""
 MEMORY_ALARM = "low on memory"
-FAULT_ALARM = "low on memory, says a fault"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,10 @@ class Server:
         self._dirty: dict[Session, None] = {}
         self._turns = 0
         self._put_off = 0
+        self._is_short_of_memory = False
+        self._fault_blocks = False
         self._dialled = 0
+        self._is_closed = False
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
@@ -93,7 +94,8 @@ class Server:
 
     async def close(self) -> None:
         """Hang up on everybody and stop listening."""
-        self.time.stop()
+        self._is_closed = True
+        self.time.close()
         if self._listener is not None:
             self._listener.close()
         for session in list(self._clients):
@@ -133,6 +135,7 @@ class Server:
         if len(self._clients) >= self.server_limits.connections_max:
             return False
         self._clients[client.session] = client
+        client.session.blocked = self.blocked
         return True
 
     def receive(self, client: ClientTransport, data: bytes) -> None:
@@ -141,6 +144,8 @@ class Server:
         session = client.session
         self._dirty[session] = None
         session.receive(data)
+        if session.is_stopped:
+            client.stop_reading()
         self.settle()
 
     def lost(self, client: ClientTransport) -> None:
@@ -152,6 +157,8 @@ class Server:
             self._sessions.pop(connection, None)
         self._clients.pop(session, None)
         self._dirty.pop(session, None)
+        if self._is_closed:
+            return  # another server may have the engine by now, and its effects are not ours to spread
         self.time.tell()
         self.settle()
 
@@ -161,8 +168,6 @@ class Server:
         """The session speaks for that connection from now on."""
         self._sessions[connection] = session
         self._clients[session].begin_heartbeats()
-        if self.blocked is not None and session.knows_blocked:
-            session.wire.send(0, methods.ConnectionBlocked(reason=self.blocked))
 
     def drop(self, session: Session) -> None:
         """Cut a session's transport, without a word."""
@@ -193,6 +198,8 @@ class Server:
         self._turns += 1
         if self.blocked is not None or self._turns % _LOOKS_EVERY == 0:
             self._look_at_memory()
+            self.spread()
+            self._write()
         self.time.rearm()
 
     def _write(self) -> None:
@@ -217,27 +224,23 @@ class Server:
     # Alarms
 
     def block(self, reason: str) -> None:
-        """Tell publishers to stop, and read no more from those that publish."""
+        """From now on whoever publishes is told to wait, and not read from any more."""
         if self.blocked is not None:
             return
         self.blocked = reason
-        for session, client in self._clients.items():
-            if session.connection is not None and session.knows_blocked:
-                session.wire.send(0, methods.ConnectionBlocked(reason=reason))
-                client.flush()
-            if session.published:
-                client.stop_reading()
+        for session in self._clients:
+            session.blocked = reason
 
     def unblock(self) -> None:
-        """Tell publishers to go on."""
+        """Tell those who were stopped to go on; `settle` sends what comes of it."""
         if self.blocked is None:
             return
         self.blocked = None
-        for session, client in self._clients.items():
+        self._is_short_of_memory = self._fault_blocks = False
+        for session, client in list(self._clients.items()):
             client.start_reading()
-            if session.connection is not None and session.knows_blocked:
-                session.wire.send(0, methods.ConnectionUnblocked())
-                client.flush()
+            session.go_on()
+            self._dirty[session] = None
 
     # Faults' stage
 
@@ -257,19 +260,22 @@ class Server:
     def block_for(self, delay_ms: int) -> None:
         """Block publishers for so long, unless they are blocked already."""
         if self.blocked is None:
-            self.block(FAULT_ALARM)
+            self.block(MEMORY_ALARM)
+            self._fault_blocks = True
             self.call_in(delay_ms, None, self._unblock_after_fault)
 
     def _unblock_after_fault(self) -> None:
-        if self.blocked == FAULT_ALARM:
+        if self._fault_blocks:
             self.unblock()
 
     def _look_at_memory(self) -> None:
         queued = sum(queue.ready_bytes for queue in self.engine.queues())
         if queued > self.server_limits.memory_bytes_max:
-            self.block(MEMORY_ALARM)
-        elif self.blocked == MEMORY_ALARM:
-            self.unblock()
+            if self.blocked is None:
+                self.block(MEMORY_ALARM)
+                self._is_short_of_memory = True
+        elif self._is_short_of_memory:
+            self.unblock()  # what somebody blocked on purpose stays so
 
 
 class _PutOff:

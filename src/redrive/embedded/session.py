@@ -12,7 +12,19 @@ from redrive import wire
 from redrive.embedded.commands import run_command
 from redrive.embedded.confirming import Confirms
 from redrive.embedded.credentials import MECHANISMS, check_login, has_capability, server_properties
-from redrive.embedded.engine import Channel, Confirm, Connection, Deliver, Effect, Engine, Got, Refusal, Refused, Return
+from redrive.embedded.engine import (
+    Channel,
+    Confirm,
+    Connection,
+    Deliver,
+    Effect,
+    Engine,
+    Got,
+    Refusal,
+    Refused,
+    Return,
+    TimedOut,
+)
 from redrive.embedded.faults import Faults
 from redrive.embedded.mishaps import Action
 from redrive.wire import methods
@@ -48,8 +60,10 @@ class Session:
         self._engine = host.engine
         self.wire = wire.Connection(wire.Role.SERVER, host.limits)
         self.connection: Connection | None = None
-        self.published = False
-        """Whether it ever published: such connections are stopped when memory is short."""
+        self.blocked: str | None = None
+        """Why nobody may publish now. RabbitMQ tells a connection when it tries, and takes the message afterwards."""
+        self.is_stopped = False
+        """It tried to publish while that was so: nothing more is read from it."""
         self.knows_blocked = False
         self.is_over = False
         """Nothing more is to be said; what is queued may still be sent."""
@@ -64,7 +78,8 @@ class Session:
         self._channels_max = 0
         self._confirms = Confirms(self, self.wire, host.faults)
         self._held_back: list[bytes] | None = None
-        """What came after a frame that a fault delays."""
+        """What came after a frame that has to wait, for a fault's delay or because nobody may publish."""
+        self._stopped_at: wire.Published | None = None
 
     @property
     def is_opening(self) -> bool:
@@ -78,6 +93,9 @@ class Session:
             return
         try:
             for event in self.wire.receive_data(data):
+                if self.blocked is not None and isinstance(event, wire.Published):
+                    self._stop_at(event)
+                    return
                 if self._host.faults.watching and not self._pass(event):
                     return
                 self._handle(event)
@@ -153,6 +171,9 @@ class Session:
             )
         elif isinstance(effect, Refused):
             self.wire.nack(number, effect.number, False, False)
+        elif isinstance(effect, TimedOut):
+            assert isinstance(effect.channel, Channel)
+            self._refuse(effect.channel, effect.refusal, 0)
         else:
             assert not isinstance(effect, Deliver | Confirm)
             self.wire.send(number, methods.BasicCancel(consumer_tag=effect.consumer_tag, nowait=True))
@@ -183,11 +204,40 @@ class Session:
 
     def _let_go(self, event: wire.Event) -> None:
         """A delay is over: the frame, and what came after it."""
+        if self.blocked is not None and isinstance(event, wire.Published):
+            self._stop_at(event)
+            return
         data = b"".join(self._held_back or ())
         self._held_back = None
         if not self.is_over:
             self._handle(event)
             self.receive(data)
+
+    def _stop_at(self, event: wire.Published) -> None:
+        """It publishes although nobody may: it is told so, and waits with this message and all that comes after."""
+        self.is_stopped = True
+        self._stopped_at = event
+        if self._held_back is None:
+            self._held_back = []
+        if self.knows_blocked and self.blocked is not None:
+            self.wire.send(0, methods.ConnectionBlocked(reason=self.blocked))
+
+    def go_on(self) -> None:
+        """Everybody may publish again: it is told so if it was stopped, and what it said meanwhile is heard."""
+        self.blocked = None
+        event, self._stopped_at = self._stopped_at, None
+        if event is None or self.is_over:
+            return
+        self.is_stopped = False
+        if self.knows_blocked:
+            self.wire.send(0, methods.ConnectionUnblocked())
+        data = b"".join(self._held_back or ())
+        self._held_back = None
+        if not self._host.faults.watching or self._pass(event):
+            self._handle(event)
+            self.receive(data)
+        elif self._held_back is not None:
+            self._held_back.append(data)
 
     def _handle(self, event: wire.Event) -> None:
         if isinstance(event, wire.Published):
@@ -211,7 +261,6 @@ class Session:
             self.wire.send(0, methods.ConnectionStart(server_properties=properties, mechanisms=MECHANISMS))
 
     def _on_published(self, event: wire.Published) -> None:
-        self.published = True
         channel = self._channel(event.channel)
         if channel is None:
             return

@@ -30,6 +30,7 @@ class Timekeeper:
         self._activity = 0
         self._jumps_for_nothing = 0
         self._is_advancing = False
+        self._is_closed = False
 
     def tell(self) -> None:
         """Tell the engine what time it is, and note that something happens."""
@@ -40,7 +41,7 @@ class Timekeeper:
     def rearm(self) -> None:
         """Something may be due at another moment than before."""
         next_ms = self._server.engine.next_deadline_ms
-        if next_ms is None:
+        if next_ms is None or self._is_closed:
             self.stop()
         elif self._server.clock.flow is Flow.REAL:
             if self._timer is None or next_ms != self._timer_ms:
@@ -57,6 +58,11 @@ class Timekeeper:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def close(self) -> None:
+        """Wake nobody any more."""
+        self._is_closed = True
+        self.stop()
 
     async def advance(self, seconds: float) -> None:
         """Let virtual time pass, deadline by deadline, giving clients the time to react to each before the next."""

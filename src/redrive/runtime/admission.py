@@ -12,10 +12,8 @@ is never parked for deaths it may have suffered as a neighbour: the one that wou
 queues that count deliveries themselves as attempts (`native`) the broker's count is the one that holds.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, ClassVar, TypeAlias
 
 from redrive.core import (
@@ -33,10 +31,12 @@ from redrive.core import (
     headers,
     read_count,
 )
+from redrive.runtime.due import PROCESS_AFTER, asked_delay_ms, published_ms
 from redrive.topology import QueuePlan, QueueType
 
-PROCESS_AFTER = "processAfterDelayMs"
 TOO_EARLY = 425
+ASIDE_MS_MAX = 1_000
+"""How long a message that must not be in hand now stays in a wait queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,15 @@ class Admission:
         stays = self._counts_itself or plan.queue.type == QueueType.STREAM
         self._crashes_max = None if stays else crashes_max
         self._runs_max = plan.policy.attempts_max
+        waits = () if plan.arrangement is None else plan.arrangement.waits
+        self._aside_ms = min(ASIDE_MS_MAX, max((wait.delay_ms for wait in waits), default=0))
         self.early_mark = PROCESS_AFTER.encode() if plan.shape_name == "service" else None
         """What an early delivery certainly contains, None if none can be early."""
+
+    @property
+    def can_step_aside(self) -> bool:
+        """Whether there is a wait queue for what must not be in hand now."""
+        return self._aside_ms > 0
 
     def judge(self, letter: Letter, body: bytes) -> Verdict | None:
         """What to do instead of handling it, None if it may be handled."""
@@ -88,30 +95,34 @@ class Admission:
             return Answered(status=TOO_EARLY, detail=f"{PROCESS_AFTER} is not over")
         return None
 
-    def home_copy(self, letter: Letter, *, deliveries: int | None) -> Publish | None:
+    def home_copy(self, letter: Letter, *, deliveries: int | None, aside: bool = False) -> Publish | None:
         """A copy to the queue's own end that is as far as this one, None where a plain return does as well.
 
-        `deliveries` goes on it; None is a fresh start.
+        `deliveries` goes on it; None is a fresh start. `aside`: by way of a wait queue, if there is one, out of the way
+        for a moment.
         """
-        begins_now = self.early_mark is not None and letter.attribute("timestamp") is None
+        has_time = published_ms(letter, now_ms=self._now_ms()) is not None
+        begins_now = self.early_mark is not None and not has_time
         if self._crashes_max is None and not begins_now:
             return None
         report = Report(retries=count_retries(letter, self._plan.counted_by), now_ms=self._now_ms())
-        first = self._plan.commands(Defer(wait_ms=0, not_before_ms=0), letter, report)[0]
+        wait_ms = self._aside_ms if aside else 0
+        defer = Defer(wait_ms=wait_ms, not_before_ms=report.now_ms + wait_ms)
+        first = self._plan.commands(defer, letter, report)[0]
         if not isinstance(first, Publish):
             return None
         written = dict(first.set_headers)
         if deliveries is not None:
             written[headers.DELIVERIES] = deliveries
-        if letter.attribute("timestamp") is None:
+        if not has_time:
             seen_ms = _moment(letter.header(headers.FIRST_SEEN))
             written[headers.FIRST_SEEN] = seen_ms if seen_ms else report.now_ms
         return replace(first, set_headers=written)
 
     def age_ms(self, letter: Letter) -> int | None:
         """How old it is by its timestamp, else since a consumer first saw it, as far as it says; None if it doesn't."""
-        published_ms = self._published_ms(letter)
-        return None if published_ms is None else max(self._now_ms() - published_ms, 0)
+        since_ms = self._since_ms(letter, self._now_ms())
+        return None if since_ms is None else max(self._now_ms() - since_ms, 0)
 
     def _judge_crashes(self, letter: Letter) -> Verdict | None:
         if self._counts_itself:
@@ -137,27 +148,17 @@ class Admission:
         return 0 < counted <= rejected
 
     def _is_early(self, letter: Letter, body: bytes, now_ms: int) -> bool:
-        delay_ms = read_count(letter.header(PROCESS_AFTER)) or read_count(_field(body))
+        delay_ms = asked_delay_ms(letter, body)
         if not delay_ms:
             return False
-        published_ms = self._published_ms(letter)
+        since_ms = self._since_ms(letter, now_ms)
         # Without a time of its own it begins now, and the copy that goes back says so.
-        return published_ms is None or published_ms + delay_ms > now_ms
+        return since_ms is None or since_ms + delay_ms > now_ms
 
-    def _published_ms(self, letter: Letter) -> int | None:
-        moment = letter.attribute("timestamp")
-        if isinstance(moment, datetime):
-            return round(moment.timestamp() * 1000)
-        return _moment(letter.header(headers.FIRST_SEEN)) or None
+    def _since_ms(self, letter: Letter, now_ms: int) -> int | None:
+        own_ms = published_ms(letter, now_ms=now_ms)
+        return (_moment(letter.header(headers.FIRST_SEEN)) or None) if own_ms is None else own_ms
 
 
 def _moment(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else 0
-
-
-def _field(body: bytes) -> Any:
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return None
-    return document.get(PROCESS_AFTER) if isinstance(document, dict) else None

@@ -42,11 +42,7 @@ class Json:
             return _pydantic_reader(body_type)
         msgspec = _msgspec()
         if msgspec is not None:
-            try:
-                decode: Reader = msgspec.json.Decoder(body_type).decode
-            except TypeError as error:
-                raise UnsupportedType(str(error)) from None
-            return decode
+            return _msgspec_reader(msgspec, body_type)
         if body_type is Any:
             return _loads
         read = record_reader(body_type)
@@ -82,10 +78,44 @@ def _pydantic_reader(body_type: Any) -> Reader:
     if validate is not None:
         read: Reader = validate
         return read
-    from pydantic import TypeAdapter  # a pydantic dataclass: whoever has one has pydantic
+    return _adapted(body_type)  # a pydantic dataclass
 
-    adapted: Reader = TypeAdapter(body_type).validate_json
-    return adapted
+
+def _adapted(body_type: Any) -> Reader:
+    from pydantic import TypeAdapter  # whoever has a model has pydantic
+
+    read: Reader = TypeAdapter(body_type).validate_json
+    return read
+
+
+def _msgspec_reader(msgspec: Any, body_type: Any) -> Reader:
+    try:
+        odd = _unknown_part(msgspec.inspect.type_info(body_type), set())
+        decode: Reader = msgspec.json.Decoder(body_type).decode
+    except TypeError as error:
+        raise UnsupportedType(str(error)) from None
+    if odd is None:
+        return decode
+    if hasattr(odd, "__pydantic_validator__"):  # list[Model] and the like
+        return _adapted(body_type)
+    raise UnsupportedType(
+        f"a body can't be read into {getattr(odd, '__qualname__', odd)}; use a dataclass, bytes or str"
+    )
+
+
+def _unknown_part(info: Any, seen: set[Any]) -> Any:
+    """A type that msgspec would only notice when the first message comes; None if it knows them all."""
+    if type(info).__name__ == "CustomType":
+        return info.cls
+    parts = []
+    if hasattr(info, "fields") and info.cls not in seen:
+        seen.add(info.cls)
+        parts = [one.type for one in info.fields]
+    for name in ("type", "item_type", "key_type", "value_type"):
+        parts += [getattr(info, name)] if hasattr(info, name) else []
+    for name in ("types", "item_types"):
+        parts += getattr(info, name, ())
+    return next((odd for odd in (_unknown_part(part, seen) for part in parts) if odd is not None), None)
 
 
 def _loads(body: bytes) -> Any:
@@ -95,6 +125,7 @@ def _loads(body: bytes) -> Any:
 def _msgspec() -> Any:
     """msgspec if it is installed; it is several times faster and no dependency of ours."""
     try:
+        import msgspec.inspect
         import msgspec.json
     except ImportError:
         return None

@@ -10,39 +10,43 @@ from typing import Any
 
 from redrive.core import DELAY_MS_MAX, Letter
 
-DELAY = "processAfterDelayMs"
+PROCESS_AFTER = "processAfterDelayMs"
+AHEAD_MS_MAX = 86_400_000
+"""A publisher's clock may be this far ahead of ours; a later time is nobody's."""
 
-_DELAY_IN_BODY = b'"processAfterDelayMs"'
+_FIELD = b'"processAfterDelayMs"'
 _BODY_BYTES_MAX = 16 * 1024 * 1024
 
 
-def due_ms(letter: Letter, body: bytes, *, first_seen_ms: int) -> int | None:
-    """When a message may be handled, in milliseconds since 1970; None if it asks for no delay.
-
-    A timestamp after its first delivery can't be one (milliseconds where AMQP has seconds are a common mistake), so
-    the earlier of the two counts.
-    """
-    delay_ms = asked_delay_ms(letter, body)
-    if delay_ms is None:
-        return None
-    published_ms = _timestamp_ms(letter.attribute("timestamp"))
-    since_ms = first_seen_ms if published_ms is None else min(published_ms, first_seen_ms)
-    return since_ms + delay_ms
-
-
 def asked_delay_ms(letter: Letter, body: bytes) -> int | None:
-    """The delay a message asks for: its header's if that is a number, else its JSON body's."""
-    in_header = _whole_ms(letter.header(DELAY))
+    """The delay a message asks for: its header's if that is a number, else its JSON body's; None if neither."""
+    in_header = _whole_ms(letter.header(PROCESS_AFTER))
     if in_header is not None:
         return in_header
     # Parsing is dear, and nearly no body has the field.
-    if _DELAY_IN_BODY not in body or len(body) > _BODY_BYTES_MAX:
+    if _FIELD not in body or len(body) > _BODY_BYTES_MAX:
         return None
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return _whole_ms(parsed.get(DELAY)) if isinstance(parsed, dict) else None
+    return _whole_ms(parsed.get(PROCESS_AFTER)) if isinstance(parsed, dict) else None
+
+
+def published_ms(letter: Letter, *, now_ms: int) -> int | None:
+    """When a message was published, by its `timestamp`, since 1970; None if it has none that can be true.
+
+    AMQP's has seconds. Milliseconds (JavaScript's `Date.now()`) are a common mistake, and are read as what they are: a
+    message must not wait for the year 58000.
+    """
+    value = letter.attribute("timestamp")
+    if isinstance(value, datetime):
+        moment_ms = int(value.timestamp() * 1000)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        moment_ms = value * 1000 if value * 1000 <= now_ms + AHEAD_MS_MAX else value
+    else:
+        return None
+    return moment_ms if 0 < moment_ms <= now_ms + AHEAD_MS_MAX else None
 
 
 def _whole_ms(value: Any) -> int | None:
@@ -52,12 +56,3 @@ def _whole_ms(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         return None
     return min(int(value), DELAY_MS_MAX)
-
-
-def _timestamp_ms(value: Any) -> int | None:
-    """The `timestamp` property, which has whole seconds."""
-    if isinstance(value, datetime):
-        return int(value.timestamp() * 1000)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value * 1000
-    return None

@@ -115,10 +115,11 @@ class Runner:
         in_hand = sum(one.in_hand for one in self.subscriptions)
         self._observer.note("runtime.stopping", in_hand=in_hand, grace_s=grace_s)
         given_back = 0
-        self._stopping.set()
         try:
             await asyncio.gather(*(one.stop() for one in self.subscriptions))
+            self._stopping.set()  # not before: what is given back now must not come to us again
             await self._wait_settled(grace_s)
+            await asyncio.gather(*(one.flush() for one in self.subscriptions))
             await asyncio.sleep(self._options.linger_s)
             given_back = sum(await asyncio.gather(*(one.close() for one in self.subscriptions)))
         finally:

@@ -13,7 +13,7 @@ from redrive.core import Observer
 from redrive.runtime.handling import Handling
 from redrive.runtime.pausing import Pausing
 
-_PROBE_FIRST_S, _PROBE_LONGEST_S = 1.0, 60.0
+PROBE_FIRST_S, PROBE_LONGEST_S = 1.0, 60.0
 _RESTART_S = 1.0
 
 
@@ -44,13 +44,17 @@ class Subscription:
         self._changing = asyncio.Lock()
         self._closed = False
         self._recovery: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[Consumer] | None = None
         self._tidying: set[asyncio.Task[None]] = set()
 
     @property
     def in_hand(self) -> int:
         """Deliveries that are not settled yet."""
-        consumers = [*self._retired, *([] if self._consumer is None else [self._consumer])]
-        return sum(one.in_hand for one in consumers)
+        return sum(one.in_hand for one in self._consumers)
+
+    @property
+    def _consumers(self) -> list[Consumer]:
+        return [*self._retired, *([] if self._consumer is None else [self._consumer])]
 
     @property
     def at_work(self) -> int:
@@ -83,8 +87,19 @@ class Subscription:
         """Deliveries again, unless something else holds it."""
         async with self._changing:
             self._holds -= 1
-            if self._holds == 0 and not self._closed:
-                await self._restart()
+            if self._holds == 0:
+                await self._restart(self._prefetch)
+            elif self._holds == 1 and self._pausing.is_probing:
+                await self._restart(1)
+
+    @property
+    def can_step_aside(self) -> bool:
+        """Whether what must not be in hand now can go to a wait queue."""
+        return self.handling.can_step_aside
+
+    async def flush(self) -> None:
+        """Until the broker has read what was settled so far."""
+        await asyncio.gather(*(one.flush() for one in self._consumers))
 
     def wake(self) -> None:
         """Those who wait for their turn look again."""
@@ -101,7 +116,7 @@ class Subscription:
         self._recovery = asyncio.create_task(self._recover(why), name=f"redrive pause of {self.queue}")
 
     async def _recover(self, why: str) -> None:
-        pauses = Backoff(first_s=_PROBE_FIRST_S, longest_s=_PROBE_LONGEST_S, random=self._draw)
+        pauses = Backoff(first_s=PROBE_FIRST_S, longest_s=PROBE_LONGEST_S, random=self._draw)
         await self.stop_consuming()
         pause_s = pauses.next_s()
         self._observer.note("runtime.paused", queue=self.queue, why=why, probe_in_ms=round(pause_s * 1000))
@@ -115,8 +130,8 @@ class Subscription:
         self._pausing.is_paused = False
         self._pausing.failures = 0
         self.wake()
-        self._observer.note("runtime.resumed", queue=self.queue, why="a message was handled")
         await self.start_consuming()
+        self._observer.note("runtime.resumed", queue=self.queue, why="a message was handled")
 
     async def _probe(self) -> bool:
         """Lets one message through and waits for its end, however long there is none."""
@@ -132,12 +147,11 @@ class Subscription:
             async with self._changing:
                 if self._closed:
                     return False
-                probe = self._consumer = await self._consume(1)
+                self._consumer = await self._consume(1)
             well = await result
             self._pausing.is_probing = False
             async with self._changing:
-                if self._consumer is probe:
-                    await self._retire()
+                await self._retire()
         except ClientError as error:
             self._observer.note("runtime.failed", queue=self.queue, error=str(error))
             return False
@@ -151,6 +165,8 @@ class Subscription:
     async def stop(self) -> None:
         """No new deliveries, for good; what is in hand goes on."""
         self._closed = True
+        if self._starting is not None:
+            self._starting.cancel()
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
@@ -194,10 +210,16 @@ class Subscription:
             self._retired.remove(consumer)
             await consumer.close()
 
-    async def _restart(self) -> None:
+    async def _restart(self, prefetch: int) -> None:
         while not self._closed and self._consumer is None:
+            # While there is no connection this takes as long as it likes, and `stop` must not wait for that.
+            starting = self._starting = asyncio.create_task(self._consume(prefetch))
             try:
-                self._consumer = await self._consume(self._prefetch)
+                await asyncio.wait([starting])
+                if not starting.cancelled():
+                    self._consumer = starting.result()
             except ClientError as error:
                 self._observer.note("consumer.failed", queue=self.queue, reason=str(error))
                 await asyncio.sleep(_RESTART_S)
+            finally:
+                starting.cancel()

@@ -8,11 +8,12 @@ from redrive.client import Delivery
 class DeliveryLetter:
     """A `core.Letter` over a delivery; each header is read once it is wanted."""
 
-    __slots__ = ("delivery", "queue")
+    __slots__ = ("_read", "delivery", "queue")
 
     def __init__(self, delivery: Delivery, queue: str) -> None:
         self.delivery = delivery
         self.queue = queue
+        self._read: dict[str, Any] = {}
 
     @property
     def exchange(self) -> str:
@@ -31,7 +32,10 @@ class DeliveryLetter:
 
     def header(self, name: str, /) -> Any:
         """A header's value, None if it has none of the name."""
-        return self.delivery.properties.header(name)
+        read = self._read
+        if name not in read:
+            read[name] = self.delivery.properties.header(name)
+        return read[name]
 
     def attribute(self, name: str, /) -> Any:
         """A property's value by its AMQP name, None if it is not set."""

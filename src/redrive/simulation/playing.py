@@ -14,7 +14,8 @@ from redrive.simulation.stage import Delivery, Entrance, Stage
 
 RUNS_BEYOND = 100
 """Runs more than a queue's own and its script's, before a message counts as endless."""
-MOMENTS_MAX = 20_000
+MOMENTS_BEYOND, MOMENTS_OF_A_RUN = 20_000, 4
+"""Deliveries and deadlines before a message counts as endless; a long RetryAfter over a short wait takes many."""
 AGE_MS_MAX = 10 * 366 * 86_400_000
 _TRIES_IN_VAIN = 2
 PAUSE_MS_FIRST, PAUSE_MS_LONGEST = 1_000, 60_000
@@ -50,7 +51,7 @@ class Play:
         self._note_publish(entrance)
         counted = self._consumer.attempts_max
         runs_max = (0 if counted is None else counted) + len(self._script.steps) + RUNS_BEYOND
-        for _ in range(MOMENTS_MAX):
+        for _ in range(MOMENTS_BEYOND + runs_max * MOMENTS_OF_A_RUN):
             delivery = self._stage.take()
             if delivery is not None:
                 if self._steps >= runs_max:

@@ -18,7 +18,6 @@ who decides, so there only the plain ones are known: `ok`, `crash`, `reject`, `n
 `requeue` is `nack`.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -142,8 +141,8 @@ def _plain(word: str) -> Plain | str:
         return _PLAIN[word]
     if not isinstance(_decided(word), str):
         return (
-            f"{word!r} is for somebody who decides, and a definitions.json declares nobody; "
-            f"say what the consumer tells the broker: {_known(_PLAIN)}"
+            f"{word!r} is for somebody who decides, and for a queue that no redrive.yaml declares nobody does; "
+            f"say what the consumer tells the broker: {', '.join(_PLAIN)}"
         )
     return f"there is no word {word!r}; {did_you_mean(word, _PLAIN)}"
 
@@ -166,7 +165,3 @@ def _decided(word: str) -> Outcome | Plain | str:
     if name == "retry-after":
         return "retry-after needs to know how long: retry-after:2m"
     return f"there is no word {word!r}; {did_you_mean(name, [*_SIMPLE, 'retry-after', '503'])}"
-
-
-def _known(words: Iterable[str]) -> str:
-    return ", ".join(words)

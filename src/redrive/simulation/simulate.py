@@ -11,6 +11,7 @@ from redrive.topology import BrokerVersion, Compiled, QueueType, Topology, check
 
 DECIDED_BY_DEFAULT = "fail"
 PLAIN_BY_DEFAULT = "reject"
+_NAMES_SHOWN = 30
 
 
 class UnknownQueue(InvalidInput):
@@ -76,7 +77,9 @@ def _find_vhost(topology: Topology, queue: str, said: str | None) -> str:
     else:
         names = [one.name for one in topology.queues if said in (None, one.vhost)]
         summary = "is not in the file" if said is None else f"is not in the file's vhost {said}"
-        hint = did_you_mean(queue, names[:1000])
+        hint = did_you_mean(queue, names)
+        if len(names) > _NAMES_SHOWN and not hint.startswith("did you mean"):
+            hint = f"none of its {len(names)} queues has a name like that"
     raise UnknownQueue([Finding(code="unknown-queue", address=f"queue {queue}", summary=summary, hint=hint)])
 
 

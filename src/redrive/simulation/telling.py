@@ -22,8 +22,8 @@ Row: TypeAlias = tuple[str, str, str, Kind | None]
 
 def tell(life: Life, *, colour: bool = False) -> str:
     """The timeline: when, where, what; then the end, and the headers that the message has there."""
-    shape = f"shape {life.shape}" if life.shape is not None else "no declared retries"
-    counted = "" if life.attempts_max is None else f", {life.attempts_max} runs"
+    shape = {None: "no declared retries", "none": "retry: false"}.get(life.shape, f"shape {life.shape}")
+    counted = {None: "", 1: ", 1 run"}.get(life.attempts_max, f", {life.attempts_max} runs")
     lines = [f"{life.queue} ({shape}{counted}) on RabbitMQ {life.profile}, script: {life.script}", ""]
     rows = _rows(life)
     times = max((len(row[0]) for row in rows), default=0)

@@ -44,6 +44,8 @@ EVENTS: dict[str, tuple[Level, str]] = {
     "runtime.resumed": (Level.INFO, "the pause is over"),
     "runtime.publish_failed": (Level.ERROR, "a copy was not confirmed; its message is given back and comes again"),
     "runtime.failed": (Level.ERROR, "something of our own failed over a message; it is given back and comes again"),
+    "runtime.worker_started": (Level.INFO, "a process of its own runs the app"),
+    "runtime.worker_died": (Level.ERROR, "such a process ended by itself; another is started after a pause"),
     "client.connected": (Level.INFO, "a connection to the broker is open"),
     "client.connect_failed": (Level.WARNING, "no host could be reached; it is tried again after a pause"),
     "client.connection_lost": (Level.WARNING, "the connection went; it is made again"),
@@ -56,7 +58,10 @@ EVENTS: dict[str, tuple[Level, str]] = {
     "consumer.handler_failed": (Level.ERROR, "a callback raised where nothing may; its message stays unsettled"),
     "publisher.failed": (Level.WARNING, "a publisher can't start; it tries again"),
     "publisher.channel_lost": (Level.WARNING, "a publisher's channel went; what was in flight is in doubt"),
-    "publisher.connection_lost": (Level.INFO, "a publisher waits for the connection"),
+    "publisher.channel_replaced": (
+        Level.WARNING,
+        "the broker refused a publish; the publisher goes on with a new channel",
+    ),
     "telemetry.serving": (Level.INFO, "metrics and health can be asked for"),
     "telemetry.lines_dropped": (Level.WARNING, "the log could not be written as fast as it came"),
 }

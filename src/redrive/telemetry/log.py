@@ -1,6 +1,6 @@
 """The log: events become lines in a thread of their own, so that a slow disk or a stopped terminal stops no consumer.
 
-`put` takes an event and returns; it costs about a microsecond, never blocks and never raises. What waits to be written
+`put` takes an event and returns; it costs some microseconds, never blocks and never raises. What waits to be written
 is bounded: beyond that lines are dropped and counted, and a line says so when there is room again.
 """
 

@@ -14,17 +14,25 @@ from redrive.wiring import declare_on, load_topology
 
 _Result = TypeVar("_Result")
 _CALL_S_MAX = 30.0
-MARK = "rabbitmq(profile=…, time=…, definitions=…): which embedded broker the `broker` fixture gives a test"
+MARK = "rabbitmq(profile=…, time=…, definitions=…, faults=…): which embedded broker the `broker` fixture gives a test"
 
 
 class ThreadedBroker:
     """An embedded broker for a test. Everything here may be called from any thread."""
 
-    def __init__(self, *, profile: str = "4.3", time: str = "manual", definitions: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        profile: str = "4.3",
+        time: str = "manual",
+        definitions: str | Path | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        made = EmbeddedBroker(profile, time=time, faults=faults)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="redrive broker", daemon=True)
         self._thread.start()
-        self._broker = self._call(self._start(profile, time, definitions))
+        self._broker = self._call(self._start(made, definitions))
 
     @property
     def url(self) -> str:
@@ -69,8 +77,7 @@ class ThreadedBroker:
         self._thread.join(_CALL_S_MAX)
         self._loop.close()
 
-    async def _start(self, profile: str, time: str, definitions: str | Path | None) -> EmbeddedBroker:
-        broker = EmbeddedBroker(profile, time=time)
+    async def _start(self, broker: EmbeddedBroker, definitions: str | Path | None) -> EmbeddedBroker:
         await broker.start()
         if definitions is not None:
             await declare_on(broker, load_topology(str(definitions)))

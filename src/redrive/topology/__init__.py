@@ -1,19 +1,12 @@
-"""The topology room: model, declaration, shapes, definitions.json, diagrams. Pure: no I/O, no clock."""
+"""The topology room: model, declaration, shapes, definitions.json, diagrams. Pure: no I/O, no clock.
 
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+The model is imported at once, the rest when it is first used: an embedded broker starts without compiler and diagrams.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from redrive.topology.brokers import BrokerVersion
-from redrive.topology.compiler import Compiled, compile_declaration
-from redrive.topology.declaration.reader import declare, read_declaration
-from redrive.topology.declaration.schema import declaration_schema
-from redrive.topology.declared import BindingSource, Declaration, DeclaredExchange, DeclaredQueue
-from redrive.topology.definitions import (
-    Definitions,
-    parse_definitions,
-    read_definitions,
-    rewrite_definitions,
-    write_definitions,
-)
-from redrive.topology.diagrams import render_mermaid, render_svg, render_tree
 from redrive.topology.model import (
     DEFAULT_EXCHANGE,
     DEFAULT_VHOST,
@@ -27,21 +20,72 @@ from redrive.topology.model import (
     Topology,
     Vhost,
 )
-from redrive.topology.permissions import permissions
-from redrive.topology.queue_plans import QueuePlan
-from redrive.topology.shapes import (
-    SHAPES,
-    Ladder,
-    Native,
-    PerQueue,
-    Quorum,
-    Requeue,
-    Service,
-    Shape,
-    Tiered,
-)
 from redrive.topology.values import NO_ARGUMENTS, Arguments
-from redrive.topology.versions import check_for
+
+if TYPE_CHECKING:
+    from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+    from redrive.topology.compiler import Compiled, compile_declaration
+    from redrive.topology.declaration.reader import declare, read_declaration
+    from redrive.topology.declaration.schema import declaration_schema
+    from redrive.topology.declared import BindingSource, Declaration, DeclaredExchange, DeclaredQueue
+    from redrive.topology.definitions import (
+        Definitions,
+        parse_definitions,
+        read_definitions,
+        rewrite_definitions,
+        write_definitions,
+    )
+    from redrive.topology.diagrams import render_mermaid, render_svg, render_tree
+    from redrive.topology.permissions import permissions
+    from redrive.topology.queue_plans import QueuePlan
+    from redrive.topology.shapes import (
+        SHAPES,
+        Ladder,
+        Native,
+        PerQueue,
+        Quorum,
+        Requeue,
+        Service,
+        Shape,
+        Tiered,
+    )
+    from redrive.topology.versions import check_for
+
+_HOMES = {
+    "SHAPES": "shapes",
+    "Arrangement": "arrangement",
+    "BindingSource": "declared",
+    "Compiled": "compiler",
+    "Declaration": "declared",
+    "DeclaredExchange": "declared",
+    "DeclaredQueue": "declared",
+    "Definitions": "definitions",
+    "Ladder": "shapes",
+    "Native": "shapes",
+    "Parking": "arrangement",
+    "PerQueue": "shapes",
+    "QueuePlan": "queue_plans",
+    "Quorum": "shapes",
+    "Requeue": "shapes",
+    "Service": "shapes",
+    "Shape": "shapes",
+    "Tiered": "shapes",
+    "Wait": "arrangement",
+    "Way": "arrangement",
+    "check_for": "versions",
+    "compile_declaration": "compiler",
+    "declaration_schema": "declaration.schema",
+    "declare": "declaration.reader",
+    "parse_definitions": "definitions",
+    "permissions": "permissions",
+    "read_declaration": "declaration.reader",
+    "read_definitions": "definitions",
+    "render_mermaid": "diagrams",
+    "render_svg": "diagrams",
+    "render_tree": "diagrams",
+    "rewrite_definitions": "definitions",
+    "write_definitions": "definitions",
+}
 
 __all__ = [
     "DEFAULT_EXCHANGE",
@@ -92,3 +136,16 @@ __all__ = [
     "rewrite_definitions",
     "write_definitions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'redrive.topology' has no attribute {name!r}")
+    value = getattr(import_module(f"redrive.topology.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

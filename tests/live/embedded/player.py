@@ -251,12 +251,23 @@ class Player:
 
     def _on_close(self, _operation: Operation) -> None:
         channels = {id(channel): channel for channel, _, _ in self._held}
+        self._keep_one_queues()
         self._held.clear()
         channels[id(self._channel)] = self._channel
         for channel in channels.values():
             channel.close()
             self._grid.settle()  # a quorum queue hears of it in its own time, and of another one's end in another
         self._channel = self._connection.channel()
+
+    def _keep_one_queues(self) -> None:
+        """On each channel give back what it holds of all queues but one: two that hear of its end would race."""
+        kept: dict[int, str] = {}
+        others = [one for one in self._held if kept.setdefault(id(one[0]), one[2]) != one[2]]
+        for queue in sorted({queue for _, _, queue in others}):
+            for channel, tag, of in others:
+                if of == queue:
+                    channel.basic_nack(tag, requeue=True)
+            self._grid.settle()
 
     def _on_recover(self, _operation: Operation) -> None:
         self._held = [one for one in self._held if one[0] is not self._channel]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.embedded.comparison import Comparison, compare
+from tests.live.embedded.operations import SCALE
 from tests.rig.brokers import Vhost
 
 SEQUENCES = int(os.environ.get("REDRIVE_DIFFERENTIAL_SEQUENCES", "60"))
@@ -36,15 +37,16 @@ def test_random_sequences_look_the_same_on_both(vhost: Vhost) -> None:
 
 def keep(outcome: Comparison, version: str) -> None:
     """Put this version's figure in the place of the one that is kept."""
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    kept[outcome.profile] = {
+    kept = json.loads(KEPT.read_text())
+    kept["profiles"][outcome.profile] = {
         "version": version,
         "date": datetime.now(UTC).date().isoformat(),
+        "scale": SCALE,
         "first_seed": outcome.seeds.start,
         "sequences": len(outcome.seeds),
+        "left_out": len(outcome.unsteady),
         "compared": outcome.compared,
         "operations": outcome.operations,
-        "left_out": sorted(outcome.unsteady),
-        "different": sorted(outcome.different),
+        "different_seeds": sorted(outcome.different),
     }
-    KEPT.write_text(json.dumps(dict(sorted(kept.items())), indent=2) + "\n")
+    KEPT.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")

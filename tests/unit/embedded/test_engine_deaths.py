@@ -229,3 +229,18 @@ def test_a_policy_that_makes_a_queue_too_long_buries_its_oldest_at_once(profile:
     queues = rig.engine.vhosts["/"].queues
     assert [entry.message.body for entry in queues["dead"].ready] == [b"a"]
     assert rig.drain("q") == ["b"]
+
+
+@pytest.mark.parametrize("profile", ["4.0", "4.3"])
+def test_the_last_deaths_exchange_is_the_latest_and_not_that_of_the_first_of_its_kind(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q", dead_letter_exchange="", dead_letter_routing_key="q")
+    rig.channel.bind_queue("q", "amq.topic", "k", {})
+    rig.publish("k", "m", exchange="amq.topic")
+    reject(rig, "q")
+    reject(rig, "q")
+    got = rig.got("q")
+    assert got is not None
+    headers = wire.Properties(got.header).headers
+    assert headers["x-death"][0]["exchange"] == "amq.topic"
+    assert (headers["x-first-death-exchange"], headers["x-last-death-exchange"]) == ("amq.topic", "")

@@ -332,3 +332,66 @@ def test_4_0_begins_to_count_reads_again_when_a_queue_is_purged() -> None:
     rig.publish("q", "low", priority=0)
     rig.publish("q", "high", priority=9)
     assert rig.drain("q") == ["high", "low"]
+
+
+def test_delayed_messages_fill_a_queue_that_refuses() -> None:
+    rig = Rig("4.3")
+    delayed = {"delayed_retry_type": "all", "delayed_retry_min": 500, "delayed_retry_max": 500}
+    rig.queue("q", "quorum", max_length=1, overflow="reject-publish", **delayed)
+    rig.channel.select_confirms()
+    for body in "ab":
+        rig.publish("q", body)
+    tags = [got.delivery_tag for got in (rig.got("q"), rig.got("q")) if got is not None]
+    for tag in tags:
+        rig.channel.nack(tag)
+    rig.effects()
+    rig.publish("q", "c")
+    assert [type(effect) for effect in rig.effects()] == [Refused]
+    rig.pass_time(1)
+    assert rig.drain("q") == ["a", "b"]
+
+
+def test_of_messages_due_at_one_moment_the_first_put_off_comes_first_then_the_oldest() -> None:
+    rig = Rig("4.3")
+    rig.queue("q", "quorum", delayed_retry_type="all", delayed_retry_min=500, delayed_retry_max=500)
+    for body in "abcd":
+        rig.publish("q", body)
+    tags = [got.delivery_tag for got in (rig.got("q") for _ in "abcd") if got is not None]
+    for tag in (tags[2], tags[3], tags[1], tags[0]):
+        rig.channel.nack(tag)
+    rig.pass_time(0.5)
+    assert rig.drain("q") == ["c", "a", "b", "d"]
+
+
+@every_profile
+@every_kind
+def test_messages_fetched_one_by_one_come_back_one_by_one_so_that_the_late_expire_before_they_overflow(
+    profile: str, kind: str
+) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    dead_letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
+    limit = {"delivery_limit": 5} if kind == "quorum" else {}
+    rig.queue("q", kind, max_length=2, **dead_letters, **limit)
+    for body in ("late 1", "late 2"):
+        rig.publish("q", body, expiration="100")
+    for _ in range(2):
+        rig.got("q")
+    rig.publish("q", "stays")
+    rig.pass_time(0.2)
+    rig.channel.nack(0, multiple=True)
+    assert [rig.deaths("dead") for _ in range(2)] == [[("q", "expired", 1)]] * 2
+    assert rig.drain("q") == ["stays"]
+
+
+@every_profile
+@every_kind
+def test_what_is_said_of_several_queues_messages_they_hear_in_the_order_of_their_names(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    for name in ("b", "c", "a"):
+        rig.queue(name, kind, dead_letter_exchange="", dead_letter_routing_key="dead")
+        rig.publish(name, f"from {name}")
+        rig.got(name)
+    rig.channel.nack(0, multiple=True, requeue=False)
+    assert rig.drain("dead") == ["from a", "from b", "from c"]

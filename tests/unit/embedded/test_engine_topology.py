@@ -202,3 +202,18 @@ def test_exclusive_queues_go_with_their_connection_and_are_locked_to_others() ->
     assert text.startswith("405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'.")
     rig.engine.disconnect(rig.connection)
     assert rig.engine.queues() == []
+
+
+@pytest.mark.parametrize(("profile", "kind"), [("3.10", "classic"), ("4.0", "quorum"), ("4.3", "quorum")])
+def test_a_vhosts_default_queue_type_fills_in_what_is_left_out_since_4_0(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    vhost = rig.engine.vhosts["/"]
+    vhost.default_queue_type = "quorum"
+    rig.channel.declare_queue("plain", durable=True)
+    rig.channel.declare_queue("said", durable=True, arguments={"x-queue-type": "classic"})
+    rig.channel.declare_queue("temporary", durable=True, auto_delete=True)
+    rig.channel.declare_queue("mine", exclusive=True)
+    kinds = {name: queue.kind for name, queue in vhost.queues.items()}
+    assert kinds == {"plain": kind, "said": "classic", "temporary": "classic", "mine": "classic"}
+    rig.channel.declare_queue("plain", durable=True, arguments={"x-queue-type": kind})
+    rig.channel.declare_queue("plain", durable=True)

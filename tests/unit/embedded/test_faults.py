@@ -13,7 +13,7 @@ import pytest
 
 from redrive import wire
 from redrive.client import Backoff, Client, ClientError, Confirmed, Delivery, InDoubt, Nacked, Publisher
-from redrive.embedded import EmbeddedBroker, FaultRates, Faults
+from redrive.embedded import EmbeddedBroker, FaultRates, Faults, ServerLimits
 from redrive.testing import run_in_virtual_time
 
 Scenario = Callable[[EmbeddedBroker, Client], Awaitable[None]]
@@ -193,16 +193,16 @@ def test_a_delay_passes_as_the_brokers_own_time_does(time: str) -> None:
         await publish(publisher, "held")
         deliveries = await client.deliveries("q")
         held = await anext(deliveries)
-        broker.faults.delay_confirm(3600)
+        broker.faults.delay_confirm(1200)
         begin_s = broker.now_s
         publishing = asyncio.create_task(publish(publisher, "m"))
         if time == "manual":
             await asyncio.sleep(1)
-            await broker.advance(3599)
+            await broker.advance(1199)
             assert not publishing.done()
             await broker.advance(1)
         assert await publishing == Confirmed()
-        assert broker.now_s - begin_s == 3600
+        assert broker.now_s - begin_s == 1200
         held.ack()
         (await anext(deliveries)).ack()
         await deliveries.close()
@@ -345,3 +345,42 @@ def test_all_kinds_of_bad_luck_happen_in_a_few_seeds_and_end_where_they_were_tol
         "made a refusal",
     }
     assert max(map(len, fired)) <= 40
+
+
+def test_a_broker_blocked_on_purpose_stays_so_whatever_else_happens_until_it_is_unblocked() -> None:
+    async def scenario(broker: EmbeddedBroker, client: Client) -> None:
+        publisher = await client.publisher()
+        assert await publish(publisher, "a") == Confirmed()
+        broker.block()
+        publishing = asyncio.create_task(publish(publisher, "b"))
+        async with Client(broker.url, dial=broker.dial) as other:
+            deliveries = await other.deliveries("q")
+            (await anext(deliveries)).ack()  # consumers go on
+            await deliveries.close()
+        await asyncio.sleep(3600)
+        assert (publishing.done(), broker.blocked) == (False, "low on memory")
+        assert (states(broker, "a"), states(broker, "b")) == ([], [])
+        broker.unblock()
+        assert await publishing == Confirmed()
+        assert states(broker, "b") == ["ready"]
+
+    run(scenario)
+
+
+def test_a_full_memory_blocks_publishers_until_it_is_emptied() -> None:
+    async def scenario(broker: EmbeddedBroker, client: Client) -> None:
+        publisher = await client.publisher()
+        sent = 0
+        while broker.blocked is None:
+            sent += 1
+            assert await publisher.publish("", "q", b"x" * 1000) == Confirmed()
+        assert broker.depths() == {"q": sent}
+        assert sent > 100
+        async with Client(broker.url, dial=broker.dial) as other:
+            await (await other.channel()).purge_queue("q")
+        assert await publish(publisher, "later") == Confirmed()
+        assert broker.depths() == {"q": 1}
+        still: str | None = broker.blocked
+        assert still is None
+
+    run(scenario, limits=ServerLimits(memory_bytes_max=100_000))

@@ -9,7 +9,9 @@ from redrive.embedded.engine import Confirm, Got, Refusal, Refused
 from redrive.embedded.engine.profiles import PROFILES
 from redrive.embedded.restart import forget_what_is_not_durable
 from redrive.topology import Arguments, Policy
+from redrive.wire import methods
 from tests.unit.embedded.rig import START_MS, Rig
+from tests.unit.embedded.test_conformance_findings import Conversation
 
 every_profile = pytest.mark.parametrize("profile", PROFILES)
 every_kind = pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -532,6 +534,26 @@ def test_a_message_without_a_route_that_is_not_mandatory_is_confirmed_and_gone(p
     rig.publish("nowhere", "m", message_id="m")
     assert [type(effect) for effect in rig.effects()] == [Confirm]
     assert rig.engine.whereabouts("m") == []
+
+
+@every_profile
+def test_every_publish_of_a_packet_is_confirmed_and_the_refused_ones_by_themselves(profile: str) -> None:
+    conversation = Conversation(profile)
+    conversation.open(1)
+    conversation.ask(1, methods.ConfirmSelect())
+    conversation.ask(1, methods.QueueDeclare(queue="q", arguments={"x-max-length": 3, "x-overflow": "reject-publish"}))
+    for queue in ("q", "q", "q", "q", "nowhere", "nowhere"):
+        conversation.client.publish(1, "", queue, wire.Properties.of().raw, b"m")
+    conversation.session.receive(conversation.client.data_to_send())
+    conversation.spread()
+    conversation.session.flush_confirms()
+    outcomes: dict[int, str] = {}
+    for event in conversation.client.receive_data(conversation.session.wire.data_to_send()):
+        assert isinstance(event, wire.Ack | wire.Nack)
+        first = max(outcomes, default=0) + 1 if event.multiple else event.delivery_tag
+        for number in range(first, event.delivery_tag + 1):
+            outcomes[number] = "acked" if isinstance(event, wire.Ack) else "nacked"
+    assert outcomes == {1: "acked", 2: "acked", 3: "acked", 4: "nacked", 5: "acked", 6: "acked"}
 
 
 # Versions

@@ -28,11 +28,22 @@ def test_a_vhost_is_made_described_and_deleted_with_all_in_it() -> None:
     run(steps)
 
 
-def test_a_default_queue_type_is_refused_loudly() -> None:
+def test_a_default_queue_type_of_streams_is_refused_loudly() -> None:
     async def steps(_: EmbeddedBroker, asking: Asking) -> None:
-        answer = await asking.ask("PUT", "vhosts", "v", body={"default_queue_type": "quorum"})
+        answer = await asking.ask("PUT", "vhosts", "v", body={"default_queue_type": "stream"})
         assert answer.status == 400
-        assert "does not support the default queue type quorum" in answer.json["reason"]
+        assert "does not support the default queue type stream" in answer.json["reason"]
+
+    run(steps)
+
+
+def test_a_default_queue_type_is_shown_and_given_to_queues_that_name_none() -> None:
+    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
+        assert (await asking.ask("PUT", "vhosts", "v", body={"default_queue_type": "quorum"})).status == 201
+        assert (await asking.ask("GET", "vhosts", "v")).json["default_queue_type"] == "quorum"
+        assert (await asking.ask("PUT", "queues", "v", "q", body={"durable": True})).status == 201
+        shown = (await asking.ask("GET", "queues", "v", "q")).json
+        assert (shown["type"], shown["arguments"]) == ("quorum", {"x-queue-type": "quorum"})
 
     run(steps)
 

@@ -1,6 +1,11 @@
 """The pytest plugin as a user meets it: a test of their own, a client of their own, no broker installed."""
 
+import pika
+import pika.exceptions
 import pytest
+
+from redrive.embedded import FaultRates, Faults
+from redrive.testing import ThreadedBroker
 
 pytest_plugins = ["pytester"]
 
@@ -47,3 +52,12 @@ def test_a_users_own_test_runs_a_30_minute_retry_at_once(pytester: pytest.Pytest
     pytester.makepyfile(USER_TEST)
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=2)
+
+
+@pytest.mark.rabbitmq(faults=Faults.from_seed(1, FaultRates(close_before=1.0)))
+def test_a_test_can_ask_for_bad_luck(broker: ThreadedBroker) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        connection.channel()
+    assert [line.partition(", ")[2] for line in broker.faults.fired] == ["channel.open: cut before it"]
+    assert broker.depths() == {}

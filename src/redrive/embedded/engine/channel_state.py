@@ -36,6 +36,9 @@ class ChannelState:
         self.vhost = connection.vhost
         self.delivery_tag = 0
         self.unacked: dict[int, InHand] = {}
+        self.released: dict[int, Consumer | None] = {}
+        """What a queue took back after the consumer timeout, and the client has not settled."""
+        self.is_timed_out = False
         self.consumers: dict[str, Consumer] = {}
         self.prefetch = 0
         self.shared_prefetch = 0

@@ -8,9 +8,15 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from redrive.embedded.engine.amqp_values import is_integer
+
 if TYPE_CHECKING:
     from redrive.embedded.engine.channel_state import ChannelState
     from redrive.embedded.engine.queues import Queue
+
+
+QUORUM_LIMIT = 2_000
+"""What a quorum queue takes a prefetch of 0 for (measured on all three)."""
 
 
 class Consumer:
@@ -20,13 +26,16 @@ class Consumer:
         "channel",
         "exclusive",
         "in_hand",
+        "limit",
         "no_ack",
         "number",
         "prefetch",
         "priority",
         "queue",
+        "released",
         "standing",
         "tag",
+        "timeout_ms",
     )
 
     def __init__(
@@ -49,17 +58,23 @@ class Consumer:
         self.prefetch = prefetch
         self.number = number
         self.priority = int(arguments.get("x-priority", 0))
+        self.limit = QUORUM_LIMIT if queue.is_quorum and prefetch == 0 else prefetch
+        self.timeout_ms = queue.consumer_timeout_ms
+        if queue.is_quorum and not queue.house.profile.overdue_closes_channel:
+            own_ms = arguments.get("x-consumer-timeout")
+            self.timeout_ms = int(own_ms) if own_ms is not None and is_integer(own_ms) else self.timeout_ms
+        self.released = 0
         self.in_hand = 0
         self.standing = False
 
     def has_room(self) -> bool:
         """Whether it may be given a message now."""
         channel = self.channel
-        if channel.paused:
+        if channel.paused or self.released:
             return False
         if self.no_ack:
             return True
-        if self.prefetch and self.in_hand >= self.prefetch:
+        if self.limit and self.in_hand >= self.limit:
             return False
         shared = channel.shared_prefetch
         return shared == 0 or channel.shared_in_hand < shared

@@ -112,6 +112,8 @@ class Consuming(ChannelState):
         if life is not None:
             life.append((engine.now_ms, journal.DELIVERED, queue.name, "basic.get"))
         if not no_ack:
+            entry.given_ms = engine.now_ms
+            engine.overdue_ms = min(engine.overdue_ms, engine.now_ms + queue.consumer_timeout_ms)
             self.unacked[self.delivery_tag] = (entry, queue, None)
             queue.in_hand += 1
             engine.in_hand += 1

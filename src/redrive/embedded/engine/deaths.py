@@ -68,7 +68,7 @@ def record_death(
         headers = {"x-death": [one.table() for one in dead.deaths]}
         headers |= _pointer("first", dead.first_death)
         if profile.last_death_headers:
-            headers |= _pointer("last", dead.deaths[0])
+            headers |= _pointer("last", death)
         dead.header = properties.edit(headers=headers, expiration=None).raw
     dead.exchange = exchange
     dead.hops, dead.hop_ms = (message.hops + 1 if message.hop_ms == now_ms else 1), now_ms

@@ -2,7 +2,8 @@
 
     Deliver   a message for a consumer          Got        the answer to basic.get
     Confirm   a publish is taken                Refused    a publish is refused (basic.nack)
-    Return    a mandatory message had no route  Cancelled  the broker ends a consumer (its queue is gone)
+    Return    a mandatory message had no route  Cancelled  the broker ends a consumer (its queue is gone, or it held
+    TimedOut  a channel held a message too long            a message too long)
 
 Plain slotted classes built by position: a `Deliver` is made tens of thousands of times a second.
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from redrive.embedded.engine.channel_state import ChannelState
     from redrive.embedded.engine.messages import Message
+    from redrive.embedded.engine.refusals import Refusal
 
 
 class Deliver:
@@ -98,4 +100,14 @@ class Cancelled:
         self.consumer_tag = consumer_tag
 
 
-Effect: TypeAlias = Deliver | Got | Confirm | Refused | Return | Cancelled
+class TimedOut:
+    """channel.close from the broker."""
+
+    __slots__ = ("channel", "refusal")
+
+    def __init__(self, channel: "ChannelState", refusal: "Refusal") -> None:
+        self.channel = channel
+        self.refusal = refusal
+
+
+Effect: TypeAlias = Deliver | Got | Confirm | Refused | Return | Cancelled | TimedOut

@@ -15,10 +15,11 @@ from redrive.embedded.engine.deadletters import bury
 from redrive.embedded.engine.effects import Effect
 from redrive.embedded.engine.journal import Hop, Journal, Place
 from redrive.embedded.engine.messages import Entry
+from redrive.embedded.engine.overdue import release_overdue
 from redrive.embedded.engine.profiles import Profile
 from redrive.embedded.engine.queues import Queue
 from redrive.embedded.engine.refusals import Refusal
-from redrive.embedded.engine.timers import Timers
+from redrive.embedded.engine.timers import NEVER, Timers
 from redrive.embedded.engine.vhosts import Vhost
 
 
@@ -36,6 +37,7 @@ class Engine:
         self.sequence = 0
         self.in_hand = 0
         """Messages that clients have and have not settled."""
+        self.overdue_ms = NEVER
         self.vhosts: dict[str, Vhost] = {}
         self.connections: list[Connection] = []
         self.reply_channels: dict[str, ChannelState] = {}
@@ -65,9 +67,17 @@ class Engine:
     def advance_to(self, now_ms: int) -> None:
         """It is `now_ms`: everything due until then happens, each at its own moment. Time never goes back."""
         while True:
-            due = self.timers.pop_due(now_ms)
-            if due is None:
-                break
+            if self.overdue_ms <= now_ms:
+                due = self.timers.pop_due(self.overdue_ms)
+                if due is None:
+                    self.now_ms = max(self.now_ms, self.overdue_ms)
+                    release_overdue(self)
+                    self.finish()
+                    continue
+            else:
+                due = self.timers.pop_due(now_ms)
+                if due is None:
+                    break
             self.now_ms = max(self.now_ms, due[0])
             due[1].wake(self.now_ms)
             self.finish()
@@ -76,7 +86,10 @@ class Engine:
     @property
     def next_deadline_ms(self) -> int | None:
         """When something may happen by itself, if nobody does anything; None if never."""
-        return self.timers.next_ms
+        next_ms = self.timers.next_ms
+        if self.in_hand and self.overdue_ms < (NEVER if next_ms is None else next_ms):
+            return self.overdue_ms
+        return next_ms
 
     def bury(self, queue: Queue, entry: Entry, reason: str, place: int | None = None) -> None:
         """A message died; it is dead-lettered by `finish`, after the command that killed it: last, or in that place."""
@@ -116,7 +129,7 @@ class Engine:
         places = []
         for queue in self.queues():
             found = [(entry, "ready") for entry in queue.ready]
-            found += [(entry, "delayed") for _, _, entry in queue.delayed]
+            found += [(entry, "delayed") for entry in queue.delayed]
             found += [] if queue.holding is None else [(entry, "held") for entry in queue.holding.entries()]
             places += [_place(queue, entry, state) for entry, state in found if entry.message.message_id == message_id]
         for connection in self.connections:

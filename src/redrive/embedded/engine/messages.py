@@ -85,15 +85,16 @@ class Message:
 
 
 class Entry:
-    """A message in a queue: its place in the order, its deadline, and how often it came back."""
+    """A message in a queue: its place in the order, its deadline, how often it came back, when it last went out."""
 
-    __slots__ = ("acquired", "deadline_ms", "failed", "message", "redelivered", "sequence", "since_ms")
+    __slots__ = ("acquired", "deadline_ms", "failed", "given_ms", "message", "redelivered", "sequence", "since_ms")
 
     def __init__(self, message: Message, sequence: int, since_ms: int, deadline_ms: int | None) -> None:
         self.message = message
         self.sequence = sequence
         self.since_ms = since_ms
         self.deadline_ms = deadline_ms
+        self.given_ms = since_ms
         self.redelivered = False
         self.failed = 0
         self.acquired = 0

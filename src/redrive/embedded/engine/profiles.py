@@ -19,6 +19,8 @@ class Returning(Enum):
     """basic.reject"""
     LOST = auto()
     """The channel or connection went while the message was in hand."""
+    TIMEOUT = auto()
+    """The queue took it back after the consumer timeout (4.3)."""
 
 
 class QuorumPriorities(Enum):
@@ -81,6 +83,10 @@ class Profile:
     consumers_return_first: bool
     """When a channel ends, a quorum queue gets back what consumers had, in the order they came, then what basic.get
     had, by delivery tag as text; elsewhere all by tag as text (3.10)."""
+    overdue_closes_channel: bool
+    """A message held beyond the consumer timeout closes its channel; on 4.3 a quorum queue takes it back instead."""
+    queues_set_timeout: bool
+    """A queue may have a consumer timeout of its own, by argument or policy (not on 3.10)."""
     message_bytes_max: int
     """The largest body (`max_message_size` where nobody configured it)."""
 
@@ -119,6 +125,8 @@ V3_10 = Profile(
     quorum_drops_backwards=True,
     quorum_purge_takes_all=False,
     consumers_return_first=False,
+    overdue_closes_channel=True,
+    queues_set_timeout=False,
     message_bytes_max=128 * 1024 * 1024,
 )
 
@@ -149,6 +157,8 @@ V4_0 = Profile(
     quorum_drops_backwards=True,
     quorum_purge_takes_all=False,
     consumers_return_first=True,
+    overdue_closes_channel=True,
+    queues_set_timeout=True,
     message_bytes_max=16 * 1024 * 1024,
 )
 
@@ -179,6 +189,8 @@ V4_3 = Profile(
     quorum_drops_backwards=False,
     quorum_purge_takes_all=True,
     consumers_return_first=True,
+    overdue_closes_channel=False,
+    queues_set_timeout=True,
     message_bytes_max=16 * 1024 * 1024,
 )
 

@@ -5,22 +5,22 @@ them through its house. Only the head expires, on all versions and both kinds: a
 behind it.
 """
 
-import heapq
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from redrive.embedded.engine import journal
 from redrive.embedded.engine.consumers import Consumer, Consumers
 from redrive.embedded.engine.deaths import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
-from redrive.embedded.engine.effects import Deliver, Effect
+from redrive.embedded.engine.delayed import Delayed
+from redrive.embedded.engine.effects import Deliver
+from redrive.embedded.engine.house import House
 from redrive.embedded.engine.limits import Limits
 from redrive.embedded.engine.messages import Entry, Message
 from redrive.embedded.engine.presenting import presented
-from redrive.embedded.engine.profiles import Profile, QuorumPriorities, Returning
-from redrive.embedded.engine.ready import Classic, ClassicPriorities, Quorum, QuorumStrict, QuorumTwoToOne, Ready
+from redrive.embedded.engine.profiles import Returning
+from redrive.embedded.engine.ready import QuorumTwoToOne, Ready, order_of
 from redrive.embedded.engine.settings import QUORUM, REJECT_PUBLISH_DLX, Settings
-from redrive.embedded.engine.timers import NEVER, Timers
+from redrive.embedded.engine.timers import NEVER
 
 if TYPE_CHECKING:
     from redrive.embedded.engine.connections import Connection
@@ -28,29 +28,11 @@ if TYPE_CHECKING:
     from redrive.embedded.engine.vhosts import Vhost
 
 
+CONSUMER_TIMEOUT_MS = 1_800_000
+"""`consumer_timeout` where nobody configured it."""
 UNSENT_BYTES_MAX = 1024 * 1024
 UNSENT_EFFECTS_MAX = 2_000
 """What may wait to be taken before queues give out no more."""
-
-
-class House(Protocol):
-    """What a queue needs of the engine it lives in."""
-
-    profile: Profile
-    timers: Timers
-    now_ms: int
-    sequence: int
-    in_hand: int
-    effects: list[Effect]
-    unsent_bytes: int
-    stalled: dict["Queue", None]
-    """Queues that have more to give out as soon as the effects there are have been taken."""
-
-    dead: deque[tuple["Queue", Entry, str]]
-    """Who died in the present command."""
-
-    def bury(self, queue: "Queue", entry: Entry, reason: str, place: int | None = None) -> None:
-        """A message died: it will be dead-lettered when the present command is through, last or in that place."""
 
 
 class Queue:
@@ -78,10 +60,10 @@ class Queue:
         self.kind = settings.kind
         self.is_quorum = settings.kind == QUORUM
         self.consumers = Consumers(settings.single_active)
-        self.ready: Ready = _order(settings, house.profile)
+        self.ready: Ready = order_of(settings, house.profile)
         self.ready_bytes = 0
         self.in_hand = 0
-        self.delayed: list[tuple[int, int, Entry]] = []
+        self.delayed = Delayed()
         self.holding: Holding | None = None
         self.is_deleted = False
         self.used_ms = house.now_ms
@@ -101,6 +83,14 @@ class Queue:
             self._watches = True
         self.trim()
         self.rearm()
+
+    @property
+    def consumer_timeout_ms(self) -> int:
+        """How long a client may hold a message of this queue."""
+        if not self.is_quorum and not self.house.profile.overdue_closes_channel:
+            return NEVER
+        own_ms = self.settings.consumer_timeout_ms
+        return CONSUMER_TIMEOUT_MS if own_ms is None else own_ms
 
     @property
     def held(self) -> int:
@@ -161,6 +151,10 @@ class Queue:
         if message.life is not None:
             message.life.append((house.now_ms, journal.DELIVERED, self.name, consumer.tag))
         if not consumer.no_ack:
+            entry.given_ms = house.now_ms
+            due_ms = house.now_ms + consumer.timeout_ms
+            if due_ms < house.overdue_ms:
+                house.overdue_ms = due_ms
             channel.unacked[tag] = (entry, self, consumer)
             channel.shared_in_hand += 1
             consumer.in_hand += 1
@@ -239,6 +233,7 @@ class Queue:
         self.dispatch()
         if self.limits.bounded and self.is_quorum:
             self.trim(dead_before)  # a quorum queue gives out first
+            self.limits.note(self)
         if self._watches:
             self.rearm()
 
@@ -286,8 +281,8 @@ class Queue:
         if self._expires_at() <= now_ms:
             self.vhost.delete_queue(self, why="unused for its x-expires")
             return
-        while self.delayed and self.delayed[0][0] <= now_ms:
-            self._make_ready(heapq.heappop(self.delayed)[2])
+        while self.delayed.next_ms <= now_ms:
+            self._make_ready(self.delayed.pop())
         if self.holding is not None:
             self.holding.wake(now_ms)
         self.expire()
@@ -298,8 +293,7 @@ class Queue:
         """See that an alarm is set for the next thing that happens here by itself."""
         first = self.ready.first_to_expire()
         next_ms = NEVER if first is None or first.deadline_ms is None else first.deadline_ms
-        if self.delayed:
-            next_ms = min(next_ms, self.delayed[0][0])
+        next_ms = min(next_ms, self.delayed.next_ms)
         if self.holding is not None:
             next_ms = min(next_ms, self.holding.retry_ms)
         next_ms = min(next_ms, self._expires_at())
@@ -312,7 +306,7 @@ class Queue:
         gone = list(self.ready)
         self.ready.clear()
         if self.house.profile.quorum_purge_takes_all:
-            gone += [entry for _, _, entry in self.delayed]
+            gone += self.delayed
             self.delayed.clear()
             if self.holding is not None:
                 gone += self.holding.entries()
@@ -338,7 +332,7 @@ class Queue:
     def end(self, why: str) -> None:
         """The queue is gone, and all in it: nothing is dead-lettered."""
         self.is_deleted = True
-        for entry in [*self.ready, *(entry for _, _, entry in self.delayed)]:
+        for entry in [*self.ready, *self.delayed]:
             self._note_end(entry, why)
         self.ready.clear()
         self.delayed.clear()
@@ -361,7 +355,7 @@ class Queue:
         delayed = {"all": True, "failed": failed, "returned": not failed}.get(settings.delayed_retry, False)
         if delayed:
             delay_ms = settings.retry_delay_ms(entry.failed)
-            heapq.heappush(self.delayed, (house.now_ms + delay_ms, entry.sequence, entry))
+            self.delayed.add(house.now_ms + delay_ms, entry)
             if entry.message.life is not None:
                 entry.message.life.append((house.now_ms, journal.DELAYED, self.name, delay_ms))
             return
@@ -393,15 +387,3 @@ class Queue:
     def _note_end(self, entry: Entry, why: str) -> None:
         if entry.message.life is not None:
             entry.message.life.append((self.house.now_ms, journal.GONE, self.name, why))
-
-
-def _order(settings: Settings, profile: Profile) -> Ready:
-    if settings.kind != QUORUM:
-        return Classic() if settings.priority_max is None else ClassicPriorities(settings.priority_max)
-    match profile.quorum_priorities:
-        case QuorumPriorities.NONE:
-            return Quorum()
-        case QuorumPriorities.TWO_TO_ONE:
-            return QuorumTwoToOne()
-        case QuorumPriorities.STRICT:
-            return QuorumStrict()

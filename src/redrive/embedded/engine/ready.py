@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from redrive.embedded.engine.messages import Entry
+from redrive.embedded.engine.profiles import Profile, QuorumPriorities
+from redrive.embedded.engine.settings import QUORUM, Settings
 from redrive.embedded.engine.timers import NEVER
 
 QUORUM_PRIORITY_DEFAULT = 4
@@ -343,3 +345,16 @@ class QuorumStrict:
             if deadline_ms is not None and deadline_ms < first_ms:
                 first, first_ms = source, deadline_ms
         return first
+
+
+def order_of(settings: Settings, profile: Profile) -> Ready:
+    """The order that a queue with these settings keeps."""
+    if settings.kind != QUORUM:
+        return Classic() if settings.priority_max is None else ClassicPriorities(settings.priority_max)
+    match profile.quorum_priorities:
+        case QuorumPriorities.NONE:
+            return Quorum()
+        case QuorumPriorities.TWO_TO_ONE:
+            return QuorumTwoToOne()
+        case QuorumPriorities.STRICT:
+            return QuorumStrict()

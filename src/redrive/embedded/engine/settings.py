@@ -23,6 +23,7 @@ _SMALLER = frozenset(
         "delivery-limit",
         "delayed-retry-min",
         "delayed-retry-max",
+        "consumer-timeout",
     }
 )
 _POLICY_FIRST = frozenset({"overflow", "delayed-retry-type"})
@@ -48,6 +49,7 @@ class Settings:
     delayed_retry: str
     delayed_min_ms: int
     delayed_max_ms: int | None
+    consumer_timeout_ms: int | None
 
     def retry_delay_ms(self, failed: int) -> int:
         """4.3: linear in the failed deliveries, from the minimum up to the maximum."""
@@ -105,6 +107,7 @@ def settle(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any], p
         delayed_retry="disabled" if delayed_min_ms is None else str(chosen("delayed-retry-type") or "disabled"),
         delayed_min_ms=delayed_min_ms or 0,
         delayed_max_ms=number("delayed-retry-max"),
+        consumer_timeout_ms=number("consumer-timeout") if profile.queues_set_timeout else None,
     )
 
 

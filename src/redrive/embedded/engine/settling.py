@@ -19,7 +19,8 @@ class Settling(Publishing, ChannelState):
             # The hot path: one message, settled now.
             in_hand = self.unacked.pop(tag, None)
             if in_hand is None:
-                raise precondition(f"unknown delivery tag {tag}")
+                self._settle_released(tag, False)
+                return
             entry, queue, consumer = in_hand
             queue.acked(entry)
             if consumer is not None:
@@ -43,6 +44,8 @@ class Settling(Publishing, ChannelState):
             raise Refusal(540, "requeue=false")
         items, self.unacked = self.unacked, {}
         self.apply_settlement(items.values(), Returning.NACK, requeue=True)
+        if self.released:
+            self._settle_released(max(self.released), True)
         self.engine.finish()
 
     def commit(self) -> None:
@@ -93,8 +96,14 @@ class Settling(Publishing, ChannelState):
         """Take messages out of hand: one, all up to a tag, or with `multiple` and 0 all."""
         if multiple and tag == 0:
             items, self.unacked = self.unacked, {}
+            if self.released:
+                self._settle_released(max(self.released), True)
             return items
-        if tag not in self.unacked:
+        if self.released and (multiple or tag in self.released):
+            self._settle_released(tag, multiple)
+            if not multiple:
+                return {}
+        elif tag not in self.unacked:
             raise precondition(f"unknown delivery tag {tag}")
         if not multiple:
             return {tag: self.unacked.pop(tag)}
@@ -106,6 +115,23 @@ class Settling(Publishing, ChannelState):
         for one in items:
             del self.unacked[one]
         return items
+
+    def _settle_released(self, tag: int, multiple: bool) -> None:
+        """What is said of messages that were taken back changes nothing, but their consumer may get messages again.
+
+        Raises Refusal for a tag that is neither in hand nor taken back.
+        """
+        if tag not in self.released and tag not in self.unacked:
+            raise precondition(f"unknown delivery tag {tag}")
+        for one in [each for each in self.released if each == tag or (multiple and each < tag)]:
+            consumer = self.released.pop(one)
+            if consumer is None:
+                continue
+            consumer.released -= 1
+            if not consumer.released and self.consumers.get(consumer.tag) is consumer:
+                consumer.queue.consumers.stand(consumer)
+                consumer.queue.dispatch()
+        self.engine.finish()
 
     def _release(self, in_hand: InHand) -> None:
         """A consumer's message is settled: there may be room for another."""
@@ -124,18 +150,20 @@ class Settling(Publishing, ChannelState):
 
 
 def _strokes(settled: list[InHand], how: Returning | None) -> list[tuple[Queue, list[Entry]]]:
-    """What each queue hears of at one stroke.
+    """What each queue hears of at one stroke, in order.
 
-    A classic queue hears of everything at once, and so does a quorum queue when a channel ends. What is said of several
-    messages a quorum queue hears consumer by consumer, and each basic.get is a consumer of its own; those come first.
+    When a channel ends, that is everything. What is said of several messages goes to the queues by their names, and to
+    each consumer by consumer; a basic.get is a consumer of its own, and those come first.
     """
-    strokes: dict[tuple[int, str], tuple[Queue, list[Entry]]] = {}
-    fetched: list[tuple[Queue, list[Entry]]] = []
-    for entry, queue, consumer in settled:
-        if how is Returning.LOST or not queue.is_quorum:
-            strokes.setdefault((id(queue), ""), (queue, []))[1].append(entry)
+    strokes: dict[tuple[int, str, int, str], tuple[Queue, list[Entry]]] = {}
+    for number, (entry, queue, consumer) in enumerate(settled):
+        if how is Returning.LOST:
+            key = (id(queue), "", 0, "")
         elif consumer is None:
-            fetched.append((queue, [entry]))
+            key = (0, queue.name, number, "")
         else:
-            strokes.setdefault((id(queue), consumer.tag), (queue, []))[1].append(entry)
-    return fetched + [strokes[key] for key in sorted(strokes, key=lambda key: key[1])]
+            key = (0, queue.name, len(settled), consumer.tag)
+        strokes.setdefault(key, (queue, []))[1].append(entry)
+    if how is Returning.LOST:
+        return list(strokes.values())
+    return [strokes[key] for key in sorted(strokes)]

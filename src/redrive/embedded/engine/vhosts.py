@@ -21,7 +21,7 @@ from redrive.embedded.engine.refusals import (
     resource,
     unsupported,
 )
-from redrive.embedded.engine.settings import settle
+from redrive.embedded.engine.settings import CLASSIC, settle
 from redrive.topology import Policy
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Vhost:
         self.exchanges = {each: Exchange(each, kind) for each, kind in _BUILT_IN.items()}
         self.exchanges["amq.rabbitmq.trace"] = Exchange("amq.rabbitmq.trace", "topic", internal=True)
         self.policies = Policies()
+        self.default_queue_type: str | None = None
+        """Fills in the type of queues declared without one (4.x; 3.10 takes it and ignores it)."""
         self._bound: dict[int, dict[int, Binding]] = {}
 
     # Exchanges
@@ -142,6 +144,8 @@ class Vhost:
         """Make a queue, or find it made like this. Raises Refusal."""
         where = resource("queue", name, self.name)
         profile = self.engine.profile
+        if durable and owner is None and not auto_delete:
+            arguments = self._typed(arguments)
         found = self.queues.get(name)
         if found is not None:
             if found.owner is not owner:
@@ -174,6 +178,13 @@ class Vhost:
         if owner is not None:
             owner.exclusive[id(made)] = made
         return made
+
+    def _typed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the vhost's default queue type, where none is given; only queues that could be quorum queues get it."""
+        default = self.default_queue_type
+        if default in (None, CLASSIC) or "x-queue-type" in arguments or not self.engine.profile.fills_in_queue_type:
+            return arguments
+        return {**arguments, "x-queue-type": default}
 
     def delete_queue(self, queue: Queue, *, why: str = "deleted") -> int:
         """Delete a queue with all in it, its bindings and its consumers; how many messages were ready."""
@@ -242,6 +253,7 @@ class Vhost:
             queue.apply(settle(queue.kind, queue.arguments, definition, self.engine.profile))
         for exchange in self.exchanges.values():
             self._apply_policy(exchange)
+        self.engine.overdue_ms = min(self.engine.overdue_ms, self.engine.now_ms)  # a timeout may be shorter now
         self.engine.finish()
 
     def _apply_policy(self, exchange: Exchange) -> None:

@@ -16,7 +16,9 @@ def add_routes(routes: Routes) -> None:
     routes.add("extensions", get=lambda _request: found([]))
     routes.add("healthchecks/node", get=_healthy)
     routes.add("aliveness-test/{vhost}", get=_alive)
-    for check in ("alarms", "local-alarms", "virtual-hosts", "node-is-quorum-critical"):
+    routes.add("health/checks/alarms", get=lambda request: _alarms(request.house, "in the cluster"))
+    routes.add("health/checks/local-alarms", get=lambda request: _alarms(request.house, "on the node"))
+    for check in ("virtual-hosts", "node-is-quorum-critical"):
         routes.add(f"health/checks/{check}", get=_healthy)
 
 
@@ -66,12 +68,20 @@ def _node(house: House) -> dict[str, JSON]:
         "type": "disc",
         "running": True,
         "partitions": [],
-        "mem_alarm": False,
+        "mem_alarm": house.broker.blocked is not None,
         "disk_free_alarm": False,
         "rates_mode": "none",
         "exchange_types": [{"name": name, "enabled": True} for name in _EXCHANGE_TYPES],
         "applications": [{"name": "rabbit", "description": "RabbitMQ", "version": house.engine.profile.server_version}],
     }
+
+
+def _alarms(house: House, where: str) -> Reply:
+    if house.broker.blocked is None:
+        return found({"status": "ok"})
+    alarms = [{"node": NODE, "resource": "memory"}]
+    reason = f"There are alarms in effect {where}"
+    return Reply(status=503, content={"status": "failed", "reason": reason, "alarms": alarms})
 
 
 def _healthy(_request: Request) -> Reply:

@@ -31,7 +31,7 @@ def shown_arguments(queue: Queue) -> dict[str, JSON]:
 def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: bool = False) -> dict[str, JSON]:
     vhost, in_hand = queue.vhost, in_hand_bytes.get(id(queue), 0)
     active = queue.consumers.active
-    ready = queue.ready_bytes + sum(queue.size_of(entry.message) for _, _, entry in queue.delayed)
+    ready = queue.ready_bytes + sum(queue.size_of(entry.message) for entry in queue.delayed)
     held = 0 if queue.holding is None else sum(queue.size_of(entry.message) for entry in queue.holding.entries())
     shown: dict[str, JSON] = {
         "arguments": shown_arguments(queue),

@@ -15,14 +15,20 @@ def add_routes(routes: Routes) -> None:
 
 def make_vhost(house: House, name: str, *, default_queue_type: str | None) -> bool:
     """Make a vhost; False if it is there. Raises Problem for a default queue type that the engine can't give."""
-    if default_queue_type not in (None, "classic", "undefined"):
+    if default_queue_type not in (None, "classic", "quorum", "undefined"):
         raise bad_request(
             f"the embedded broker does not support the default queue type {default_queue_type}; give each queue its "
             "x-queue-type"
         )
     is_new = name not in house.engine.vhosts
-    house.engine.add_vhost(name)
+    vhost = house.engine.add_vhost(name)
+    if default_queue_type in ("classic", "quorum") and house.engine.profile.fills_in_queue_type:
+        vhost.default_queue_type = default_queue_type
     return is_new
+
+
+def _default_queue_type(house: House, name: str) -> str:
+    return house.engine.vhosts[name].default_queue_type or house.dialect.default_queue_type
 
 
 def describe_vhost(house: House, name: str) -> dict[str, JSON]:
@@ -30,7 +36,7 @@ def describe_vhost(house: House, name: str) -> dict[str, JSON]:
     note = house.notes.get(name, VhostNote())
     described: dict[str, JSON] = {"description": note.description, "tags": note.tags}
     if house.dialect.described_definitions:
-        described["default_queue_type"] = house.dialect.default_queue_type
+        described["default_queue_type"] = _default_queue_type(house, name)
     return described
 
 
@@ -40,7 +46,7 @@ def _show(house: House, name: str) -> dict[str, JSON]:
         "name": name,
         "description": metadata["description"],
         "tags": metadata["tags"],
-        "default_queue_type": house.dialect.default_queue_type,
+        "default_queue_type": _default_queue_type(house, name),
         "metadata": metadata,
         "tracing": False,
         "cluster_state": {NODE: "running"},

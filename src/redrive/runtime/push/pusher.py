@@ -9,6 +9,7 @@ it sees the same id twice.
 """
 
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from redrive.runtime.push.target import PushTarget
 
 if TYPE_CHECKING:
     import aiohttp
+    import yarl
 
 ANSWER_BYTES_MAX = 64 * 1024
 """More of an answer is not waited for: nobody reads it."""
@@ -39,10 +41,14 @@ class Pusher:
         self.target = target
         self._now_s = now_s
         self._session: aiohttp.ClientSession
+        self._aiohttp: Any
+        self._url: yarl.URL
 
     async def __aenter__(self) -> "Pusher":
-        aiohttp = _import_aiohttp()
+        aiohttp, yarl = _import_aiohttp()
         target = self.target
+        self._aiohttp = aiohttp
+        self._url = yarl.URL(target.url)  # or it would be parsed for every message
         trace = aiohttp.TraceConfig(trace_config_ctx_factory=lambda trace_request_ctx: trace_request_ctx)
         trace.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
@@ -72,11 +78,11 @@ class Pusher:
             await self._post(body, head, used)
 
     async def _post(self, body: bytes, head: Mapping[str, str], used: dict[str, bool]) -> None:
-        aiohttp = _import_aiohttp()
+        aiohttp = self._aiohttp
         target = self.target
         try:
             async with self._session.post(
-                target.url, data=body, headers=head, allow_redirects=False, trace_request_ctx=used
+                self._url, data=body, headers=head, allow_redirects=False, trace_request_ctx=used
             ) as response:
                 used["answered"] = True
                 succeeded = 200 <= response.status < 300
@@ -119,16 +125,21 @@ async def _note_reuse(_session: object, used: Any, _parameters: object) -> None:
 
 def _reason(error: BaseException) -> str:
     """Why, without the address, which may have a password in it and is said already."""
-    cause = getattr(error, "os_error", None) or error
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS failed: {cause.reason}"
     code = getattr(cause, "errno", None)
     if isinstance(code, int) and code > 0:
         return os.strerror(code)  # asyncio's own text has the address
     return str(getattr(cause, "strerror", None) or type(cause).__name__)
 
 
-def _import_aiohttp() -> Any:
+def _import_aiohttp() -> tuple[Any, Any]:
     try:
         import aiohttp
+        import yarl
     except ImportError:
         raise InvalidPush("pushing needs aiohttp; install it with: pip install 'redrive[push]'") from None
-    return aiohttp
+    return aiohttp, yarl

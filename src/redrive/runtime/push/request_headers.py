@@ -37,6 +37,7 @@ _PROPERTIES = {
 }
 _SAFE_IN_VALUE = "!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~ "
 _SAFE_IN_NAME = "!#$&'*+-.^_`|~"
+_NEEDS_NOTHING = re.compile(r"[!-$&-~]+(?: +[!-$&-~]+)*")
 _TRACE_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,2046}[\x21-\x7e])?")
 _TOKEN = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~/ ;=\"-]{1,255}")
 
@@ -171,6 +172,8 @@ def encode_value(value: Any) -> str:
 
 
 def _encode_text(text: str) -> str:
+    if _NEEDS_NOTHING.fullmatch(text):
+        return text  # nearly all: ids, keys, names
     return _edges(quote(_octets(text), safe=_SAFE_IN_VALUE))
 
 

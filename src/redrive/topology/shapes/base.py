@@ -110,9 +110,16 @@ class Shape(ABC):
                 assert_never(decision)
 
     def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
-        """To the wait that is long enough: by reject where the queue's own loop is, else by a copy."""
+        """To the wait that is long enough: by reject where the queue's own loop is, else by a copy.
+
+        By a copy, too, where the broker would take the way back for a cycle and drop the message.
+        """
         delay_ms = decision.delay_ms
-        if arrangement.retry_by is Way.REJECT and delay_ms <= max(wait.delay_ms for wait in arrangement.waits):
+        if (
+            arrangement.retry_by is Way.REJECT
+            and delay_ms <= max(wait.delay_ms for wait in arrangement.waits)
+            and not origins.looks_like_cycle(letter)
+        ):
             return (Discard(),)
         return carrying.send_to_wait(delay_ms, decision.not_before_ms, letter, arrangement, report, counted=True)
 

@@ -54,6 +54,22 @@ def is_foreign_copy(letter: Letter) -> bool:
     )
 
 
+def looks_like_cycle(letter: Letter) -> bool:
+    """Whether RabbitMQ 3.10 would drop it when it comes back to this queue from a wait it was rejected into.
+
+    It goes on in an x-death that the message brings along (4.x does not), and a death in this queue that was no reject
+    makes the way back a cycle in its eyes. A shape's own loop never writes one; a message that was dead here before and
+    was moved back by hand or by a shovel has it.
+    """
+    deaths = letter.header(headers.DEATHS)
+    if not isinstance(deaths, list | tuple):
+        return False
+    return any(
+        isinstance(death, Mapping) and death.get("queue") == letter.queue and death.get("reason") != "rejected"
+        for death in deaths
+    )
+
+
 def _is_return_key(key: str) -> bool:
     return key.endswith(f".{RETURN_WORD}")
 

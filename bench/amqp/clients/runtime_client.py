@@ -1,0 +1,100 @@
+"""Our runtime with raw bodies: an app on shape `quorum`, whose outcomes become acks, rejects and parked copies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from bench.amqp.clients.contract import Case, Progress, run
+from redrive.client import Client
+from redrive.runtime import App, Runner, RunOptions
+from redrive.topology import Compiled, compile_declaration, read_declaration
+
+
+class Parked:
+    """Listens for parked messages."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def note(self, event: str, /, **fields: object) -> None:
+        """Counts those that are parked and acked."""
+        if event == "runtime.decided" and fields["decision"] == "park":
+            self._progress.settle()
+
+
+def compiled_for(case: Case) -> Compiled:
+    """The case's queue with the names the harness gave the queues around it."""
+    text = (
+        f"queues:\n  {case.source}:\n    retry: {{shape: quorum, delays: [1ms], attempts: 4,"
+        " wait: '{queue}.wait', dlq: '{queue}.parked', dlq_exchange: '{queue}.parked'}\n"
+    )
+    return compile_declaration(read_declaration(text))
+
+
+@asynccontextmanager
+async def surroundings(case: Case) -> AsyncIterator[None]:
+    """What the shape has beyond the harness's queues, there for the length of the case."""
+    names = [f"{case.source}.wait", f"{case.source}.parked"] if case.workload == "W2" else []
+    async with Client(case.url) as client:
+        channel = await client.channel()
+        for name in names:
+            await channel.declare_queue(name, arguments={"x-queue-type": "quorum"})
+        exchange = f"{case.source}.parked"
+        await channel.declare_exchange(exchange, "fanout")
+        await channel.bind_queue(exchange, exchange)
+        try:
+            yield
+        finally:
+            await channel.delete_exchange(exchange)
+            for name in names:
+                await channel.delete_queue(name)
+
+
+def runner_for(app: App, case: Case, progress: Progress | None = None) -> Runner:
+    """The app at work on the case's broker."""
+    options = RunOptions(wait_for_topology=False)
+    connect: Callable[[str], Client] = lambda name: Client(case.url, name=name)  # noqa: E731 - named for its type
+    if progress is None:
+        return Runner(app.consumptions(compiled_for(case)), connect, options=options)
+    return Runner(app.consumptions(compiled_for(case)), connect, options=options, observer=Parked(progress))
+
+
+async def idle(case: Case) -> float:
+    """W0."""
+    async with Client(case.url) as client, Client(case.url) as publishing:
+        await client.channel()
+        await publishing.channel()
+    return 0.0
+
+
+async def consume(case: Case) -> float:
+    """W2."""
+    progress = Progress(case)
+    app = App(compiled_for(case))
+
+    @app.consumer(case.source, prefetch=case.prefetch)
+    async def handle(_body: bytes) -> None:
+        progress.begin()
+        progress.settle()
+
+    async with surroundings(case), runner_for(app, case):
+        return await progress.wait_settled()
+
+
+async def retry(case: Case) -> float:
+    """W3."""
+    progress = Progress(case)
+    app = App(compiled_for(case))
+
+    @app.consumer(case.source, prefetch=case.prefetch, pause_after=None)
+    async def handle(_body: bytes) -> None:
+        progress.begin()
+        raise RuntimeError("again")
+
+    async with surroundings(case), runner_for(app, case, progress):
+        return await progress.wait_settled()
+
+
+if __name__ == "__main__":
+    run("redrive", {"W0": idle, "W2": consume, "W3": retry})

@@ -1,0 +1,54 @@
+"""An embedded broker as a program: wiring of its own, so that it starts without what it does not need.
+
+What declares a topology and what serves a management API is imported only for those who ask for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from redrive.embedded import PROFILES as EMBEDDED_PROFILES
+from redrive.embedded import EmbeddedBroker
+from redrive.topology import Topology
+
+__all__ = ["PROFILES", "run_broker"]
+
+PROFILES = tuple(EMBEDDED_PROFILES)
+"""The versions the embedded broker can play, oldest first."""
+
+
+def run_broker(
+    *,
+    host: str,
+    port: int,
+    management_port: int | None,
+    profile: str,
+    time: str,
+    topology: Topology | None,
+    started: Callable[[str], None],
+) -> None:
+    """Runs an embedded broker until it is interrupted. Raises `PortTaken`, and what a topology is refused with."""
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            broker = await stack.enter_async_context(EmbeddedBroker(profile, host=host, port=port, time=time))
+            if topology is not None:
+                from redrive.wiring import declare_on
+
+                await declare_on(broker, topology)
+            management = None
+            if management_port is not None:
+                from redrive.embedded import ManagementServer
+
+                server = ManagementServer(broker, host=host, port=management_port)
+                management = await stack.enter_async_context(server)
+            # Nothing is said before everything is up: a port that is taken is then the only word.
+            started(f"{broker.url}  RabbitMQ {profile} embedded, in memory, for development and tests; Ctrl-C ends it")
+            if management is not None:
+                started(f"{management.url}  its management API")
+            await asyncio.Event().wait()
+
+    try:
+        asyncio.run(run())
+    except KeyboardInterrupt:
+        pass

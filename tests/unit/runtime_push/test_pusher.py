@@ -1,0 +1,240 @@
+"""What a push tells the runtime, for every way a service can answer, over real sockets."""
+
+import asyncio
+import socket
+import sys
+from typing import Any, cast
+
+import pytest
+
+from redrive.core import Answered, Outcome, Raised, outcome_of
+from redrive.runtime.message import Message
+from redrive.runtime.push import BadAnswer, Dropped, InvalidPush, Pusher, PushTarget, TooSlow, Unreachable, is_signed
+from tests.unit.runtime_push.messages import PlainMessage
+from tests.unit.runtime_push.services import Behaviour, Request, Service, Wire, always
+
+BODY = b'{"order": 7, "note": "\xff\x00 as it came"}'
+SECRET = b"0123456789abcdef0123456789abcdef"
+NOW_S = 1_767_268_800
+
+
+async def push_once(target: PushTarget, body: bytes = BODY, **message: Any) -> Outcome | None:
+    """The outcome the runtime would see; None for a success."""
+    async with Pusher(target, now_s=lambda: NOW_S) as push:
+        return await outcome(push, body, **message)
+
+
+async def outcome(push: Pusher, body: bytes = BODY, **message: Any) -> Outcome | None:
+    try:
+        async with asyncio.timeout(20):
+            await push(body, cast(Message, PlainMessage(**message)))
+    except Exception as error:  # noqa: BLE001 - as the runtime does
+        return outcome_of(error, now_ms=NOW_S * 1000)
+    return None
+
+
+def pushed_to(behaviour: Behaviour, **options: Any) -> tuple[Outcome | None, Service]:
+    async def run() -> tuple[Outcome | None, Service]:
+        async with Service(behaviour) as service:
+            return await push_once(PushTarget(url=service.url, **options)), service
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_any_2xx_is_a_success(status: int) -> None:
+    assert pushed_to(always(status))[0] is None
+
+
+@pytest.mark.parametrize(
+    "status", [301, 302, 307, 308, 400, 404, 408, 409, 418, 422, 425, 429, 499, 500, 503, 599, 600, 799]
+)
+def test_any_other_status_is_an_answer_for_the_table(status: int) -> None:
+    ended, service = pushed_to(always(status, body=b"because", content_type="text/plain", location="/elsewhere"))
+    assert isinstance(ended, Answered)
+    assert ended.status == status
+    assert isinstance(ended.error, BadAnswer)
+    assert str(ended.error) == f"{status} Status {status}: because"
+    assert len(service.requests) == 1, "a redirect was followed"
+
+
+def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
+    ended, _ = pushed_to(always(503, retry_after="120"))
+    assert isinstance(ended, Answered)
+    assert ended.retry_after_ms == 120_000
+    ended, _ = pushed_to(always(429, retry_after="Thu, 01 Jan 2026 12:00:30 GMT"))
+    assert isinstance(ended, Answered)
+    assert ended.retry_after_ms == 30_000
+    ended, _ = pushed_to(always(429, retry_after="whenever"))
+    assert isinstance(ended, Answered)
+    assert ended.retry_after_ms is None
+
+
+def test_the_body_goes_as_it_came_with_what_is_known_about_it_signed() -> None:
+    _, service = pushed_to(always(204), secrets=(SECRET,), headers=(("x-team", "orders"),))
+    (request,) = service.requests
+    assert request.line == "POST /hook HTTP/1.1"
+    assert request.body == BODY
+    expected = {
+        "content-type": "application/json",
+        "x-redrive-message-id": "m-1",
+        "x-redrive-queue": "orders",
+        "x-redrive-routing-key": "orders.placed",
+        "x-redrive-attempt": "2",
+        "x-team": "orders",
+        "content-length": str(len(BODY)),
+    }
+    assert expected.items() <= request.headers.items()
+    assert is_signed(request.headers["x-redrive-signature"], BODY, SECRET, now_s=NOW_S)
+
+
+def test_without_a_secret_nothing_is_signed() -> None:
+    _, service = pushed_to(always(204))
+    assert "x-redrive-signature" not in service.requests[0].headers
+
+
+def test_an_empty_body_is_posted_too() -> None:
+    async def run() -> None:
+        async with Service(always(204)) as service:
+            assert await push_once(PushTarget(url=service.url), b"") is None
+            assert service.requests[0].headers["content-length"] == "0"
+
+    asyncio.run(run())
+
+
+def test_a_refused_connection_is_a_failure_that_auto_pause_knows() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        ended = asyncio.run(push_once(PushTarget(url=f"http://127.0.0.1:{taken.getsockname()[1]}/")))
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, Unreachable)
+    assert isinstance(ended.error, ConnectionError)
+    assert "refused" in str(ended.error).lower()
+
+
+def test_an_unknown_host_is_a_failure_without_the_urls_password() -> None:
+    ended = asyncio.run(push_once(PushTarget(url="http://user:s3cret@host.invalid/hook")))
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, Unreachable)
+    assert "s3cret" not in str(ended.error)
+
+
+def test_a_service_that_does_not_answer_in_time_is_too_slow() -> None:
+    async def silence(_request: Request, _wire: Wire) -> None:
+        await asyncio.Event().wait()
+
+    ended, service = pushed_to(silence, total_s_max=0.1)
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, TooSlow)
+    assert isinstance(ended.error, TimeoutError)
+    assert len(service.requests) == 1
+
+
+def test_a_body_that_comes_too_slowly_is_too_slow_as_well() -> None:
+    async def trickle(_request: Request, wire: Wire) -> None:
+        await wire.raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx")
+        await asyncio.Event().wait()
+
+    ended, _ = pushed_to(trickle, total_s_max=0.1)
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, TooSlow)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [b"", b"HTTP/1.1 20", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf", b"no HTTP at all\r\n\r\n"],
+    ids=["nothing", "half a status", "half a body", "another protocol"],
+)
+def test_an_answer_that_breaks_off_is_a_failure_whatever_its_status_was(before: bytes) -> None:
+    async def break_off(_request: Request, wire: Wire) -> None:
+        if before:
+            await wire.raw(before)
+        wire.writer.close()
+
+    ended, service = pushed_to(break_off)
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, Dropped)
+    assert len(service.requests) == 1, "on a fresh connection there is no doubt about whose fault it is"
+
+
+def test_a_reset_in_the_middle_is_a_failure() -> None:
+    async def reset(_request: Request, wire: Wire) -> None:
+        wire.drop()
+
+    ended, _ = pushed_to(reset)
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, Dropped)
+
+
+def test_a_status_that_fails_counts_even_if_its_body_breaks_off() -> None:
+    async def break_off(_request: Request, wire: Wire) -> None:
+        await wire.raw(b"HTTP/1.1 422 No\r\ncontent-length: 10\r\n\r\nhalf")
+        wire.writer.close()
+
+    ended, _ = pushed_to(break_off)
+    assert isinstance(ended, Answered)
+    assert ended.status == 422
+
+
+def test_an_answer_without_end_is_not_read_to_it() -> None:
+    async def flood(_request: Request, wire: Wire) -> None:
+        await wire.raw(b"HTTP/1.1 500 No\r\ncontent-type: text/plain\r\ncontent-length: 1000000000\r\n\r\n")
+        while True:
+            await wire.raw(b"x" * 65_536)
+
+    ended, _ = pushed_to(flood)
+    assert isinstance(ended, Answered)
+    assert len(str(ended.error)) < 1_000
+
+
+def test_connections_are_kept_and_used_again() -> None:
+    async def run() -> None:
+        async with Service(always(204)) as service, Pusher(PushTarget(url=service.url, concurrency=2)) as push:
+            for _ in range(5):
+                assert await outcome(push) is None
+            assert service.connections == 1
+            assert await asyncio.gather(*(outcome(push) for _ in range(20))) == [None] * 20
+            assert service.connections == 2
+            assert len(service.requests) == 25
+
+    asyncio.run(run())
+
+
+def test_a_kept_connection_the_service_has_closed_costs_no_attempt() -> None:
+    async def run() -> None:
+        async def once_a_connection(request: Request, wire: Wire) -> None:
+            if len(service.requests) == 2:
+                wire.drop()  # it had closed while the request was on its way
+            else:
+                await wire.answer(204)
+
+        async with Service(once_a_connection) as service, Pusher(PushTarget(url=service.url)) as push:
+            assert await outcome(push) is None
+            assert await outcome(push) is None
+            assert [request.connection for request in service.requests] == [1, 1, 2]
+
+    asyncio.run(run())
+
+
+def test_a_service_that_dies_over_a_message_every_time_gets_it_once_more_only_on_a_kept_connection() -> None:
+    async def run() -> None:
+        async def die_over_second(request: Request, wire: Wire) -> None:
+            if request.body == b"deadly":
+                wire.drop()
+            else:
+                await wire.answer(204)
+
+        async with Service(die_over_second) as service, Pusher(PushTarget(url=service.url)) as push:
+            assert await outcome(push) is None
+            ended = await outcome(push, b"deadly")
+            assert isinstance(ended, Raised)
+            assert isinstance(ended.error, Dropped)
+            assert [request.body for request in service.requests] == [BODY, b"deadly", b"deadly"]
+
+    asyncio.run(run())
+
+
+def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)  # as if it were not there
+    with pytest.raises(InvalidPush, match=r"pip install 'redrive\[push\]'"):
+        asyncio.run(push_once(PushTarget(url="http://localhost/")))
