@@ -87,6 +87,12 @@ def original_headers(letter: Letter) -> dict[str, str]:
     }
 
 
+def original_routing_key(letter: Letter) -> str:
+    """The key among the above, for those who want no more."""
+    told = letter.header(headers.ORIGINAL_ROUTING_KEY)
+    return _first_route(letter)[1] if told is None else _name(told, _first_route(letter)[1])
+
+
 def read_history(letter: Letter) -> tuple[Attempt, ...]:
     """The attempts a message tells of, oldest first; what can't be read is left out."""
     told = letter.header(headers.HISTORY)
@@ -108,12 +114,18 @@ def write_history(history: Iterable[Attempt]) -> list[dict[str, Any]]:
     ]
 
 
+_OURS_BYTES_MAX = 64_000
+"""More than all of our headers together take: each is bounded by itself."""
+
+
 def fit_headers(written: Mapping[str, Any], room_bytes: int) -> dict[str, Any]:
     """Headers of ours that need at most about so many bytes: the stack goes first, then the history, then the error.
 
     The counts and names are kept in any case; they are small.
     """
     fitting = dict(written)
+    if room_bytes >= _OURS_BYTES_MAX:
+        return fitting
     for name in (headers.STACK, headers.HISTORY, headers.FINAL_ERROR):
         over = _size(fitting) - room_bytes
         if over <= 0:

@@ -9,14 +9,13 @@ down.
 
 from redrive.runtime.admission import Admission
 from redrive.runtime.app import App, Consumption, Source
-from redrive.runtime.codecs import JSON, Codec, Json
+from redrive.runtime.codecs import JSON, Codec, Json, UnsupportedType
 from redrive.runtime.errors import AppError, InvalidApp, PublishFailed, TopologyMissing, UnsupportedBroker
 from redrive.runtime.executing import Checkpoint
 from redrive.runtime.message import Message
 from redrive.runtime.options import CRASHES_MAX, Middleware
 from redrive.runtime.processes import Fleet, wait_parent_gone
 from redrive.runtime.push import InvalidPush, Pusher, PushTarget, is_signed, read_secrets
-from redrive.runtime.records import UnsupportedType
 from redrive.runtime.runner import GRACE_S, THREADS_NAME, Runner, RunOptions
 
 __all__ = [

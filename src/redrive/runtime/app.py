@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redrive.core import Backoff, Decision, InvalidDuration, InvalidInput, Outcome, Policy, Rule, Situation, delay_ms_of
-from redrive.runtime.codecs import JSON, Codec, Reader, body_reader
+from redrive.runtime.codecs import JSON, Codec, Reader, UnsupportedType, body_reader
 from redrive.runtime.errors import InvalidApp
 from redrive.runtime.options import (
     CRASHES_MAX,
@@ -18,7 +18,6 @@ from redrive.runtime.options import (
     Middleware,
     error_rules,
 )
-from redrive.runtime.records import UnsupportedType
 from redrive.runtime.signatures import Signature, handler_name, read_signature
 from redrive.topology import Compiled, Declaration, QueuePlan
 

@@ -1,18 +1,22 @@
 """From a body to what a handler takes, and from what it publishes to a body.
 
-A codec is one object with two methods. `Json` is the default: it reads dataclasses, TypedDicts and msgspec's structs
-with msgspec where that is installed (dataclasses without it too), pydantic's models with pydantic, and anything else as
-plain JSON. Whatever the codec, a body declared as `bytes` is given as it came, and `str` as its text.
+A codec is one object with two methods. `Json` is the default: msgspec reads dataclasses, TypedDicts, its own structs
+and plain JSON, pydantic its models. Whatever the codec, a body declared as `bytes` is given as it came, and `str` as
+its text.
 """
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
 from typing import Any, Protocol
 
-from redrive.runtime.records import UnsupportedType, record_reader
+import msgspec
+import msgspec.inspect
+import msgspec.json
 
 Reader = Callable[[bytes], Any]
+
+
+class UnsupportedType(TypeError):
+    """A type that bodies can't be read into."""
 
 
 class Codec(Protocol):
@@ -40,25 +44,14 @@ class Json:
         """Reads JSON into the type."""
         if hasattr(body_type, "__pydantic_validator__"):
             return _pydantic_reader(body_type)
-        msgspec = _msgspec()
-        if msgspec is not None:
-            return _msgspec_reader(msgspec, body_type)
-        if body_type is Any:
-            return _loads
-        read = record_reader(body_type)
-        return lambda body: read(_loads(body))
+        return _typed_reader(body_type)
 
     def write(self, value: Any) -> bytes:
         """A value as JSON; dataclasses and models become objects."""
         dump = getattr(value, "model_dump_json", None)
         if callable(dump):
             return str(dump()).encode()
-        msgspec = _msgspec()
-        if msgspec is not None:
-            return bytes(msgspec.json.encode(value))
-        if is_dataclass(value) and not isinstance(value, type):
-            value = asdict(value)
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        return msgspec.json.encode(value)
 
 
 JSON = Json()
@@ -88,7 +81,7 @@ def _adapted(body_type: Any) -> Reader:
     return read
 
 
-def _msgspec_reader(msgspec: Any, body_type: Any) -> Reader:
+def _typed_reader(body_type: Any) -> Reader:
     try:
         odd = _unknown_part(msgspec.inspect.type_info(body_type), set())
         decode: Reader = msgspec.json.Decoder(body_type).decode
@@ -99,7 +92,7 @@ def _msgspec_reader(msgspec: Any, body_type: Any) -> Reader:
     if hasattr(odd, "__pydantic_validator__"):  # list[Model] and the like
         return _adapted(body_type)
     raise UnsupportedType(
-        f"a body can't be read into {getattr(odd, '__qualname__', odd)}; use a dataclass, bytes or str"
+        f"a body can't be read into {getattr(odd, '__qualname__', odd)}; use a dataclass, a dict, bytes or str"
     )
 
 
@@ -116,17 +109,3 @@ def _unknown_part(info: Any, seen: set[Any]) -> Any:
     for name in ("types", "item_types"):
         parts += getattr(info, name, ())
     return next((odd for odd in (_unknown_part(part, seen) for part in parts) if odd is not None), None)
-
-
-def _loads(body: bytes) -> Any:
-    return json.loads(body)
-
-
-def _msgspec() -> Any:
-    """msgspec if it is installed; it is several times faster and no dependency of ours."""
-    try:
-        import msgspec.inspect
-        import msgspec.json
-    except ImportError:
-        return None
-    return msgspec

@@ -19,6 +19,7 @@ from redrive.core import (
     GiveBack,
     Observer,
     Outcome,
+    Parked,
     Policy,
     Publish,
     Report,
@@ -79,36 +80,35 @@ class Ending:
         decision = decide(outcome, situation, self._policy)
         if has_run and self._pausing.judge(outcome, decision):
             decision = GiveBack(pause_ms=0)
-        failure = describe_outcome(outcome)
+        # A stack is only wanted on a dead letter, and costs more than everything else here.
+        failure = describe_outcome(outcome, stack=isinstance(decision, Parked))
         attempts: tuple[Attempt, ...] = ()
         if has_run and failure is not None and not isinstance(outcome, Undecodable):
             attempts = (Attempt(number=retries + 1, at_ms=now_ms, error=failure.text),)
-        await self.carry_out(delivery, decision, failure=failure, attempts=attempts, handler_s=handler_s)
+        report = Report(retries=retries, now_ms=now_ms, failure=failure, history=(*read_history(letter), *attempts))
+        await self._carry_out(letter, decision, report, handler_s=handler_s)
 
-    async def carry_out(
-        self,
-        delivery: Delivery,
-        decision: Decision,
-        *,
-        failure: Failure | None = None,
-        attempts: tuple[Attempt, ...] = (),
-        handler_s: float = 0.0,
-    ) -> None:
-        """Carries a decision out, and tells of it if it came to that. Raises `StaleDelivery`."""
+    async def carry_out(self, delivery: Delivery, decision: Decision) -> None:
+        """Carries out what was decided without a run. Raises `StaleDelivery`."""
         letter = DeliveryLetter(delivery, self._queue)
-        retries = count_retries(letter, self._plan.counted_by)
         report = Report(
-            retries=retries, now_ms=self._now_ms(), failure=failure, history=(*read_history(letter), *attempts)
+            retries=count_retries(letter, self._plan.counted_by), now_ms=self._now_ms(), history=read_history(letter)
         )
+        await self._carry_out(letter, decision, report)
+
+    async def _carry_out(
+        self, letter: DeliveryLetter, decision: Decision, report: Report, *, handler_s: float = 0.0
+    ) -> None:
+        """Carries a decision out, and tells of it if it came to that."""
         if isinstance(decision, GiveBack):
-            done = await self.give_back(delivery, pause_ms=decision.pause_ms)
+            done = await self.give_back(letter.delivery, pause_ms=decision.pause_ms)
         else:
             commands = self._plan.commands(decision, letter, report)
             if isinstance(decision, Defer):
                 commands = _with_deaths(commands, letter)
-            done = await self._executor.execute(delivery, self._dated(commands, letter, report.now_ms))
+            done = await self._executor.execute(letter.delivery, self._dated(commands, letter, report.now_ms))
         if done:
-            self._tell(decision, letter, failure, attempt=retries + 1, handler_s=handler_s)
+            self._tell(decision, letter, report.failure, attempt=report.retries + 1, handler_s=handler_s)
 
     async def give_back(self, delivery: Delivery, *, pause_ms: int = 0) -> bool:
         """Back to the queue after a pause, uncounted; whether it came to that. Raises `StaleDelivery`."""
@@ -149,6 +149,8 @@ class Ending:
     def _tell(
         self, decision: Decision, letter: DeliveryLetter, failure: Failure | None, *, attempt: int, handler_s: float
     ) -> None:
+        if self._observer is SILENT:
+            return
         fields = describe_decision(
             decision,
             letter,

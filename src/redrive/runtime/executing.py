@@ -11,11 +11,12 @@ with the broker, and so is the original.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
-from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return
+from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return, headers
 from redrive.runtime.copies import copy_properties
 from redrive.runtime.outlet import describe_publish
 from redrive.wire import LocalProtocolError, Properties
@@ -42,6 +43,7 @@ class Executor:
         new_id: Callable[[], str],
         draw: Callable[[], float],
         checkpoint: Checkpoint | None = None,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         self._queue = queue
         self._publisher = publisher
@@ -50,6 +52,7 @@ class Executor:
         self._new_id = new_id
         self._draw = draw
         self._checkpoint = checkpoint
+        self._now_ms = now_ms
         self._confirmed: Callable[[str], None] | None = getattr(observer, "confirmed", None)
         self._loop = asyncio.get_running_loop()
         self.copies_waiting = 0
@@ -57,14 +60,17 @@ class Executor:
 
     async def execute(self, delivery: Delivery, commands: Iterable[Command]) -> bool:
         """Does them in order; whether it came to the end. If not, the delivery comes again."""
+        rest_ms = 0
         try:
             for command in commands:
                 match command:
                     case Publish():
-                        if not await self._publish_until_confirmed(delivery, command):
+                        if not await self._publish_until_confirmed(delivery, self._due_after(rest_ms, command)):
                             return False
                     case Pause(pause_ms=pause_ms):
+                        began_s = self._loop.time()
                         await self.pause(pause_ms / 1000)
+                        rest_ms = pause_ms - round((self._loop.time() - began_s) * 1000)
                     case _:
                         await self._settle(delivery, command)
         except StaleDelivery:
@@ -92,6 +98,12 @@ class Executor:
                 await self._stopping.wait()
         except TimeoutError:
             pass
+
+    def _due_after(self, rest_ms: int, copy: Publish) -> Publish:
+        """A copy whose pause was cut short, because the app stops: whoever gets it next waits for the rest."""
+        if rest_ms <= 0 or self._now_ms is None or headers.NOT_BEFORE in copy.set_headers:
+            return copy
+        return replace(copy, set_headers={**copy.set_headers, headers.NOT_BEFORE: self._now_ms() + rest_ms})
 
     async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
         properties = copy_properties(delivery, copy, new_id=self._new_id)

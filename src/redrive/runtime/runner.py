@@ -177,6 +177,7 @@ class Runner:
             new_id=options.new_id,
             draw=options.draw,
             checkpoint=options.checkpoint,
+            now_ms=options.now_ms,
         )
         pausing = Pausing(
             pause_after=one.options.pause_after,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from redrive.client import Delivery
+from redrive.core import headers
 
 
 class DeliveryLetter:
@@ -33,10 +34,37 @@ class DeliveryLetter:
     def header(self, name: str, /) -> Any:
         """A header's value, None if it has none of the name."""
         read = self._read
-        if name not in read:
-            read[name] = self.delivery.properties.header(name)
-        return read[name]
+        if name in read:
+            return read[name]
+        # Most are not there, and a search in the raw bytes says so without splitting them into properties.
+        delivery = self.delivery
+        value = None
+        if name.encode() in delivery.header:
+            value = _read_deaths(delivery) if name == headers.DEATHS else delivery.properties.header(name)
+        read[name] = value
+        return value
 
     def attribute(self, name: str, /) -> Any:
         """A property's value by its AMQP name, None if it is not set."""
         return getattr(self.delivery.properties, name)
+
+
+# Messages that fail in the same second have died alike, to the byte: when thousands do, few x-deaths are decoded.
+_DEATHS: dict[bytes, Any] = {}
+_DEATHS_MAX, _DEATHS_BYTES_MAX = 256, 4096
+
+
+def _read_deaths(delivery: Delivery) -> Any:
+    """The x-death header. Its value is shared, and must not be changed."""
+    properties = delivery.properties
+    raw = properties.raw_header(headers.DEATHS)
+    if raw is None:
+        return None
+    deaths = _DEATHS.get(raw)
+    if deaths is None:
+        deaths = properties.header(headers.DEATHS)
+        if len(raw) <= _DEATHS_BYTES_MAX:
+            if len(_DEATHS) >= _DEATHS_MAX:
+                _DEATHS.clear()
+            _DEATHS[raw] = deaths
+    return deaths

@@ -25,19 +25,26 @@ def entry_spans(table: bytes) -> Iterator[tuple[bytes, int, int, int]]:
 
 def read_entry(table: bytes, key: str, default: Any = None) -> Any:
     """One value out of a table, the others stepped over undecoded."""
+    raw = raw_entry(table, key)
+    return default if raw is None else decode_value(raw, 0, len(raw))[0]
+
+
+def raw_entry(table: bytes, key: str) -> bytes | None:
+    """One typed value's own bytes out of a table, None if there is no such key."""
     wanted = encode_text(key)
     if wanted not in table:  # a search in C settles most misses
-        return default
+        return None
     # The same steps as in `entry_spans`, without a generator: a consumer reads a header or two of every message.
     start, end = 0, len(table)
     while start < end:
         key_end = start + 1 + table[start]
         if key_end >= end:
             raise syntax_error("table key runs past the end of its table")
+        stop = value_end(table, key_end, end)
         if table[start + 1 : key_end] == wanted:
-            return decode_value(table, key_end, end)[0]
-        start = value_end(table, key_end, end)
-    return default
+            return table[key_end:stop]
+        start = stop
+    return None
 
 
 def edit_table(table: bytes, changes: Mapping[str, Any], drop: Collection[str] = ()) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
-from redrive.wire.entries import edit_table, read_entry
+from redrive.wire.entries import edit_table, raw_entry, read_entry
 from redrive.wire.errors import EncodingError, syntax_error
 from redrive.wire.fields import FieldTable, Timestamp
 from redrive.wire.tables import decode_table, encode_short_string, encode_table, timestamp
@@ -136,6 +136,11 @@ class Properties:
             return self._table.get(name, default)
         raw = self._spans().get("headers")
         return default if raw is None else read_entry(raw[4:], name, default)
+
+    def raw_header(self, name: str) -> bytes | None:
+        """One header's typed value as its bytes, None if there is none: two that are equal decode to the same."""
+        raw = self._spans().get("headers")
+        return None if raw is None else raw_entry(raw[4:], name)
 
     def edit(
         self,

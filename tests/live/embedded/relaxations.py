@@ -11,8 +11,8 @@ nothing else.
 6. What several processes of a real broker do at once races there, so it is not generated: messages of several queues
    settled with one frame, a fan-out to queues that overflow into one another, two channels that end within 30 ms (a
    quorum queue hears of each from its process; 4.3, seeds 2013 and 2187 of an earlier generator, came out both ways),
-   one channel that ends holding messages of several queues (each hears of it for itself, and their dead meet in an
-   order that no rule gives: 3.10, seed 335 of an earlier player).
+   one channel that ends holding messages of several queues (each hears of it for itself; 3.10, seed 335 of an earlier
+   player, gave the same order of their dead in all four plays, and which rule makes it is not known).
 7. 4.3.6: no quorum queue has both a drop-head max-length and delayed retry. Delayed messages count towards the length
    but can't be dropped; when they alone exceed it, the queue looks for a head to drop for ever: its process takes a
    whole core and every call on it times out (541 after a minute). The embedded broker drops what is ready and goes on.

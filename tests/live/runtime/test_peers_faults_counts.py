@@ -19,8 +19,8 @@ from tests.rig.brokers import Vhost
 def test_attempts_end_however_a_message_goes_back(vhost: Vhost) -> None:
     """Fault 9, amqp-contract and Rebus: on 4.3 a nack with requeue counts nothing, and a poison message loops hot.
 
-    Ours goes back by a counted copy or, in shape native, by a reject, which every version counts. The literal
-    `requeue: nack` ends where the broker counts it, and is offered for nothing else.
+    Ours goes back by a counted copy or, in shape native, by a reject, which every version counts. The literal form
+    `requeue: nack`, which nobody gets without asking for it, ends where the broker counts: quorum queues up to 4.0.
     """
     declared = """
 exchanges: {shop: topic}

@@ -8,7 +8,7 @@ somebody made by copying another's headers is what it says it is.
 
 from collections.abc import Mapping
 
-from redrive.core import Letter, headers, original_headers
+from redrive.core import Letter, headers, original_headers, original_routing_key
 from redrive.topology.model import DEFAULT_EXCHANGE
 
 RETURN_WORD = "retry"
@@ -28,7 +28,7 @@ def original_route(letter: Letter) -> dict[str, str]:
 
 def handler_routing_key(letter: Letter) -> str:
     """The key to show to a handler: the one the message was first published with, whichever way it came back."""
-    return original_headers(letter)[headers.ORIGINAL_ROUTING_KEY] if came_back(letter) else letter.routing_key
+    return original_routing_key(letter) if came_back(letter) else letter.routing_key
 
 
 def came_back(letter: Letter) -> bool:

@@ -1,0 +1,211 @@
+"""What a run's end must lead to: the promises of policy and shape, written a second time, as small as they can be.
+
+Where chance or the moment decides (jitter, a paused queue, an age budget) there is more than one answer.
+"""
+
+from dataclasses import dataclass
+
+from redrive.core import Counter, ParkReason, Rule
+from redrive.topology import QueuePlan, Way
+from tests.simulation.consumers import Author
+from tests.simulation.errors import Absent, Answer, Broken, Refused
+from tests.simulation.runs import Run
+
+_PAUSE_MS_MAX = 60_000
+_ABSENT_STATUSES = (502, 503, 504)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """No run follows, and nothing is parked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """Another run follows, not before `wait_ms` from the end of this one. `at_least`: its number may be higher."""
+
+    counted: bool
+    wait_ms: int = 0
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parks:
+    """It is parked, with this reason; `error` is what x-final-error begins with."""
+
+    reason: ParkReason
+    error: str | None = None
+    status: int | None = None
+
+
+Verdict = Done | Again | Parks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What holds for the runs of one queue."""
+
+    plan: QueuePlan
+    author: Author
+    counts_returns: bool
+
+    @property
+    def runs_max(self) -> int:
+        """The most runs that any rule allows."""
+        assert self.plan.arrangement is not None
+        ruled = [rule.attempts_max for rule in self.author.rules if rule.attempts_max is not None]
+        return max(self.plan.arrangement.attempts, *ruled, 0)
+
+
+def expect(run: Run, terms: Terms, *, published_ms: int | None) -> tuple[Verdict, ...]:
+    """The verdicts that are right for a run that has ended."""
+    error, status = _error_of(run, terms.author)
+    if error is None and status is None:
+        return (Done(),)
+    if run.end == "park":
+        return (Parks(reason=ParkReason.ASKED, error="Park"),)
+    if run.end == "requeue":
+        return _give_back(run, terms)
+    rule = None if run.end == "again" else _rule_of(error, status, terms.author)
+    answers = _decide(run, terms, rule, error, status, published_ms)
+    absent = isinstance(error, ConnectionError | TimeoutError) or status in _ABSENT_STATUSES
+    if absent and terms.author.pause_after is not None:
+        return (*answers, *_give_back(run, terms))  # the queue may be paused; then it costs the message nothing
+    return answers
+
+
+def _error_of(run: Run, author: Author) -> tuple[BaseException | None, int | None]:
+    """What was raised, and the status it had."""
+    match run.end:
+        case "ok" | "publish":
+            return None, None
+        case "broken":
+            return Broken(), None
+        case "refused":
+            return Refused(), None
+        case "absent":
+            return Absent(), None
+        case "answer":
+            return Answer(run.step.status), run.step.status
+        case "cut":
+            return TimeoutError(), None
+        case "exit":
+            return SystemExit(), None
+        case _:  # signals, CancelledError and PublishFailed: no rule here is about them but "any Exception"
+            return (BaseException() if run.end == "cancel" else Exception()), None
+
+
+_ERRORS = {
+    "broken": "Broken",
+    "refused": "Refused",
+    "absent": "Absent",
+    "answer": "Answer",
+    "cut": "TimeoutError",
+    "exit": "SystemExit",
+    "cancel": "CancelledError",
+    "unpublished": "PublishFailed",
+    "again": "RetryAfter",
+}
+"""What x-final-error begins with."""
+
+
+def _rule_of(error: BaseException | None, status: int | None, author: Author) -> Rule | None:
+    rules = [*author.rules]
+    if author.park_on:
+        rules.append(Rule(author.park_on, "park"))
+    if author.retry_on is not None:
+        rules += [Rule(author.retry_on, "retry"), Rule(Exception, "park")]
+    for rule in rules:
+        for cause in rule.on:
+            if isinstance(cause, type):
+                matches = isinstance(error, cause)
+            else:
+                matches = status is not None and (status in cause if isinstance(cause, range) else status == cause)
+            if matches:
+                return rule
+    return None
+
+
+def _decide(
+    run: Run,
+    terms: Terms,
+    rule: Rule | None,
+    error: BaseException | None,
+    status: int | None,
+    published_ms: int | None,
+) -> tuple[Verdict, ...]:
+    text = _ERRORS[run.end or ""]
+    asked_ms = None if run.step.value_s is None else round(run.step.value_s * 1000)
+    if rule is not None and rule.then == "ack":
+        return (Done(),)
+    if rule is not None and rule.then == "park":
+        if status is None:
+            return (Parks(reason=ParkReason.PERMANENT, error=text),)
+        well = 200 <= status < 300  # an error with such a status is none, and has nothing to tell
+        return (Parks(reason=ParkReason.STATUS, error=None if well else text, status=None if well else status),)
+    if rule is None and status is not None:
+        if 200 <= status < 300:
+            return (Done(),)
+        if status == 425:
+            return _give_back(run, terms)
+        others = terms.plan.shape.unlisted_4xx if terms.plan.shape is not None else "park"
+        if 400 <= status < 500 and status not in (408, 409, 429) and others == "park":
+            return (Parks(reason=ParkReason.STATUS, error=text, status=status),)
+    arrangement = terms.plan.arrangement
+    assert arrangement is not None
+    runs = arrangement.attempts if rule is None or rule.attempts_max is None else rule.attempts_max
+    if run.attempt >= runs:
+        return (Parks(reason=ParkReason.ATTEMPTS, error=text, status=status),)
+    if terms.plan.counted_by is Counter.DELIVERIES and terms.counts_returns and run.attempt >= arrangement.attempts:
+        return (Parks(reason=ParkReason.CRASHES),)  # a rule allows more runs than the queue itself does
+    if run.end == "again":
+        least_ms = most_ms = asked_ms or 0
+    else:
+        backoff = terms.plan.policy.backoff if terms.author.backoff is None else terms.author.backoff
+        if rule is not None and rule.backoff is not None:
+            backoff = rule.backoff
+        whole_ms = backoff.delay_ms(run.attempt)
+        retry_after_ms = (asked_ms or 0) if status is not None else 0
+        least_ms = max(whole_ms - int(whole_ms * (terms.author.jitter or 0.0)), retry_after_ms)
+        most_ms = max(whole_ms, retry_after_ms)
+    again = Again(counted=_is_counted(terms), wait_ms=_shape_wait_ms(terms, least_ms))
+    age_s_max = terms.author.age_s_max
+    if age_s_max is None:
+        return (again,)
+    aged = Parks(reason=ParkReason.AGE, error=text, status=status)
+    if published_ms is None:  # counted from when a consumer saw it first, if a copy says so
+        return (again, aged)
+    age_ms = run.end_ms - published_ms
+    if age_ms + least_ms > age_s_max * 1000:
+        return (aged,)
+    return (again, aged) if age_ms + most_ms > age_s_max * 1000 - 2_000 else (again,)
+
+
+def _is_counted(terms: Terms) -> bool:
+    return terms.plan.counted_by is not Counter.DELIVERIES or terms.counts_returns
+
+
+def _shape_wait_ms(terms: Terms, asked_ms: int) -> int:
+    """The shortest that a shape makes of a delay."""
+    arrangement = terms.plan.arrangement
+    assert arrangement is not None
+    if arrangement.retry_by is Way.REJECT:
+        return max(asked_ms, arrangement.waits[0].delay_ms)
+    if terms.plan.shape_name == "native":
+        return max(asked_ms, terms.plan.policy.backoff.delay_ms(1))
+    if arrangement.retry_by is Way.RETURN:
+        return min(asked_ms, _PAUSE_MS_MAX)  # the literal nack has nowhere to wait
+    return asked_ms
+
+
+def _give_back(run: Run, terms: Terms) -> tuple[Verdict, ...]:
+    """Uncounted, but where the broker counts returns as attempts; the last of those parks without a run."""
+    if terms.plan.counted_by is Counter.DELIVERIES and terms.counts_returns and terms.plan.shape_name != "native":
+        assert terms.plan.arrangement is not None
+        if run.attempt >= terms.plan.arrangement.attempts:
+            return (Parks(reason=ParkReason.CRASHES),)
+        if terms.author.pause_after is None:
+            return (Again(counted=True),)
+        # A paused queue gives back what comes before it has stopped, and here even that is counted.
+        return (Again(counted=True, at_least=True), Parks(reason=ParkReason.CRASHES))
+    return (Again(counted=False),)

@@ -1,0 +1,347 @@
+"""An app in a process of its own, as far as anybody can tell: it connects by itself, and it can be killed.
+
+Killing is what the broker sees of it: both connections end in the middle of whatever was said, and nothing is said
+any more. What the dead process still computes has no effect; then it is cleaned away.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, Protocol
+
+from redrive.client import Backoff, Client, ClientError, Confirmed, Outcome, Publisher
+from redrive.core import Observer, Park, Requeue, RetryAfter, headers
+from redrive.embedded import EmbeddedBroker
+from redrive.runtime import App, Message, PublishFailed, Runner, RunOptions
+from redrive.wire import Properties
+from tests.simulation.books import Unit
+from tests.simulation.errors import Absent, Answer, Broken, Refused
+from tests.simulation.runs import Run
+from tests.simulation.scenarios import Scenario, Staff
+from tests.simulation.scripts import Step
+from tests.simulation.workloads import number_of
+
+STOP_S_MAX = 60.0
+"""Above its grace, the longest an app may take to stop, whatever the broker does."""
+_AGAIN_S = 1.0
+
+
+class Stage(Protocol):
+    """What a process needs of the world."""
+
+    scenario: Scenario
+    broker: EmbeddedBroker
+
+    @property
+    def observer(self) -> Observer:
+        """Who hears of everything."""
+
+    def now_ms(self) -> int:
+        """Virtual milliseconds since 1970."""
+
+    def new_id(self) -> str:
+        """An id."""
+
+    def begin_run(self, process: int, message: Message, queue: str, number: int) -> Run:
+        """A handler begins."""
+
+    def note(self, event: str, /, **fields: object) -> None:
+        """Write something down."""
+
+    def complain(self, text: str) -> None:
+        """Something is wrong, whatever the auditor finds."""
+
+    def unconfirmed(self, unit: Unit) -> None:
+        """A copy was published and not confirmed."""
+
+    def child_of(self, run: Run) -> tuple[int, str, str, bytes]:
+        """What a handler publishes: a number, an exchange, a key, a body."""
+
+
+class Process:
+    """One process that somebody keeps running: it is started again after it died."""
+
+    def __init__(self, stage: Stage, number: int, staff: Staff) -> None:
+        self.number = number
+        self._stage = stage
+        self._staff = staff
+        self._random = Random(f"{stage.scenario.seed}: process {number}")
+        self._steps_left = staff.dies_at_step
+        self._life: _Life | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.kills = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it consumes, and nothing about it is under way."""
+        return self._life is not None and self._life.is_running and not self._tasks
+
+    def start(self) -> None:
+        """It begins."""
+        self._life = _Life(self._stage, self, self._staff, self._random)
+        self._spawn(self._life.start())
+
+    def kill(self, why: str) -> None:
+        """It is dead at once, and comes back in a moment."""
+        life = self._life
+        if life is None or life.is_dead:
+            return
+        self.kills += 1
+        self._stage.note("process.killed", process=self.number, why=why)
+        life.cut()
+        self._life = None
+        self._spawn(self._bury(life, self._random.choice((0.05, 1.0, 20.0))))
+
+    def stop(self, for_s: float) -> None:
+        """It is told to stop, and to begin again after a while."""
+        life = self._life
+        if life is None or not life.is_running:
+            return
+        self._life = None
+        self._spawn(self._rest(life, for_s))
+
+    async def end(self) -> None:
+        """It is told to stop, for good."""
+        life, self._life = self._life, None
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if life is not None:
+            await life.stop()
+
+    def step(self, place: str) -> None:
+        """The runtime is between two steps; this may be its last."""
+        if self._steps_left is not None:
+            self._steps_left -= 1
+            if self._steps_left == 0:
+                self._steps_left = None
+                self.kill(place)
+
+    async def _bury(self, life: "_Life", after_s: float) -> None:
+        await life.clean_away()
+        await asyncio.sleep(after_s)
+        self.start()
+
+    async def _rest(self, life: "_Life", for_s: float) -> None:
+        await life.stop()
+        await asyncio.sleep(for_s)
+        self.start()
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._stage.complain(f"process {self.number} failed: {task.exception()!r}")
+
+
+class _Life:
+    """A process from its start to its end."""
+
+    def __init__(self, stage: Stage, process: Process, staff: Staff, random: Random) -> None:
+        self._stage = stage
+        self._process = process
+        self._staff = staff
+        self._random = random
+        self._pipes: list[asyncio.BaseTransport] = []
+        self._runner: Runner | None = None
+        self._starting: asyncio.Task[Any] | None = None
+        self.is_dead = False
+        self.is_running = False
+
+    async def start(self) -> None:
+        """Until it consumes; a supervisor would try as long."""
+        self._starting = asyncio.current_task()
+        options = RunOptions(
+            grace_s=self._staff.grace_s,
+            checkpoint=self._process.step if self._staff.dies_at_step is not None else None,
+            now_ms=self._stage.now_ms,
+            draw=self._random.random,
+            new_id=self._stage.new_id,
+        )
+        while not self.is_dead:
+            consumptions = self._app().consumptions(self._stage.scenario.compiled)
+            runner = Runner(consumptions, self._connect, observer=self._stage.observer, options=options)
+            try:
+                await runner.start()
+            except ClientError as error:
+                self._stage.note("process.failed", process=self._process.number, why=str(error))
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            self._runner = runner
+            self.is_running = True
+            self._stage.note("process.started", process=self._process.number)
+            return
+
+    async def stop(self) -> None:
+        """In order."""
+        if self._runner is None:
+            return
+        self.is_running = False
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await self._runner.stop()
+        took_s = loop.time() - began_s
+        self._stage.note("process.stopped", process=self._process.number)
+        if took_s > self._staff.grace_s + STOP_S_MAX:
+            self._stage.complain(f"a stop with {self._staff.grace_s:g} s of grace took {took_s:g} s")
+        self.is_dead = True
+
+    def cut(self) -> None:
+        """From now on nothing it says is heard."""
+        self.is_dead = True
+        self.is_running = False
+        for pipe in self._pipes:
+            pipe.abort()  # type: ignore[attr-defined]
+
+    async def clean_away(self) -> None:
+        """Ends what is left of a dead process in this one."""
+        if self._runner is not None:
+            await self._runner.stop(grace_s=0)
+        elif self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+
+    # Its connections
+
+    def _connect(self, purpose: str) -> Client:
+        scenario = self._stage.scenario
+        url = f"{self._stage.broker.url}?heartbeat={scenario.heartbeat_s}"
+        return _WatchedClient(
+            url,
+            name=f"process {self._process.number} {purpose}",
+            observer=self._stage.observer,
+            backoff=lambda: Backoff(random=self._random.random),
+            dial=self._dial,
+            stage=self._stage,
+            life=self,
+        )
+
+    async def _dial(self, client: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
+        if self.is_dead:
+            raise ConnectionRefusedError("the dead do not call")
+        made: list[asyncio.Protocol] = []
+
+        def make() -> asyncio.Protocol:
+            made.append(client())
+            return made[0]
+
+        await self._stage.broker.dial(make, host, port)
+        transport = getattr(made[0], "_transport", None)
+        if transport is not None:
+            self._pipes.append(transport)
+
+    # Its handlers
+
+    def _app(self) -> App:
+        scenario = self._stage.scenario
+        app = App(scenario.compiled, name=f"process {self._process.number}")
+        for seat in self._staff.seats:
+            register = app.consumer(
+                seat.queue,
+                prefetch=seat.prefetch,
+                concurrency=seat.concurrency,
+                **scenario.authors[seat.queue].options(),
+            )
+            register(self._handler(seat.queue))
+        return app
+
+    def _handler(self, queue: str) -> Callable[[Any, Message], Awaitable[Any]]:
+        async def handle(body: Any, message: Message) -> Any:
+            if self.is_dead:
+                await asyncio.Event().wait()
+            number = number_of(message.body)
+            if number is None:
+                self._stage.complain(f"a handler of {queue} got a body that nobody published: {message.body!r}")
+                return None
+            run = self._stage.begin_run(self._process.number, message, queue, number)
+            try:
+                return await self._act(run, message)
+            except asyncio.CancelledError:
+                if run.end is None and not self.is_dead:
+                    run.finish("cut", self._stage.now_ms())
+                raise
+
+        return handle
+
+    async def _act(self, run: Run, message: Message) -> Any:
+        step = run.step
+        if step.takes_s:
+            await asyncio.sleep(step.takes_s)
+        if self.is_dead:
+            await asyncio.Event().wait()
+        if step.kind == "publish":
+            number, exchange, routing_key, body = self._stage.child_of(run)
+            try:
+                await message.publish(exchange, routing_key, body, message_id=f"m{number}")
+            except PublishFailed:
+                run.finish("unpublished", self._stage.now_ms())
+                raise
+            if self.is_dead:
+                await asyncio.Event().wait()
+        if step.kind == "crash":
+            self._process.kill(f"message {run.number} killed it")
+            await asyncio.Event().wait()
+        run.finish(step.kind, self._stage.now_ms())
+        return _end_as(step)
+
+
+def _end_as(step: Step) -> Any:
+    match step.kind:
+        case "ok" | "publish":
+            return {"a": "result that means nothing"}
+        case "broken":
+            raise Broken("x" * 5000)
+        case "refused":
+            raise Refused
+        case "absent":
+            raise Absent("not there")
+        case "park":
+            raise Park("enough")
+        case "again":
+            raise RetryAfter(step.value_s or 0)
+        case "requeue":
+            raise Requeue(step.value_s)
+        case "answer":
+            raise Answer(step.status, None if step.value_s is None else int(step.value_s))
+        case "cancel":
+            raise asyncio.CancelledError
+        case "exit":
+            raise SystemExit(3)
+    raise AssertionError(step)
+
+
+class _WatchedClient(Client):
+    """A client whose publishers tell which copies were not confirmed."""
+
+    def __init__(self, url: str, *, stage: Stage, life: _Life, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._stage = stage
+        self._life = life
+
+    async def publisher(self, *, window: int = 1000) -> Publisher:
+        """A publisher whose every copy is known before it is sent; it is doubtful until it is confirmed."""
+        made = await super().publisher(window=window)
+        publish = made.publish
+
+        async def watched(
+            exchange: str, routing_key: str, body: bytes, properties: Properties, **options: Any
+        ) -> Outcome:
+            number, home = number_of(body), properties.header(headers.ORIGINAL_QUEUE)
+            try:
+                outcome = await publish(exchange, routing_key, body, properties, **options)
+            except BaseException:
+                if number is not None and isinstance(home, str):
+                    self._stage.unconfirmed((number, home))
+                raise
+            if not isinstance(outcome, Confirmed) and number is not None and isinstance(home, str):
+                self._stage.unconfirmed((number, home))
+            return outcome
+
+        setattr(made, "publish", watched)  # noqa: B010 - a method of this one object
+        return made

@@ -1,0 +1,109 @@
+"""The auditor can fail: each of these breaks a promise on purpose, and is found."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from redrive.core import Ack, Command, Publish, parking_headers
+from redrive.core import headers as names
+from redrive.embedded.timekeeper import Timekeeper
+from redrive.runtime import executing
+from redrive.topology.shapes import carrying
+from tests.simulation import world
+from tests.simulation.tally import play_seed
+
+SEEDS = range(40)
+FOUND_BY = (38,)
+ONE_DAY_S = 86_400.0
+"""How long to wait for what never comes."""
+
+
+def first_finding(wanted: str, seeds: Iterable[int] = SEEDS) -> str:
+    """What the auditor says, as soon as any seed shows it."""
+    seen = []
+    for seed in seeds:
+        for text in play_seed(seed).account.faults_found:
+            seen.append(text)
+            if wanted in text:
+                return text
+    pytest.fail(f"no seed shows it; they say {seen[:5]}")
+
+
+def test_an_ack_without_its_copy_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(executing.Executor, "_publish_until_confirmed", forget)
+    assert "is lost" in first_finding("is lost")
+
+
+def test_a_copy_that_is_published_twice_is_a_duplicate_without_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = executing.Executor.execute
+
+    async def twice(self: executing.Executor, delivery: Any, commands: Any) -> bool:
+        listed: list[Command] = list(commands)
+        copies = [one for one in listed if isinstance(one, Publish)]
+        return await execute(self, delivery, [*copies, *listed])
+
+    monkeypatch.setattr(executing.Executor, "execute", twice)
+    assert "with 0 disturbances" in first_finding("ended 2 times, with 0 disturbances")
+
+
+def test_a_delay_that_is_too_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = carrying.send_to_wait
+
+    def hurry(delay_ms: int, *rest: Any, **options: Any) -> tuple[Command, ...]:
+        return send(delay_ms // 2, *rest, **options)
+
+    monkeypatch.setattr(carrying, "send_to_wait", hurry)
+    assert "was followed by attempt" in first_finding("was followed by attempt")
+
+
+def without(*dropped: str) -> Callable[[Any, Any, Any], dict[str, Any]]:
+    def written(decision: Any, letter: Any, report: Any) -> dict[str, Any]:
+        return {name: value for name, value in parking_headers(decision, letter, report).items() if name not in dropped}
+
+    return written
+
+
+def test_a_parked_copy_that_does_not_say_why_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "parking_headers", without(names.FINAL_ERROR))
+    assert "was parked with error None" in first_finding("was parked with error")
+
+
+def test_a_parked_copy_with_two_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "parking_headers", without(names.FINAL_RETRY_COUNT))
+    assert "two retry counts" in first_finding("two retry counts")
+
+
+def test_a_delivery_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = executing.Executor._settle
+
+    async def forget_acks(self: executing.Executor, delivery: Any, command: Any) -> None:
+        if not isinstance(command, Ack):
+            await settle(self, delivery, command)
+
+    monkeypatch.setattr(executing.Executor, "_settle", forget_acks)
+    monkeypatch.setattr(world, "QUIET_S_MAX", ONE_DAY_S)
+    assert "in hand" in first_finding("not quiet")
+
+
+def test_a_broker_that_was_down_and_forgets_to_wake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug that a seed found: the server that was stopped went on ringing, and what it rang for nobody was told."""
+    monkeypatch.setattr(Timekeeper, "close", Timekeeper.stop)
+    monkeypatch.setattr("redrive.embedded.server.Server.lost", _lost_as_before)
+    monkeypatch.setattr(world, "QUIET_S_MAX", ONE_DAY_S)
+    assert "not quiet" in first_finding("not quiet", FOUND_BY)
+
+
+def _lost_as_before(self: Any, client: Any) -> None:
+    session = client.session
+    connection = session.connection
+    session.end()
+    if connection is not None:
+        self._sessions.pop(connection, None)
+    self._clients.pop(session, None)
+    self._dirty.pop(session, None)
+    self.time.tell()
+    self.settle()
