@@ -29,10 +29,11 @@ demo: $(if $(wildcard $(READY)),$(READY),$(USABLE)) ## orders that go wrong in e
 
 test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
 	@$(BIN)/python -m tests.rig build
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto -m "not live and not slow"
+	$(BIN)/pytest -m "live or slow"
 
 test-quick: $(READY) ## what needs no broker
-	$(BIN)/pytest -q -m "not live and not slow"
+	$(BIN)/pytest -q -n auto -m "not live and not slow"
 
 matrix: $(READY) ## the long matrices: every version, every kill, every mutation, many seeds
 	@$(BIN)/python -m tests.rig build

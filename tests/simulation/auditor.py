@@ -245,9 +245,10 @@ class _Auditor:
     def _audit_crashes(self, unit: Unit, terms: Terms) -> None:
         if terms.plan.counted_by is CountedBy.DELIVERIES:
             return
-        lost = self._books.lost_in_hand[unit]
-        if terms.author.crashes_max is None or lost < terms.author.crashes_max:
-            self._wrong(f"{_name(unit)} is parked for crashes, and was in hand in {lost} only")
+        # What is given back goes by a copy; where that is not confirmed it is returned, and that looks like a death.
+        deaths = self._books.lost_in_hand[unit] + self._played.unconfirmed[unit]
+        if terms.author.crashes_max is None or deaths < terms.author.crashes_max:
+            self._wrong(f"{_name(unit)} is parked for crashes, and may have had {deaths} only")
         runs = self._played.runs.get(unit, [])
         struck = bool(
             self._scenario.blows or self._scenario.rates or any(one.dies_at_step for one in self._scenario.staff)
@@ -275,7 +276,8 @@ class _Auditor:
             if run.attempt != attempt:
                 self._wrong(f"{_name(unit)}: run {run.index} is attempt {run.attempt}, expected {attempt}")
                 return
-            verdicts = expect(run, terms, published_ms=self._published_ms(unit))
+            has_expired = self._expired(number, queue)
+            verdicts = expect(run, terms, published_ms=self._published_ms(unit), has_expired=has_expired)
             if following is None:
                 self._audit_end(unit, run, verdicts, parked)
                 return
@@ -304,8 +306,9 @@ class _Auditor:
         wait for their end, and a return can't say how much is missing."""
         if terms.plan.arrangement is None or terms.plan.arrangement.retry_by is not Way.RETURN:
             return False
+        grace_ms = round(self._scenario.staff[run.process].grace_s * 1000)
         return any(
-            process == run.process and run.begin_ms <= at_ms <= following.begin_ms
+            process == run.process and run.begin_ms - grace_ms <= at_ms <= following.begin_ms
             for process, at_ms in self._played.stops
         )
 

@@ -57,8 +57,8 @@ class Terms:
         return max(self.plan.arrangement.attempts, *ruled, 0)
 
 
-def expect(run: Run, terms: Terms, *, published_ms: int | None) -> tuple[Verdict, ...]:
-    """The verdicts that are right for a run that has ended."""
+def expect(run: Run, terms: Terms, *, published_ms: int | None, has_expired: bool = False) -> tuple[Verdict, ...]:
+    """The verdicts that are right for a run that has ended; `has_expired`: its message did once, in this queue."""
     error, status = _error_of(run, terms.author)
     if error is None and status is None:
         return (Done(),)
@@ -67,7 +67,7 @@ def expect(run: Run, terms: Terms, *, published_ms: int | None) -> tuple[Verdict
     if run.end == "requeue":
         return _give_back(run, terms)
     rule = None if run.end == "again" else _rule_of(error, status, terms.author)
-    answers = _decide(run, terms, rule, error, status, published_ms)
+    answers = _decide(run, terms, rule, status, published_ms, has_expired)
     absent = isinstance(error, ConnectionError | TimeoutError) or status in _ABSENT_STATUSES
     if absent and terms.author.pause_after is not None:
         return (*answers, *_give_back(run, terms))  # the queue may be paused; then it costs the message nothing
@@ -130,9 +130,9 @@ def _decide(
     run: Run,
     terms: Terms,
     rule: Rule | None,
-    error: BaseException | None,
     status: int | None,
     published_ms: int | None,
+    has_expired: bool,
 ) -> tuple[Verdict, ...]:
     text = _ERRORS[run.end or ""]
     asked_ms = None if run.step.value_s is None else round(run.step.value_s * 1000)
@@ -168,7 +168,7 @@ def _decide(
         retry_after_ms = (asked_ms or 0) if status is not None else 0
         least_ms = max(whole_ms - int(whole_ms * (terms.author.jitter or 0.0)), retry_after_ms)
         most_ms = max(whole_ms, retry_after_ms)
-    again = Again(counted=_is_counted(terms), wait_ms=_shape_wait_ms(terms, least_ms))
+    again = Again(counted=_is_counted(terms), wait_ms=_shape_wait_ms(terms, least_ms, has_expired))
     age_s_max = terms.author.age_s_max
     if age_s_max is None:
         return (again,)
@@ -185,11 +185,11 @@ def _is_counted(terms: Terms) -> bool:
     return terms.plan.counted_by is not Counter.DELIVERIES or terms.counts_returns
 
 
-def _shape_wait_ms(terms: Terms, asked_ms: int) -> int:
-    """The shortest that a shape makes of a delay."""
+def _shape_wait_ms(terms: Terms, asked_ms: int, has_expired: bool) -> int:
+    """The shortest that a shape makes of a delay. What has expired before goes by a copy where others are rejected."""
     arrangement = terms.plan.arrangement
     assert arrangement is not None
-    if arrangement.retry_by is Way.REJECT:
+    if arrangement.retry_by is Way.REJECT and not has_expired:
         return max(asked_ms, arrangement.waits[0].delay_ms)
     if terms.plan.shape_name == "native":
         return max(asked_ms, terms.plan.policy.backoff.delay_ms(1))

@@ -21,12 +21,14 @@ def total() -> Tally:
     return total
 
 
+@pytest.mark.slow
 def test_every_message_of_300_seeds_is_accounted_for(total: Tally) -> None:
     assert total.failing == {}, "replay with: python -m tests.simulation --seed N --verbose"
     assert total.seeds == len(SEEDS)
     assert total.numbers["lost"] == 0
 
 
+@pytest.mark.slow
 def test_most_units_are_checked_to_the_last_run_and_the_others_had_something_happen_to_them(total: Tally) -> None:
     assert total.numbers["units"] > 4000
     assert total.numbers["exactly_checked"] > total.numbers["units"] * 0.6
@@ -35,6 +37,7 @@ def test_most_units_are_checked_to_the_last_run_and_the_others_had_something_hap
     assert 0 < total.numbers["duplicates"] < total.numbers["units"] * 0.2
 
 
+@pytest.mark.slow
 def test_everything_that_can_go_wrong_does(total: Tally) -> None:
     of_frames = {"cut before it", "cut after it", "delayed", "publishers blocked", "restarted after it"}
     of_confirms = {"lost", "made a refusal"}
