@@ -12,7 +12,7 @@ from redrive.core import Observer
 from redrive.embedded import EmbeddedBroker, Faults
 from redrive.embedded.engine import journal
 from redrive.runtime import Message
-from redrive.testing import Stuck, run_in_virtual_time
+from redrive.testing import Stuck, VirtualLoop
 from tests.simulation.books import Books, Unit, kept
 from tests.simulation.processes import Process
 from tests.simulation.runs import Run
@@ -25,6 +25,7 @@ QUIET_S_MAX = 40 * 86_400.0
 _UNDER_WAY_S = 120.0
 """Longer than any frame is held up: what is under way is in no queue."""
 _END_S_MAX = 600.0
+_TURNS_MAX = 30_000
 CHILDREN_FROM = 1000
 """Numbers of messages that handlers publish."""
 _UNTOLD = frozenset({"handler_s", "reason", "why", "error", "address"})
@@ -60,10 +61,33 @@ def play(scenario: Scenario) -> Played:
     """Plays it to the end."""
     world = World(scenario)
     try:
-        run_in_virtual_time(world.run())
-    except Stuck as stuck:
-        world.complain(str(stuck))
+        with asyncio.Runner(loop_factory=_WatchedLoop) as runner:
+            runner.run(world.run())
+    except (Stuck, _Endless) as wrong:
+        world.complain(str(wrong))
     return world.played()
+
+
+class _Endless(Exception):
+    """Everybody is busy, and time does not pass."""
+
+
+class _WatchedLoop(VirtualLoop):
+    """Virtual time that notices when it does not pass: something goes round and round without a pause."""
+
+    _moment_s = -1.0
+    _turns = 0
+
+    def _run_once(self) -> None:
+        if self._moment_s != self.time():
+            self._moment_s, self._turns = self.time(), 0
+        self._turns += 1
+        if self._turns > _TURNS_MAX:
+            self._turns = 0
+            raise _Endless(
+                f"{_TURNS_MAX} turns of the event loop at one moment, {self._moment_s:g} s from the beginning"
+            )
+        super()._run_once()  # type: ignore[misc]
 
 
 class World:
