@@ -58,13 +58,13 @@ def _named(finding: Finding, file: str) -> Finding:
     return finding if finding.position else replace(finding, address=f"{file}: {finding.address}")
 
 
-def read_text(path: str) -> str:
+def read_text(path: str, *, hint_if_missing: str = "write one with: redrive init") -> str:
     """The text of a file. Raises `UnreadableFile`."""
     try:
         data = sys.stdin.buffer.read() if path == "-" else _read_bytes(path)
         return data.decode("utf-8-sig")
     except FileNotFoundError:
-        raise UnreadableFile(path=path, reason="there is no such file", hint="write one with: redrive init") from None
+        raise UnreadableFile(path=path, reason="there is no such file", hint=hint_if_missing) from None
     except IsADirectoryError:
         raise UnreadableFile(path=path, reason="is a folder", hint="name the file in it") from None
     except UnicodeDecodeError as error:

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from redrive.core import delay_ms_of
+from redrive.core import delay_ms_of, did_you_mean
+from redrive.files import load
 from redrive.running import Prepared, Watching, run
 from redrive.runtime import App, InvalidPush, Pusher, PushTarget, read_secrets
 from redrive.telemetry import Endpoint
@@ -76,6 +77,8 @@ def run_push(
 
     Raises as `running.run` does, and `InvalidPush`, `EndpointFailed`.
     """
+    if existing is None and file != "-":  # stdin can be read only once; the app refuses the queue then
+        _check_declared(queue, file)
     telemetry = watching.telemetry()
     pusher = Pusher(target)
 
@@ -93,3 +96,15 @@ def run_push(
         run(app, url=url, observer=telemetry, started=started, beside=beside)
     finally:
         telemetry.close()
+
+
+def _check_declared(queue: str, file: str) -> None:
+    """Before the app does: its own refusal names a handler, and whoever pushes has written none."""
+    compiled = load(file).compiled
+    names = () if compiled is None else tuple(one.name for one in compiled.declared)
+    if compiled is None or queue in names:
+        return
+    hint = did_you_mean(queue, names)
+    if not hint.startswith("did you mean"):
+        hint = "name the file that declares it with --file, or push it undeclared with --existing"
+    raise InvalidPush(f"queue {queue} is not declared in {file}; {hint}")

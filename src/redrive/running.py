@@ -8,12 +8,15 @@ a shell:    redrive run module:app         the same, in one process or several
 import asyncio
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from inspect import signature
+from pathlib import PurePath
 
 from redrive.client import Client, Target, parse_url
 from redrive.config import Setting, broker_url, names_vhost
@@ -91,7 +94,9 @@ async def start(
     connect = dial if connect is None else connect
     if declare:
         await declare_missing(prepared.compiled, connect)
-    runner = Runner(prepared.consumptions, connect, observer=observer, options=options)
+    source = prepared.app.source
+    file = "FILE" if isinstance(source, Compiled | Declaration) else os.fspath(source)
+    runner = Runner(prepared.consumptions, connect, observer=observer, options=options, file=file)
     await runner.start()
     return runner
 
@@ -265,6 +270,12 @@ def _exit_now(observer: Observer) -> None:
 def load_app(name: str) -> App:
     """The app that `module:attribute` names; modules are found from the working directory. Raises `InvalidApp`."""
     module_name, colon, attribute = name.partition(":")
+    if module_name.endswith(".py"):
+        path = PurePath(module_name.removesuffix(".py"))
+        is_below = not path.is_absolute() and ".." not in path.parts
+        written = f"{'.'.join(path.parts) if is_below else path.name}:{attribute or 'app'}"
+        where = "" if is_below else ", from the folder that has it"
+        raise InvalidApp(f"{module_name} is a file, and a module is needed; write {written}{where}")
     if not colon or not module_name or not attribute:
         raise InvalidApp(f"{name!r} names no app; write module:app, for example shop.orders:app")
     if "" not in sys.path and os.getcwd() not in sys.path:
@@ -278,7 +289,7 @@ def load_app(name: str) -> App:
     except Exception as error:
         if isinstance(error, InvalidApp):
             raise
-        raise InvalidApp(f"module {module_name} can't be imported: {type(error).__name__}: {error}") from error
+        raise InvalidApp(f"module {module_name} can't be imported: {_told(error)}") from error
     found = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -289,6 +300,15 @@ def load_app(name: str) -> App:
     if not isinstance(found, App):
         raise InvalidApp(f"{name} is a {type(found).__name__}, not an App")
     return found
+
+
+def _told(error: Exception) -> str:
+    """What went wrong in somebody's module; an option that there is not, in words that help more than Python's."""
+    unknown = re.match(r"App\.consumer\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if unknown is None or not isinstance(error, TypeError):
+        return f"{type(error).__name__}: {error}"
+    options = [one.name for one in signature(App.consumer).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    return f"a consumer has no option {unknown[1]}; {did_you_mean(unknown[1], options)}"
 
 
 def _compiled(app: App) -> tuple[Compiled, str | None]:

@@ -90,7 +90,8 @@ def _print(applied: Applied) -> None:
     for address in inspection.left_out:
         click.secho(f"  ! {address}: not applied, policies need the management API", fg="yellow", color=colour)
     made = f"{len(applied.declared)} declared" if applied.declared else "nothing missing"
-    click.echo(f"{made}, {applied.bindings} bindings in place (RabbitMQ {applied.server_version}).")
+    bindings = "1 binding" if applied.bindings == 1 else f"{applied.bindings} bindings"
+    click.echo(f"{made}, {bindings} in place (RabbitMQ {applied.server_version}).")
 
 
 def _as_json(applied: Applied) -> dict[str, Any]:

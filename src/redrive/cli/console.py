@@ -35,6 +35,12 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def greet(text: str, *, log_format: str | None) -> None:
+    """Tells a person that the work has begun; where the log is JSON nothing else may stand between its lines."""
+    if log_format == "text" or (log_format is None and sys.stderr.isatty()):
+        say(text)
+
+
 def fail(error: RedriveError) -> NoReturn:
     """Prints what is wrong, one sentence each, and ends with exit code 2."""
     texts = [one.text for one in error.findings] if isinstance(error, InvalidInput) else [str(error)]

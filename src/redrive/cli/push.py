@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 import click
 
-from redrive.cli.console import say
+from redrive.cli.console import greet
 from redrive.core import InvalidDuration
 from redrive.files import read_text
 from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
@@ -66,14 +66,14 @@ def push_command(
             timeout=timeout,
             connect_timeout=connect_timeout,
             concurrency=concurrency,
-            secrets=os.environ.get("REDRIVE_PUSH_SECRET") if secret_file is None else read_text(secret_file),
+            secrets=os.environ.get("REDRIVE_PUSH_SECRET") if secret_file is None else _read_secret(secret_file),
             headers=headers,
         )
     except InvalidDuration as error:
         raise click.UsageError(str(error)) from None
 
     def started(prepared: Prepared) -> None:
-        say(f"{queue} → {target.shown}  from {prepared.target.address}; Ctrl-C ends it")
+        greet(f"{queue} → {target.shown}  from {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
 
     run_push(
         target,
@@ -89,3 +89,7 @@ def push_command(
         ),
         started=started,
     )
+
+
+def _read_secret(path: str) -> str:
+    return read_text(path, hint_if_missing="name the file that has the secret, at least 16 bytes of it")

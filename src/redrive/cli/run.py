@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 import click
 
-from redrive.cli.console import say
+from redrive.cli.console import greet
 from redrive.core import InvalidDuration, parse_duration_ms
 from redrive.running import Prepared, Watching, load_app, run_fleet, run_watched
 
@@ -41,7 +41,7 @@ def run_command(
 
     A handler that returns acks its message; one that raises has it retried by its queue's policy. SIGTERM or Ctrl-C
     stops in order: no new messages, those in hand are handled within --grace, the rest goes back; exit code 0. With
-    --workers the nth process serves metrics on --metrics-port + n.
+    --workers the nth process, counted from 0, serves metrics on --metrics-port + n.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def run_command(
 
     def started(prepared: Prepared) -> None:
         queues = ", ".join(one.plan.name for one in prepared.consumptions)
-        say(f"{queues} of {prepared.target.address}; Ctrl-C ends it")
+        greet(f"Consuming {queues} of {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
 
     run_watched(
         loaded,

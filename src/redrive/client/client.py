@@ -180,7 +180,7 @@ class Client:
                 # Whatever it is may be mended while we wait: a password rotated, a certificate file replaced.
                 except ClientError as error:
                     pause_s = backoff.next_s()
-                    self.observer.note("client.connect_failed", reason=str(error), pause_s=pause_s)
+                    self.observer.note("client.connect_failed", reason=str(error), pause_s=round(pause_s, 3))
 
     async def _connect(self) -> Connection:
         """Through all hosts once, beginning after the last one used."""

@@ -63,6 +63,8 @@ class Consumer:
         self._session: ConsumeSession | None = None
         self._closing = False
         self._consumer_tag = ""
+        self.lost_at_s: float | None = None
+        """When, by the event loop's clock, the channel was last lost or the broker cancelled the consumer."""
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when no more deliveries can come."""
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -77,6 +79,10 @@ class Consumer:
     def in_hand(self) -> int:
         """How many deliveries a coroutine handler has not ended with."""
         return self._workers.in_hand + self._workers.waiting
+
+    def take_waiting(self) -> list[Delivery]:
+        """The deliveries no handler has begun with; whoever takes them settles them."""
+        return self._workers.clear()
 
     async def wait_started(self) -> None:
         """Until the first basic.consume was accepted. Raises what it was refused with."""
@@ -183,6 +189,7 @@ class Consumer:
             ends: tuple[asyncio.Future[Any], ...] = (session.closed, session.cancelled)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self._session = None
+            self.lost_at_s = asyncio.get_running_loop().time()
             if not self._consume.no_ack:
                 self._drop_waiting()  # not begun, and the broker has them back: they come again
             if await self._is_cancelled(session):

@@ -60,4 +60,6 @@ def explain(error: Exception) -> str:
         if "alert" in reason:
             return f"the broker ended the TLS handshake ({reason}); give a client certificate it trusts with certfile=…"
         return f"TLS failed ({reason}); is this the broker's TLS port?"
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection was refused; does a broker run there?"  # asyncio's own text has the address again
     return str(getattr(error, "strerror", None) or error)

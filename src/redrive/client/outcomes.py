@@ -4,13 +4,15 @@
     Returned    no queue took it (mandatory); the broker gave it back, with code and text
     Nacked      the broker refused it: a full reject-publish queue, or an internal failure
     InDoubt     nobody can know: the connection or channel went before the confirm, or the deadline passed;
-                `sent` is False where it is certain that nothing left this process
+                `sent` is False where it is certain that nothing left this process; `late` is where its outcome is
+                still going to be, if only the deadline has passed
 
 Only `Confirmed` allows an ack of what the message was copied from. After `InDoubt` publish again with the same message
 id: a duplicate may follow, a loss may not.
 """
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class InDoubt:
 
     reason: str
     sent: bool = True
+    late: "asyncio.Future[Outcome] | None" = field(default=None, compare=False, repr=False)
 
 
 Outcome = Confirmed | Returned | Nacked | InDoubt

@@ -66,8 +66,8 @@ class Publisher:
         """Publishes one message and returns what became of it.
 
         Waits while the window is full, the broker blocks or there is no connection. `deadline_s` bounds the whole; when
-        it passes the outcome is `InDoubt`. Raises `wire.LocalProtocolError` for what AMQP can't carry. A cancelled
-        publish may or may not have been sent.
+        it passes the outcome is `InDoubt`, with the real one in its `late` some day. Raises `wire.LocalProtocolError`
+        for what AMQP can't carry. A cancelled publish may or may not have been sent.
         """
         if deadline_s is not None:
             return await self._publish_by(deadline_s, exchange, routing_key, body, properties, mandatory)
@@ -147,20 +147,23 @@ class Publisher:
         properties: wire.Properties | bytes,
         mandatory: bool,
     ) -> Outcome:
-        outcome: asyncio.Future[Outcome] = self._client.loop.create_future()
-        sent = False
-        try:
-            async with asyncio.timeout(deadline_s):
-                session = await self._wait_room()
-                if session is None:
-                    return _CLOSED
-                self._send(session, exchange, routing_key, body, properties, mandatory, outcome)
-                sent = True
-                return await outcome
-        except TimeoutError:
-            if outcome.done() and not outcome.cancelled():
-                return outcome.result()  # both at once
-            return InDoubt(f"no outcome within {deadline_s:g} s", sent=sent)
+        loop = self._client.loop
+        until_s = loop.time() + deadline_s
+        session = self._session
+        if session is None or self._queue.waiting or session.room <= 0:
+            try:
+                async with asyncio.timeout_at(until_s):
+                    session = await self._wait_room()
+            except TimeoutError:
+                return InDoubt(f"no outcome within {deadline_s:g} s", sent=False)
+            if session is None:
+                return _CLOSED
+        outcome: asyncio.Future[Outcome] = loop.create_future()
+        self._send(session, exchange, routing_key, body, properties, mandatory, outcome)
+        await asyncio.wait((outcome,), timeout=max(until_s - loop.time(), 0.0))
+        if outcome.done():
+            return outcome.result()
+        return InDoubt(f"no outcome within {deadline_s:g} s", late=outcome)
 
     def _send(
         self,

@@ -79,8 +79,13 @@ class Admission:
         """Whether there is a wait queue for what must not be in hand now."""
         return self._aside_ms > 0
 
-    def judge(self, letter: Letter, body: bytes) -> Verdict | None:
-        """What to do instead of handling it, None if it may be handled."""
+    def judge(self, letter: Letter, body: bytes, *, after_own_loss: bool = False) -> Verdict | None:
+        """What to do instead of handling it, None if it may be handled.
+
+        `after_own_loss`: this process has lost its own channel lately, and lives. What is redelivered now it may have
+        had in hand itself: no death is counted. Else every lost connection would replace everything in hand by copies,
+        and a line that breaks again before the acks are through would leave both.
+        """
         if self._plan.is_foreign(letter):
             return Skip()
         now_ms = self._now_ms()
@@ -88,7 +93,7 @@ class Admission:
         if wait_ms > 0:
             wait_ms = min(wait_ms, DELAY_MS_MAX)
             return Defer(wait_ms=wait_ms, not_before_ms=now_ms + wait_ms)
-        crashed = self._judge_crashes(letter)
+        crashed = self._judge_crashes(letter, after_own_loss=after_own_loss)
         if crashed is not None:
             return crashed
         if self.early_mark is not None and self._is_early(letter, body, now_ms):
@@ -124,7 +129,7 @@ class Admission:
         since_ms = self._since_ms(letter, self._now_ms())
         return None if since_ms is None else max(self._now_ms() - since_ms, 0)
 
-    def _judge_crashes(self, letter: Letter) -> Verdict | None:
+    def _judge_crashes(self, letter: Letter, *, after_own_loss: bool) -> Verdict | None:
         if self._counts_itself:
             if not letter.redelivered:
                 return None
@@ -132,7 +137,7 @@ class Admission:
             return Crashed(deliveries=deliveries) if deliveries >= self._runs_max else None
         if self._crashes_max is None:
             return None
-        may_have_died = letter.redelivered and not self._was_only_rejected(letter)
+        may_have_died = letter.redelivered and not after_own_loss and not self._was_only_rejected(letter)
         deliveries = read_count(letter.header(headers.DELIVERIES)) + (1 if may_have_died else 0)
         if deliveries >= self._crashes_max:
             return Crashed(deliveries=deliveries)

@@ -6,10 +6,14 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor as Threads
 from typing import Any
 
+from redrive.core import Requeue
 from redrive.runtime.message import Message
 from redrive.runtime.options import Middleware
 
 Call = Callable[[Any, Message | None], Awaitable[Any]]
+
+
+_NEVER_BEGAN = "the handler had not begun"
 
 
 class OutOfTime(BaseException):
@@ -47,7 +51,16 @@ def _threaded(handler: Callable[..., Any], takes_message: bool, threads: Threads
     async def call(body: Any, message: Message | None) -> Any:
         context = contextvars.copy_context()
         arguments = (body, message) if takes_message else (body,)
-        result = await asyncio.get_running_loop().run_in_executor(threads, context.run, _in_thread, handler, arguments)
+        if threads is None:
+            result = await asyncio.to_thread(_in_thread, handler, arguments)
+        else:
+            future = threads.submit(context.run, _in_thread, handler, arguments)
+            try:
+                result = await asyncio.wrap_future(future)
+            except asyncio.CancelledError:
+                if future.cancelled():  # no thread was free all the time
+                    raise asyncio.CancelledError(_NEVER_BEGAN) from None
+                raise
         if asyncio.iscoroutine(result):  # a plain function that returns a coroutine: nobody else would await it
             return await result
         return result
@@ -84,9 +97,13 @@ def _timed(inner: Call, timeout_s: float) -> Call:
         try:
             async with limit:
                 return await inner(body, message)
-        except TimeoutError:
-            if limit.expired():
-                raise OutOfTime from None
-            raise
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            cause = error.__cause__
+            if cause is not None and cause.args == (_NEVER_BEGAN,):
+                # Threads can't be ended: handlers that ran out of time hold them. That is no attempt of this message.
+                raise Requeue(reason="no thread was free for it in time") from None
+            raise OutOfTime from None
 
     return call

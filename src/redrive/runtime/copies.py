@@ -15,6 +15,9 @@ from redrive.wire import Properties
 _HEADER_BYTES_MAX = 120_000
 """A header frame must stay below the 131 kB frame that everybody agrees to."""
 
+_FRAME_BYTES_MAX = 131_000
+"""More can't be sent, however it is filled."""
+
 _OURS = frozenset({headers.NOT_BEFORE, headers.DELIVERIES})
 """About the delivery that has just ended; a copy has them only if it is told to."""
 
@@ -31,13 +34,20 @@ def copy_properties(delivery: Delivery, copy: Publish, *, new_id: Callable[[], s
         written[headers.STRIPPED] = stripped
     if properties.message_id is None and properties.header(headers.MESSAGE_ID) is None:
         written[headers.MESSAGE_ID] = new_id()
-    return properties.edit(
-        headers=fit_headers(written, max(_HEADER_BYTES_MAX - len(delivery.header), 0)),
-        drop=drops,
-        delivery_mode=_PERSISTENT,
-        user_id=None,
-        expiration=None if copy.expiration_ms is None else str(copy.expiration_ms),
-    )
+    fitting = fit_headers(written, max(_HEADER_BYTES_MAX - len(delivery.header), 0))
+
+    def edited(drop: frozenset[str]) -> Properties:
+        return properties.edit(
+            headers=fitting,
+            drop=drop,
+            delivery_mode=_PERSISTENT,
+            user_id=None,
+            expiration=None if copy.expiration_ms is None else str(copy.expiration_ms),
+        )
+
+    made = edited(drops)
+    # Evidence is given up before the message is: what the broker has added may be what is too much.
+    return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drops | headers.DEATH_HEADERS.difference(written))
 
 
 def _stripped(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from redrive.client import ClientError, Delivery
 from redrive.core import (
+    PAUSE_MS_MAX,
     SILENT,
     Attempt,
     Command,
@@ -83,10 +84,12 @@ class Ending:
         # A stack is only wanted on a dead letter, and costs more than everything else here.
         failure = describe_outcome(outcome, stack=isinstance(decision, Parked))
         attempts: tuple[Attempt, ...] = ()
-        if has_run and failure is not None and not isinstance(outcome, Undecodable):
+        has_begun = not isinstance(outcome, Undecodable)
+        if has_run and failure is not None and has_begun:
             attempts = (Attempt(number=retries + 1, at_ms=now_ms, error=failure.text),)
         report = Report(retries=retries, now_ms=now_ms, failure=failure, history=(*read_history(letter), *attempts))
-        await self._carry_out(letter, decision, report, handler_s=handler_s)
+        timed_s = handler_s if has_run and has_begun else None
+        await self._carry_out(letter, decision, report, handler_s=timed_s, is_attempt=has_begun)
 
     async def carry_out(self, delivery: Delivery, decision: Decision) -> None:
         """Carries out what was decided without a run. Raises `StaleDelivery`."""
@@ -97,7 +100,13 @@ class Ending:
         await self._carry_out(letter, decision, report)
 
     async def _carry_out(
-        self, letter: DeliveryLetter, decision: Decision, report: Report, *, handler_s: float = 0.0
+        self,
+        letter: DeliveryLetter,
+        decision: Decision,
+        report: Report,
+        *,
+        handler_s: float | None = None,
+        is_attempt: bool = True,
     ) -> None:
         """Carries a decision out, and tells of it if it came to that."""
         if isinstance(decision, GiveBack):
@@ -108,14 +117,15 @@ class Ending:
                 commands = _with_deaths(commands, letter)
             done = await self._executor.execute(letter.delivery, self._dated(commands, letter, report.now_ms))
         if done:
-            self._tell(decision, letter, report.failure, attempt=report.retries + 1, handler_s=handler_s)
+            attempt = report.retries + 1 if is_attempt else None
+            self._tell(decision, letter, report.failure, attempt=attempt, handler_s=handler_s)
 
     async def give_back(self, delivery: Delivery, *, pause_ms: int = 0) -> bool:
         """Back to the queue after a pause, uncounted; whether it came to that. Raises `StaleDelivery`."""
         letter = DeliveryLetter(delivery, self._queue)
         copy = self._admission.home_copy(letter, deliveries=None)
         if copy is not None:
-            await self._executor.pause(pause_ms / 1000)
+            await self._executor.pause(min(pause_ms, PAUSE_MS_MAX) / 1000)
             if delivery.is_stale:
                 return False
             if await self._executor.copy_once(delivery, copy):
@@ -147,7 +157,13 @@ class Ending:
             self._acked(self._queue, handler_s, attempt)
 
     def _tell(
-        self, decision: Decision, letter: DeliveryLetter, failure: Failure | None, *, attempt: int, handler_s: float
+        self,
+        decision: Decision,
+        letter: DeliveryLetter,
+        failure: Failure | None,
+        *,
+        attempt: int | None,
+        handler_s: float | None,
     ) -> None:
         if self._observer is SILENT:
             return

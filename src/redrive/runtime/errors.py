@@ -30,9 +30,9 @@ class UnsupportedBroker(AppError):
 class TopologyMissing(AppError):
     """Queues or exchanges the app needs do not exist."""
 
-    def __init__(self, missing: tuple[str, ...]) -> None:
+    def __init__(self, missing: tuple[str, ...], *, file: str = "FILE") -> None:
         self.missing = missing
-        super().__init__(f"not declared on the broker: {', '.join(missing)}; declare them with: redrive apply FILE")
+        super().__init__(f"not declared on the broker: {', '.join(missing)}; declare them with: redrive apply {file}")
 
 
 class PublishFailed(AppError):

@@ -57,6 +57,8 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self.copies_waiting = 0
         """Deliveries held because their copies were not confirmed."""
+        self.held = 0
+        """Those of them whose copies have failed at least once."""
 
     async def execute(self, delivery: Delivery, commands: Iterable[Command]) -> bool:
         """Does them in order; whether it came to the end. If not, the delivery comes again."""
@@ -89,6 +91,11 @@ class Executor:
             pass
         return True
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the app has been told to stop."""
+        return self._stopping.is_set()
+
     async def pause(self, seconds: float) -> None:
         """Waits, or until the app stops."""
         if seconds <= 0 or self._stopping.is_set():
@@ -110,15 +117,26 @@ class Executor:
         pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
         deadline_s = self._loop.time() + HELD_S_MAX
         self.copies_waiting += 1
+        late: asyncio.Future[PublishOutcome] | None = None
+        failures = 0
         try:
             while True:
-                outcome = await self._publish(copy, delivery.body, properties)
+                # What is with the broker and not answered yet is waited for. To publish it again would put one copy
+                # more into the queue with every round, all of which come alive once the broker is itself again.
+                if late is None:
+                    outcome = await self._publish(copy, delivery.body, properties)
+                else:
+                    outcome = await _answer(late)
                 if isinstance(outcome, Confirmed):
                     return True
+                late = outcome.late if isinstance(outcome, InDoubt) else None
+                if not failures:
+                    self.held += 1
+                failures += 1
                 pause_s = pauses.next_s()
                 give_up = self._stopping.is_set() or self._loop.time() + pause_s > deadline_s
                 self._note_failure(copy, outcome, retry_in_ms=None if give_up else round(pause_s * 1000))
-                if not give_up:
+                if not give_up and late is None:
                     await self.pause(pause_s)
                 if delivery.is_stale:
                     return False
@@ -127,6 +145,8 @@ class Executor:
                     return False
         finally:
             self.copies_waiting -= 1
+            if failures:
+                self.held -= 1
 
     async def _publish(self, copy: Publish, body: bytes, properties: Properties) -> PublishOutcome:
         self._reach("before publish")
@@ -182,3 +202,9 @@ class Executor:
     def _reach(self, place: str) -> None:
         if self._checkpoint is not None:
             self._checkpoint(place)
+
+
+async def _answer(late: "asyncio.Future[PublishOutcome]") -> PublishOutcome:
+    """The answer to a publish that was sent before, if it comes now."""
+    await asyncio.wait([late], timeout=_PUBLISH_S_MAX)
+    return late.result() if late.done() else InDoubt("still no answer from the broker", late=late)

@@ -37,6 +37,15 @@ from redrive.runtime.views import DeliveryLetter
 _OURS = b"x-redrive-"
 _FOREIGN = b"x-original-queue"
 _OUTCOMES = (Returned, Raised, Answered, TimedOut, Undecodable, Crashed)
+_LET_GO_S = 1.0
+_SETTLED_ALONE_S = 5.0
+"""How long others wait for the settling of what has run alone. It may take long: its copy may find no queue."""
+_ROUND_S = 0.1
+"""How long a delivery is held that wants to be alone while another one is, where no queue can hold it."""
+
+
+class _Untouched(asyncio.CancelledError):
+    """We were cancelled before the handler had ended: nothing has been said about the delivery."""
 
 
 class Handling:
@@ -72,6 +81,8 @@ class Handling:
         self._solitude = solitude
         self._pausing = pausing
         self._now_ms = now_ms
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
         self._admission = Admission(plan, crashes_max=options.crashes_max, now_ms=now_ms)
         self._ending = Ending(
             plan,
@@ -84,6 +95,8 @@ class Handling:
             draw=draw,
         )
         self._turns = Turns(concurrency)
+        self.lost_lately: Callable[[], bool] = lambda: False
+        """Whether this process has lost its channel a moment ago; the subscription knows."""
         self._early_mark = self._admission.early_mark
         self._obstructed = False
         self._look()
@@ -98,6 +111,11 @@ class Handling:
     def waiting(self) -> int:
         """Deliveries that have not begun and wait for their turn."""
         return self._turns.waiting
+
+    @property
+    def held(self) -> int:
+        """Deliveries whose handlers have ended and whose copies the broker does not take."""
+        return self._executor.held
 
     @property
     def handle(self) -> Callable[[Delivery], Awaitable[None]]:
@@ -133,7 +151,9 @@ class Handling:
             began_s = perf_counter() if timed else 0.0
             try:
                 body: Any = delivery.body if read is None else read(delivery.body)
-            except Exception as error:  # noqa: BLE001 - a codec may raise anything; all of it means undecodable
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a codec may raise anything; all of it means undecodable
                 await self._end(delivery, Undecodable(error), began_s)
                 return
             try:
@@ -142,7 +162,7 @@ class Handling:
                 else:
                     result = await call(body, self._message(delivery) if needs_message else None)
             except BaseException as error:  # noqa: BLE001 - the handler boundary; what is not its own is raised again
-                await self._end(delivery, self._outcome(error), began_s)
+                await self._end(delivery, error, began_s)
                 return
             if result is not None and isinstance(result, _OUTCOMES):
                 await self._end(delivery, result, began_s)
@@ -171,16 +191,54 @@ class Handling:
             pass  # its channel is gone, and it comes again
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._ending.give_back_after(delivery, error)
+        except _Untouched:
+            await self.hand_back(delivery)
+            raise
+        except BaseException:
+            self._let_go_soon(delivery)
+            raise
 
-    async def _end(self, delivery: Delivery, outcome: Outcome, began_s: float) -> None:
-        """Ends a run of the fast path that did not simply return."""
+    async def _end(self, delivery: Delivery, ended: Outcome | BaseException, began_s: float) -> None:
+        """Ends a run of the fast path that did not simply return. Raises what is not the handler's own."""
         try:
             handler_s = time.perf_counter() - began_s if began_s else 0.0
+            outcome = self._outcome(ended) if isinstance(ended, BaseException) else ended
             await self._settle(delivery, outcome, handler_s)
         except StaleDelivery:
             pass
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._ending.give_back_after(delivery, error)
+        except _Untouched:
+            await self.hand_back(delivery)
+            raise
+        except BaseException:
+            self._let_go_soon(delivery)
+            raise
+
+    async def hand_back(self, delivery: Delivery) -> None:
+        """Its handler has not ended, and won't. When the app stops it goes back as it was: an orderly stop is no death,
+        and three of them must not park a message that only takes long."""
+        if not self._executor.is_stopping:
+            self._let_go_soon(delivery)
+            return
+        try:
+            await self._ending.give_back(delivery)
+        except ClientError:  # its channel is gone, and it comes again
+            pass
+
+    def _let_go_soon(self, delivery: Delivery) -> None:
+        """Our task was cancelled. If its consumer is being closed, the delivery goes back with the channel. If not (a
+        handler has cancelled its own task), nobody else would ever settle it; it comes again, as after a crash."""
+
+        def let_go() -> None:
+            try:
+                delivery.reject(requeue=True)
+            except ClientError:  # gone with its channel, or settled after all
+                return
+            self._observer.note("runtime.failed", queue=self._queue, error="its task was cancelled by somebody else")
+
+        if not self._loop.is_closed():
+            self._loop.call_later(_LET_GO_S, let_go)
 
     # Before the handler
 
@@ -191,7 +249,7 @@ class Handling:
     async def _admit(self, delivery: Delivery) -> bool:
         """Whether the handler is to run now; if not, the delivery has been seen to."""
         letter = DeliveryLetter(delivery, self._queue)
-        verdict = self._admission.judge(letter, delivery.body)
+        verdict = self._admission.judge(letter, delivery.body, after_own_loss=self.lost_lately())
         if verdict is None:
             if letter.header(headers.DELIVERIES) is not None:
                 await self._solitude.wait_replaced()
@@ -199,14 +257,25 @@ class Handling:
         solitude = self._solitude
         match verdict:
             case Admission.Alone(deliveries=deliveries) if not solitude.is_wanted:
+                settling: asyncio.Task[None] | None = None
                 async with solitude.alone() as is_alone:
                     if not delivery.is_stale and is_alone:
                         self._turns.take()
-                        await self._run_and_settle(delivery)
-                        return False
+                        settling = asyncio.create_task(self._finish(delivery, *await self._run_in_turn(delivery)))
+                        try:
+                            await asyncio.wait([settling], timeout=_SETTLED_ALONE_S)
+                        except asyncio.CancelledError:
+                            settling.cancel()
+                            raise
+                if settling is not None:
+                    await settling
+                    return False
                 return not delivery.is_stale and not await self._replace(delivery, letter, deliveries, aside=True)
             case Admission.Alone(deliveries=deliveries):
-                return not await self._replace(delivery, letter, deliveries, aside=True)
+                if not self.can_step_aside:
+                    # Its copy comes back at once: without a pause it would go round as fast as the broker can.
+                    await self._executor.pause(_ROUND_S)
+                return not delivery.is_stale and not await self._replace(delivery, letter, deliveries, aside=True)
             case Admission.Replace(deliveries=deliveries):
                 # Without a copy (nobody may publish to the queue) it can't be counted, and is handled as it is.
                 return not await self._replace(delivery, letter, deliveries)
@@ -239,7 +308,11 @@ class Handling:
                 return False
             if not solitude.is_wanted and turns.try_take():
                 return True
-            if await turns.wait():
+            try:
+                is_next = await turns.wait()
+            except asyncio.CancelledError as error:
+                raise _Untouched from error
+            if is_next:
                 if delivery.is_stale:
                     turns.pass_on()
                 elif solitude.is_wanted or (pausing.is_paused and not pausing.is_probing):
@@ -251,19 +324,26 @@ class Handling:
 
     async def _run_and_settle(self, delivery: Delivery) -> None:
         """Runs a delivery that has its turn."""
+        outcome, handler_s = await self._run_in_turn(delivery)
+        await self._finish(delivery, outcome, handler_s)
+
+    async def _run_in_turn(self, delivery: Delivery) -> tuple[Outcome | None, float]:
+        """Runs the handler and passes the turn on; how it ended, and how long it took."""
         timed = self._ending.tells_acks
         began_s = time.perf_counter() if timed else 0.0
         try:
             outcome = await self._run(delivery)
         finally:
             self._turns.pass_on()
-        handler_s = time.perf_counter() - began_s if timed else 0.0
+        return outcome, time.perf_counter() - began_s if timed else 0.0
+
+    async def _finish(self, delivery: Delivery, outcome: Outcome | None, handler_s: float) -> None:
         if outcome is not None:
             await self._settle(delivery, outcome, handler_s)
             return
         delivery.ack()
         self._succeeded()
-        if timed:
+        if self._ending.tells_acks:
             self._ending.tell_ack(delivery, handler_s)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome, handler_s: float) -> None:
@@ -283,7 +363,9 @@ class Handling:
         read = self._read
         try:
             body: Any = delivery.body if read is None else read(delivery.body)
-        except Exception as error:  # noqa: BLE001 - a codec may raise anything; all of it means undecodable
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a codec may raise anything; all of it means undecodable
             return Undecodable(error)
         try:
             message = self._message(delivery) if self._needs_message else None
@@ -300,12 +382,15 @@ class Handling:
                 return outcome_of(error, now_ms=self._now_ms())
             case OutOfTime():
                 return TimedOut(after_ms=self._timeout_ms or 0)
-            case SystemExit():  # a library that gives up on one message must not take the others with it
-                return Raised(error)
             case asyncio.CancelledError():
                 task = asyncio.current_task()
                 if task is None or not task.cancelling():  # else it is we who are ended, and the delivery goes back
                     return Raised(error)
+                raise _Untouched from error
+            case KeyboardInterrupt() | GeneratorExit():
+                pass
+            case _:  # SystemExit, a panic of a Rust library: one message must not take the others with it
+                return Raised(error)
         raise error
 
     def _message(self, delivery: Delivery) -> Message:

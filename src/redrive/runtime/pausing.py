@@ -7,7 +7,18 @@ it fares no better the pause grows, else the queue resumes. Whoever owns this is
 
 from collections.abc import Callable
 
-from redrive.core import Answered, Decision, Done, GiveBack, Outcome, Raised, Rule, TimedOut, describe_outcome
+from redrive.core import (
+    Answered,
+    Decision,
+    Done,
+    GiveBack,
+    Outcome,
+    Raised,
+    Rule,
+    TimedOut,
+    Undecodable,
+    describe_outcome,
+)
 
 
 class Pausing:
@@ -36,7 +47,9 @@ class Pausing:
         if not self._is_absence(outcome):
             if isinstance(decision, Done):
                 self.succeeded()
-            elif self.is_paused and self.probed is not None and not isinstance(decision, GiveBack):
+            elif isinstance(decision, GiveBack) or isinstance(outcome, Undecodable):
+                pass  # what can't be read has not asked for the dependency
+            elif self.is_paused and self.probed is not None:
                 self.probed(True)  # it failed, but not for want of the dependency
             return False
         self.failures += 1

@@ -1,8 +1,9 @@
 """Several worker processes for one app: started, watched, started again when they die, and ended together.
 
 A worker that dies (a crash, an out-of-memory kill) is started again after a pause that grows while it keeps dying. One
-that could not even begin (exit code 2: a bad app, no broker) ends them all, because the others can't either. Workers
-hold the other end of a pipe: when the parent is gone they stop in order by themselves.
+that could not even begin (exit code 2: a bad app, no broker) ends them all, because the others can't either; but not
+where it takes the place of one that had begun: then the broker may be away for a moment, and the others are at work.
+Workers hold the other end of a pipe: when the parent is gone they stop in order by themselves.
 """
 
 import asyncio
@@ -47,6 +48,7 @@ class Fleet:
     async def _keep(self, number: int) -> None:
         loop = asyncio.get_running_loop()
         pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S)
+        had_begun = False
         while not self._stopping.is_set():
             began_s = loop.time()
             process = await asyncio.create_subprocess_exec(
@@ -60,10 +62,11 @@ class Fleet:
             del self._running[number]
             if self._stopping.is_set():
                 return
-            if code == COULD_NOT:
+            if code == COULD_NOT and not had_begun:
                 self._failed = True
                 self.stop()
                 return
+            had_begun = True
             if loop.time() - began_s > _LIVED_S:
                 pauses.reset()
             pause_s = pauses.next_s()

@@ -24,11 +24,14 @@ def describe_decision(
     *,
     plan: QueuePlan,
     failure: Failure | None,
-    attempt: int,
+    attempt: int | None,
     attempts_max: int,
-    handler_s: float,
+    handler_s: float | None,
 ) -> dict[str, object]:
-    """What happened to which message, for a log line and for metrics; never its body."""
+    """What happened to which message, for a log line and for metrics; never its body.
+
+    `attempt` and `handler_s` are None where no handler has run.
+    """
     own_id = letter.attribute("message_id")
     fields: dict[str, object] = {
         "queue": letter.queue,

@@ -60,7 +60,8 @@ class RunOptions:
 class Runner:
     """Runs consumptions against one broker: `async with Runner(…): …`, or `start` and `stop`.
 
-    `connect` makes the two clients, each told what it is for.
+    `connect` makes the two clients, each told what it is for. `file` declares the queues, if any does; it is named
+    where one of them is missing.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class Runner:
         *,
         observer: Observer = SILENT,
         options: RunOptions | None = None,
+        file: str = "FILE",
     ) -> None:
         self._consumptions = consumptions
         self._observer = observer
         self._options = RunOptions() if options is None else options
+        self._file = file
         self._consuming = connect("consuming")
         self._publishing = connect("publishing")
         self._stopping = asyncio.Event()
@@ -151,10 +154,15 @@ class Runner:
         told: list[str] = []
         while missing := await find_missing(self._consuming, self._consumptions):
             if not self._options.wait_for_topology:
-                raise TopologyMissing(tuple(missing))
+                raise TopologyMissing(tuple(missing), file=self._file)
             if missing != told:
                 queues = [one.plan.name for one in self._consumptions]
-                self._observer.note("runtime.waiting_for_topology", queue=", ".join(queues), missing=missing)
+                self._observer.note(
+                    "runtime.waiting_for_topology",
+                    queue=", ".join(queues),
+                    missing=missing,
+                    declare_with=f"redrive apply {self._file}",
+                )
                 told = missing
             await asyncio.sleep(pauses.next_s())
 

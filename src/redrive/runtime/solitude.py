@@ -24,7 +24,7 @@ class Member(Protocol):
 
     @property
     def at_work(self) -> int:
-        """Deliveries that have begun and are not settled."""
+        """Deliveries that have begun and are not settled; not those that only wait until the broker takes a copy."""
 
     @property
     def can_step_aside(self) -> bool:
@@ -53,6 +53,7 @@ class Solitude:
         self.replacing = 0
         """Deliveries whose copies are on their way."""
         self._wait_s_max = wait_s_max
+        self._starting: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[bool]:
@@ -74,8 +75,11 @@ class Solitude:
             self.is_wanted = False
             for one in self.members:
                 one.wake()
-            # Together: one whose queue has gone meanwhile must not keep the others waiting.
-            await asyncio.gather(*(one.start_consuming() for one in stopped))
+            # Not waited for: one whose queue has gone meanwhile must keep neither the others nor this one.
+            for one in stopped:
+                task = asyncio.create_task(one.start_consuming())
+                self._starting.add(task)
+                task.add_done_callback(self._starting.discard)
 
     async def wait_replaced(self) -> None:
         """Until the originals of copies that were made here are acked, and the broker knows.

@@ -15,6 +15,8 @@ from redrive.runtime.pausing import Pausing
 
 PROBE_FIRST_S, PROBE_LONGEST_S = 1.0, 60.0
 _RESTART_S = 1.0
+_OWN_LOSS_S = 60.0
+_HAND_BACK_S = 5.0
 
 
 class Subscription:
@@ -46,6 +48,7 @@ class Subscription:
         self._recovery: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[Consumer] | None = None
         self._tidying: set[asyncio.Task[None]] = set()
+        handling.lost_lately = self._lost_lately
 
     @property
     def in_hand(self) -> int:
@@ -58,8 +61,8 @@ class Subscription:
 
     @property
     def at_work(self) -> int:
-        """Those of them that have begun."""
-        return self.in_hand - self.handling.waiting
+        """Those of them that have begun, and are not merely held until the broker takes their copies."""
+        return self.in_hand - self.handling.waiting - self.handling.held
 
     @property
     def unready(self) -> str | None:
@@ -70,6 +73,10 @@ class Subscription:
             return "not consuming"
         return None
 
+    def _lost_lately(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        return any(one.lost_at_s is not None and now_s - one.lost_at_s < _OWN_LOSS_S for one in self._consumers)
+
     # What holds it
 
     async def start(self) -> None:
@@ -79,18 +86,16 @@ class Subscription:
 
     async def stop_consuming(self) -> None:
         """No new deliveries, until `start_consuming` was called as often."""
+        # Before the lock: whoever tries again and again to start, because the queue is gone, has it until it sees this.
+        self._holds += 1
         async with self._changing:
-            self._holds += 1
             await self._retire()
 
     async def start_consuming(self) -> None:
         """Deliveries again, unless something else holds it."""
         async with self._changing:
             self._holds -= 1
-            if self._holds == 0:
-                await self._restart(self._prefetch)
-            elif self._holds == 1 and self._pausing.is_probing:
-                await self._restart(1)
+            await self._restart()
 
     @property
     def can_step_aside(self) -> bool:
@@ -178,6 +183,11 @@ class Subscription:
     async def close(self) -> int:
         """Gives back what is still in hand, its handlers cancelled; how many that were."""
         given_back = self.in_hand
+        waiting = [delivery for one in self._retired for delivery in one.take_waiting()]
+        if waiting:
+            await asyncio.wait(
+                [asyncio.create_task(self.handling.hand_back(one)) for one in waiting], timeout=_HAND_BACK_S
+            )
         await asyncio.gather(*(one.close() for one in self._retired))
         self._retired.clear()
         if self._tidying:
@@ -210,8 +220,17 @@ class Subscription:
             self._retired.remove(consumer)
             await consumer.close()
 
-    async def _restart(self, prefetch: int) -> None:
-        while not self._closed and self._consumer is None:
+    @property
+    def _wanted(self) -> int:
+        """The prefetch of the consumer there should be, 0 if there should be none."""
+        if self._closed or self._holds > 1:
+            return 0
+        if self._holds == 0:
+            return self._prefetch
+        return 1 if self._pausing.is_probing else 0
+
+    async def _restart(self) -> None:
+        while self._consumer is None and (prefetch := self._wanted):
             # While there is no connection this takes as long as it likes, and `stop` must not wait for that.
             starting = self._starting = asyncio.create_task(self._consume(prefetch))
             try:

@@ -92,6 +92,8 @@ class InvalidScript(InvalidInput):
 
 def parse_script(text: str, *, plain: bool = False) -> Script:
     """A script from its words; `plain`: for a queue without a shape. Raises `InvalidScript`."""
+    if not text.strip():
+        raise InvalidScript([Finding(code="bad-script", address="--script", summary="the script is empty")])
     steps: list[Step] = []
     findings = []
     for written in (word.strip().lower() for word in text.split(",")):
@@ -155,7 +157,7 @@ def _decided(word: str) -> Outcome | Plain | str:
     try:
         duration_ms = parse_duration_ms(argument) if colon else None
     except InvalidDuration as problem:
-        return str(problem)
+        return f"{word!r}: {problem}"
     if name.isascii() and name.isdigit() and len(name) == 3 and 100 <= int(name) <= 599:
         return Answered(status=int(name), retry_after_ms=duration_ms)
     if name == "retry-after" and duration_ms is not None:
@@ -164,4 +166,6 @@ def _decided(word: str) -> Outcome | Plain | str:
         return Raised(Requeue(duration_ms / 1000))
     if name == "retry-after":
         return "retry-after needs to know how long: retry-after:2m"
+    if name.isascii() and name.isdigit():
+        return f"there is no word {word!r}; any HTTP status from 100 to 599 is one"
     return f"there is no word {word!r}; {did_you_mean(name, [*_SIMPLE, 'retry-after', '503'])}"

@@ -5,6 +5,8 @@ GET and HEAD, one answer a connection, everything bounded.
 """
 
 import asyncio
+import errno
+import os
 from http import HTTPStatus
 
 from redrive.core import RedriveError
@@ -49,8 +51,7 @@ class Endpoint:
         try:
             self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=HEAD_BYTES_MAX)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise EndpointFailed(host=self.host, port=self.port, reason=reason) from error
+            raise EndpointFailed(host=self.host, port=self.port, reason=_reason(error)) from error
         self.port = self._server.sockets[0].getsockname()[1]
         self._telemetry.note("telemetry.serving", address=self.url)
         return self
@@ -95,6 +96,15 @@ class Endpoint:
             case _:
                 known = "/metrics, /healthz, /readyz\n"
                 return _response(HTTPStatus.NOT_FOUND, known, without_body=without_body)
+
+
+def _reason(error: OSError) -> str:
+    """Why a port can't be had. asyncio's own texts name the address once more."""
+    if error.errno == errno.EADDRINUSE:
+        return "the port is taken"
+    if error.errno is not None and error.errno in errno.errorcode:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)  # a host that has no address, for one
 
 
 def _response(status: HTTPStatus, text: str, *, content_type: str = _TEXT, without_body: bool = False) -> bytes:

@@ -1,6 +1,7 @@
 """The `broker` fixture: an embedded broker in a thread of its own, and what a test may ask of it."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from redrive.core import parse_duration_ms
+from redrive.core import did_you_mean, parse_duration_ms
 from redrive.embedded import EmbeddedBroker, Faults, Hop, Place
 from redrive.wiring import declare_on, load_topology
 
@@ -100,7 +101,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def broker(request: pytest.FixtureRequest) -> Iterator[ThreadedBroker]:
     """An embedded broker for this test alone; time stands still until `advance`, unless the mark says otherwise."""
     mark = request.node.get_closest_marker("rabbitmq")
-    started = ThreadedBroker(**({} if mark is None else mark.kwargs))
+    options = {} if mark is None else mark.kwargs
+    known = inspect.signature(ThreadedBroker).parameters
+    for unknown in (name for name in options if name not in known):
+        pytest.fail(f"@pytest.mark.rabbitmq has no option {unknown}; {did_you_mean(unknown, known)}", pytrace=False)
+    started = ThreadedBroker(**options)
     try:
         yield started
     finally:

@@ -17,6 +17,8 @@ FRAME_MIN = 4096
 """The smallest frame-max that a peer may ask for."""
 FRAME_OVERHEAD = 8
 """Seven octets before the payload, one after."""
+HEADER_GROWTH_MAX = 65_536
+"""So much more than frame-max a broker may need for the header frame of a message it has added headers to."""
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 BASIC_CLASS = 60
@@ -45,12 +47,12 @@ class FrameSplitter:
     `next_frame` for everything else.
     """
 
-    __slots__ = ("_tail", "_wanted", "data", "payload_max", "position")
+    __slots__ = ("_tail", "_wanted", "data", "header_max", "payload_max", "position")
 
     def __init__(self, frame_max: int) -> None:
         self.data = b""
         self.position = 0
-        self.payload_max = frame_max - FRAME_OVERHEAD
+        self.payload_max = self.header_max = frame_max - FRAME_OVERHEAD
         self._tail = bytearray()
         self._wanted = 0
 
@@ -86,7 +88,7 @@ class FrameSplitter:
         frame_type, channel, length = _HEAD.unpack_from(data, position)
         if frame_type not in _TYPES:
             raise frame_error(f"there is no frame type {frame_type}")
-        if length > self.payload_max:
+        if length > self.payload_max and (frame_type != HEADER or length > self.header_max):
             raise frame_error(f"a frame of {length + FRAME_OVERHEAD} octets, frame-max is {self.payload_max + 8}")
         if available < length + FRAME_OVERHEAD:
             self._wanted = length + FRAME_OVERHEAD

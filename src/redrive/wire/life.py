@@ -6,7 +6,15 @@ Owns the tables' present row and obeys them; knows nothing of how frames are par
 from dataclasses import dataclass
 
 from redrive.wire.errors import LocalProtocolError, RemoteProtocolError, ReplyCode
-from redrive.wire.frames import FRAME_OVERHEAD, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER, FrameSplitter, encode_frame
+from redrive.wire.frames import (
+    FRAME_OVERHEAD,
+    HEADER_GROWTH_MAX,
+    HEARTBEAT_FRAME,
+    METHOD,
+    PROTOCOL_HEADER,
+    FrameSplitter,
+    encode_frame,
+)
 from redrive.wire.hot import Opening
 from redrive.wire.methods import (
     ChannelCloseOk,
@@ -215,7 +223,11 @@ class Life:
         # Never above our own limit, which bounds the buffer; a peer that was promised more by us does not exist.
         self.frame_max = min(frame_max, self.limits.frame_max)
         self._payload_max = self.frame_max - FRAME_OVERHEAD
-        self._splitter.payload_max = self._payload_max
+        self._splitter.payload_max = self._splitter.header_max = self._payload_max
+        if self.role is Role.CLIENT:
+            # A broker adds headers (x-death, x-delivery-count) to messages that just fitted, and does not ask whether
+            # they still do (observed on 3.10.8 and 4.3.6). To refuse them is to lose the connection at every delivery.
+            self._splitter.header_max += HEADER_GROWTH_MAX
         # A whole message no longer than this can't hold a frame or a body that is too large.
         self._hot_max = min(self._payload_max, self.limits.body_size_max)
 

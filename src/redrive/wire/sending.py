@@ -180,7 +180,7 @@ class Sending(Life):
     def _send_content(self, channel: int, start: bytes, header: bytes, body: bytes) -> None:
         """A message of any size; `start` is its method frame up to the first three octets of the header frame."""
         payload_max = self._payload_max
-        if len(header) + 12 > payload_max:
+        if len(header) + 12 > payload_max and self.role is Role.CLIENT:  # a broker passes on what has grown
             raise LocalProtocolError(
                 ReplyCode.FRAME_ERROR,
                 f"the properties take {len(header)} octets and must fit into one frame; frame_max is {self.frame_max}",

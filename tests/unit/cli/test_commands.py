@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from redrive.cli import cli
+from redrive.cli.console import greet
 
 pytestmark = pytest.mark.slow
 
@@ -198,3 +199,17 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
     )
     assert process.stdout == "{\n"
     assert "Traceback" not in process.stderr
+
+
+def test_a_broker_that_is_not_there_is_one_sentence() -> None:
+    result = redrive("apply", "examples/ladder/redrive.yaml", "--url", "amqp://127.0.0.1:1/", "--yes")
+    assert result.returncode == 2
+    assert result.stderr == "error: 127.0.0.1:1: the connection was refused; does a broker run there?\n"
+
+
+@pytest.mark.parametrize(("log_format", "said"), [("text", "Consuming orders\n"), ("json", ""), (None, "")])
+def test_only_json_stands_where_the_log_is_json(
+    log_format: str | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    greet("Consuming orders", log_format=log_format)
+    assert capsys.readouterr().err == said

@@ -210,6 +210,21 @@ def test_a_refusal_at_the_start_is_raised_and_later_ones_are_waited_out() -> Non
     run_scenario(scenario())
 
 
+def test_the_pause_before_the_next_try_is_told_to_the_millisecond() -> None:
+    async def scenario() -> None:
+        notes = Notes()
+        third = Backoff(first_s=0.01, longest_s=0.01, random=lambda: 1 / 3)
+        async with ScriptedBroker() as broker, Client(broker.url, observer=notes, backoff=lambda: third):
+            broker.refusal = methods.ConnectionClose(reply_code=403, reply_text="ACCESS_REFUSED")
+            broker.peer.hang_up()
+            await wait_until(lambda: notes.count("client.connect_failed") >= 1)
+            pause_s = notes.last("client.connect_failed")["pause_s"]
+            assert isinstance(pause_s, float)
+            assert pause_s == round(pause_s, 3) > 0
+
+    run_scenario(scenario())
+
+
 def test_an_error_that_is_no_refusal_is_waited_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate file that is being replaced is not there for a moment."""
 

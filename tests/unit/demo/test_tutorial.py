@@ -74,7 +74,7 @@ def test_the_app_does_what_the_text_says(
 
     assert asyncio.run(walk()) == ["orders.parked", "orders.parked"]
     assert sorted(decided, key=str) == [
-        ("broken", 1, "park"),
+        ("broken", None, "park"),
         ("nonsense", 1, "park"),
         ("tea", 1, "retry"),
         ("tea", 2, "retry"),

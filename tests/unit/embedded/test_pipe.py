@@ -152,7 +152,7 @@ def test_a_broker_that_is_stopped_refuses_as_a_closed_port_does() -> None:
     async def main() -> None:
         broker = EmbeddedBroker(listen=False)
         assert broker.url == "amqp://guest:guest@embedded.invalid/%2F"
-        with pytest.raises(ConnectionFailed, match="the embedded broker is not running"):
+        with pytest.raises(ConnectionFailed, match="the connection was refused"):
             await Client(broker.url, dial=broker.dial).start()
         await broker.start()
         async with Client(broker.url, dial=broker.dial) as client:

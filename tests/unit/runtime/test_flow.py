@@ -180,6 +180,8 @@ def test_a_body_that_can_not_be_read_is_parked_at_once_and_no_handler_runs(body:
             assert parked.body == body
             assert parked.properties.headers["x-redrive-reason"] == "undecodable"
             assert "x-redrive-history" not in parked.properties.headers
+            told = on.notes.last("runtime.decided")
+            assert (told["decision"], told["attempt"], told["handler_s"]) == ("park", None, None)
 
     run_scenario(scenario())
 

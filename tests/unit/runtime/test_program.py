@@ -166,10 +166,15 @@ def check_killers(url: str, folder: Path, *, kind: str, shape: str, killers: lis
     ("name", "sentence"),
     [
         ("shop", "error: 'shop' names no app; write module:app, for example shop.orders:app"),
+        ("shop.py:app", "error: shop.py is a file, and a module is needed; write shop:app"),
         ("nowhere:app", "error: there is no module nowhere; run it from the folder that has it"),
         ("shop:ap", "error: module shop has no ap; did you mean `app`?"),
         ("shop:place", "error: shop:place is a function, not an App"),
         ("broken:app", "error: module broken can't be imported: ZeroDivisionError: division by zero"),
+        (
+            "optional:app",
+            "error: module optional can't be imported: a consumer has no option park; did you mean `park_on`?",
+        ),
         (
             "unknown:app",
             "error: handler place: queue order: is not declared, so how it retries is not known; did you mean",
@@ -181,6 +186,7 @@ def test_what_can_not_be_run_is_told_in_one_sentence(tmp_path: Path, name: str, 
     (tmp_path / "redrive.yaml").write_text("queues: {orders: {retry: [30s]}}")
     (tmp_path / "shop.py").write_text(APP.replace("OPTIONS", ""))
     (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "optional.py").write_text('import redrive\nredrive.App().consumer("orders", park=[ValueError])')
     (tmp_path / "unknown.py").write_text(APP.replace("OPTIONS", "").replace('"orders"', '"order"'))
     result = subprocess.run(
         [sys.executable, "-m", "redrive", "run", name, "--workers", workers, "--url", "amqp://127.0.0.1:1/"],
@@ -212,11 +218,12 @@ def test_it_waits_for_its_queues_or_declares_them_or_refuses(broker: ThreadedBro
     with Program(tmp_path, "run", "shop:app", "--no-wait", url=broker.url) as program:
         assert program.process.wait(20) == 2
         assert (
-            "error: not declared on the broker: queue orders, queue orders.wait.30s, queue orders.parked"
-            in program.output
+            "error: not declared on the broker: queue orders, queue orders.wait.30s, queue orders.parked; "
+            "declare them with: redrive apply redrive.yaml" in program.output
         )
     with Program(tmp_path, "run", "shop:app", url=broker.url) as waiting:
         waiting.wait_said("runtime.waiting_for_topology")
+        waiting.wait_said("redrive apply redrive.yaml")
         with Program(tmp_path, "run", "shop:app", "--apply", url=broker.url) as declaring:
             declaring.wait_said("runtime.started")
             waiting.wait_said("runtime.started")

@@ -12,6 +12,7 @@ from redrive.runtime import InvalidApp, RunOptions, TopologyMissing, Unsupported
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
+PER_QUEUE = "queues: {q.work: {retry: {shape: per-queue, delays: [1s]}}}"
 NATIVE = "queues: {orders: {retry: {shape: native, min: 1s, max: 2s}}}"
 
 
@@ -42,7 +43,9 @@ def test_an_app_waits_for_its_topology_and_says_what_is_missing() -> None:
             )
             starting = asyncio.create_task(run_until_handled(broker, notes))
             await until(lambda: notes.count("runtime.waiting_for_topology"))
-            assert notes.last("runtime.waiting_for_topology")["missing"] == list(refused.value.missing)
+            waiting = notes.last("runtime.waiting_for_topology")
+            assert waiting["missing"] == list(refused.value.missing)
+            assert waiting["declare_with"] == "redrive apply FILE", "its declaration is from no file"
             await declare_missing(compiled(), lambda _: Client(broker.url))
             await starting
 
@@ -157,5 +160,64 @@ def test_a_queue_that_is_deleted_and_declared_again_is_consumed_again() -> None:
             await declare_missing(compiled(), lambda _: Client(on.broker.url))
             await on.publish("orders", b"again")
             await until(lambda: handled == [b"again"])
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize("concurrency", [None, 1])
+def test_orderly_stops_are_no_deaths_however_many(concurrency: int | None) -> None:
+    async def scenario() -> None:
+        async with stage(time="manual") as on:
+            app = App(compiled())
+            begun: list[bytes] = []
+            rests = True
+
+            @app.consumer("orders", prefetch=10, concurrency=concurrency)
+            async def place(body: bytes) -> None:
+                begun.append(body)
+                if rests:
+                    await asyncio.sleep(30)
+
+            names = [await on.publish("orders", b"%d" % number) for number in range(4)]
+            for _ in range(5):
+                begun.clear()
+                async with on.running(app, grace_s=0.02):
+                    await until(lambda: begun)
+                assert sorted(on.places(*names)) == ["ready in orders"] * 4
+            rests = False
+            async with on.running(app):
+                await until(lambda: on.places(*names) == [])
+            assert on.decisions().keys() <= {"ack", "requeue"}
+
+    run_scenario(scenario())
+
+
+def test_a_line_that_breaks_before_every_ack_multiplies_nothing() -> None:
+    async def scenario() -> None:
+        async with stage(PER_QUEUE, time="manual") as on:
+            app = App(compiled(PER_QUEUE))
+            begun: list[bytes] = []
+            gate = asyncio.Event()
+
+            @app.consumer("q.work", prefetch=10)
+            async def work(body: bytes) -> None:
+                begun.append(body)
+                await gate.wait()
+
+            names = [await on.publish("q.work", b"%d" % number) for number in range(10)]
+            async with on.running(app) as runner:
+                for _ in range(6):
+                    await until(lambda: len(begun) == 10)
+                    begun.clear()
+                    line = (await runner._consuming.connection())._transport
+                    assert line is not None
+                    line.abort()
+                    gate.set()  # every handler ends well, and every ack is too late
+                    gate = asyncio.Event()
+                await until(lambda: len(begun) == 10)
+                assert len(on.places(*names)) == 10
+                gate.set()
+                await until(lambda: on.places(*names) == [])
+            assert on.decisions() == {"ack": 10}
 
     run_scenario(scenario())

@@ -129,7 +129,18 @@ def fetch(url: str) -> str:
         (["orders", "--to", "http://h/", "--header", "nonsense"], "a header is given as NAME: VALUE"),
         (["orders", "--to", "http://h/", "--timeout", "soon"], "'soon' is not a duration"),
         (["orders", "--to", "http://h/", "--file", "missing.yaml"], "missing.yaml: there is no such file"),
-        (["ordres", "--to", "http://h/", "--file", str(EXAMPLE / "redrive.yaml")], "did you mean `orders`?"),
+        (
+            ["orders", "--to", "http://h/", "--secret-file", "nofile"],
+            "nofile: there is no such file; name the file that has the secret",
+        ),
+        (
+            ["ordres", "--to", "http://h/", "--file", str(EXAMPLE / "redrive.yaml")],
+            f"queue ordres is not declared in {EXAMPLE / 'redrive.yaml'}; did you mean `orders`?",
+        ),
+        (
+            ["nope", "--to", "http://h/", "--file", str(EXAMPLE / "redrive.yaml")],
+            "redrive.yaml; name the file that declares it with --file, or push it undeclared with --existing",
+        ),
     ],
 )
 def test_what_can_not_be_done_is_said_before_anything_is_connected(arguments: list[str], said: str) -> None:

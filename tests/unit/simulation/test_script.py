@@ -71,7 +71,8 @@ def test_words_with_a_duration_carry_it() -> None:
     ("script", "problem"),
     [
         ("fial", "did you mean `fail`?"),
-        ("", "there is no word ''"),
+        ("", "the script is empty"),
+        (" ", "the script is empty"),
         ("fail,,ok", "there is no word ''"),
         ("fail*0", "repeated 1 to 10000 times"),
         ("fail*x", "repeated 1 to 10000 times"),
@@ -79,7 +80,8 @@ def test_words_with_a_duration_carry_it() -> None:
         ("fail*9000,ok*9000", "10000 are the most"),
         ("retry-after", "retry-after:2m"),
         ("retry-after:soon", "is not a duration"),
-        ("999", "there is no word '999'"),
+        ("503:", "'503:': "),
+        ("999", "there is no word '999'; any HTTP status from 100 to 599 is one"),
         ("٤٠٤", "there is no word"),
     ],
 )

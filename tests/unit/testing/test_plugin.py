@@ -61,3 +61,19 @@ def test_a_test_can_ask_for_bad_luck(broker: ThreadedBroker) -> None:
         connection.channel()
     assert [line.partition(", ")[2] for line in broker.faults.fired] == ["channel.open: cut before it"]
     assert broker.depths() == {}
+
+
+def test_an_option_that_the_mark_has_not_is_told_in_one_sentence(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        pytest_plugins = ["redrive.testing"]
+
+        @pytest.mark.rabbitmq(definition="redrive.yaml")
+        def test_it(broker):
+            pass
+    """)
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines("@pytest.mark.rabbitmq has no option definition; did you mean `definitions`?")
+    result.stdout.no_fnmatch_line("*TypeError*")
