@@ -25,7 +25,7 @@ RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
 PROFILES = ("3.10", "4.0", "4.3")
 KINDS = ("classic", "quorum")
-CLIENTS = ("redrive by pipe", "redrive", "pika", "aio-pika")
+CLIENTS = ("redrive by pipe", "redrive", "an app on the runtime", "pika", "aio-pika")
 BODY = b"x" * 256
 MESSAGES = 50_000
 RUNS = 5
@@ -139,8 +139,11 @@ def measure_depth(kind: str, depth: int) -> list[float]:
 def measure_ladder(client: str) -> list[tuple[float, float]]:
     """Milliseconds of a climb, and the same with connecting and declaring."""
     from tests.unit.embedded.ladders import CLIMBS, ORDER, PARKED
+    from tests.unit.runtime.ladder_app import climb_with_app
 
     from redrive.testing import ThreadedBroker
+
+    climbs = {**CLIMBS, "an app on the runtime": climb_with_app}
 
     times = []
     for _ in range(LADDERS + 1):
@@ -150,7 +153,7 @@ def measure_ladder(client: str) -> list[tuple[float, float]]:
         broker = ThreadedBroker(time="automatic")
         try:
             began_s = time.perf_counter()
-            took_s = CLIMBS[client](broker.url)
+            took_s = climbs[client](broker.url)
             times.append((took_s * 1000, (time.perf_counter() - began_s) * 1000))
             assert [place.queue for place in broker.whereabouts(ORDER)] == [PARKED]
         finally:
