@@ -15,15 +15,23 @@ from redrive.core import (
     Command,
     Decision,
     Defer,
+    Discard,
     Done,
+    Exponential,
     Failure,
+    Fixed,
     GiveBack,
+    Linear,
+    Listed,
     Observer,
     Outcome,
     Parked,
     Policy,
     Publish,
+    Raised,
     Report,
+    Retry,
+    Signal,
     Situation,
     Undecodable,
     count_retries,
@@ -41,6 +49,8 @@ from redrive.topology import QueuePlan
 
 _COUNTED, _DIED, _COUNTED_BEFORE = b"x-retry-count", b"x-death", b"x-redrive-attempts-before"
 _OWN_FAILURE_S = 1.0
+_USUAL_MAX = 1000
+_DISCARD = (Discard(),)
 
 
 class Ending:
@@ -60,6 +70,7 @@ class Ending:
     ) -> None:
         self._plan = plan
         self._queue = plan.name
+        self._counted_by = plan.counted_by
         self._policy = policy
         self._admission = admission
         self._executor = executor
@@ -67,6 +78,11 @@ class Ending:
         self._observer = observer
         self._now_ms = now_ms
         self._draw = draw
+        self._asks_age = policy.age_ms_max is not None or policy.own is not None
+        plain = isinstance(policy.backoff, Fixed | Listed | Linear | Exponential) and not policy.jitter
+        self._usual: dict[int, Decision] | None = {} if plain and not policy.rules and not self._asks_age else None
+        """What an ordinary error leads to, by the retries before it, where neither chance, age, rules nor an author's
+        own function have a say: then it is the same for every message."""
         self._acked: Callable[[str, float, int], None] | None = getattr(observer, "acked", None)
         self._notes_acks = observer is not SILENT and (self._acked is None or bool(getattr(observer, "logs_acks", 0)))
         self.tells_acks = self._notes_acks or self._acked is not None
@@ -75,21 +91,39 @@ class Ending:
     async def settle(self, delivery: Delivery, outcome: Outcome, handler_s: float, *, has_run: bool) -> None:
         """Decides and carries out. Raises `StaleDelivery`: then the message comes again."""
         letter = DeliveryLetter(delivery, self._queue)
-        retries = count_retries(letter, self._plan.counted_by)
+        retries = count_retries(letter, self._counted_by)
         now_ms = self._now_ms()
-        situation = Situation(retries=retries, now_ms=now_ms, age_ms=self._admission.age_ms(letter), draw=self._draw())
-        decision = decide(outcome, situation, self._policy)
+        decision = self._decide(outcome, letter, retries, now_ms)
         if has_run and self._pausing.judge(outcome, decision):
             decision = GiveBack(pause_ms=0)
         # A stack is only wanted on a dead letter, and costs more than everything else here.
         failure = describe_outcome(outcome, stack=isinstance(decision, Parked))
         attempts: tuple[Attempt, ...] = ()
         has_begun = not isinstance(outcome, Undecodable)
+        timed_s = handler_s if has_run and has_begun else None
+        if type(decision) is Retry and self._plan.rejects(decision, letter):
+            # The commonest retry of the reject loops: no copy is made, so nothing needs to be written down.
+            if await self._executor.execute(delivery, _DISCARD):
+                self._tell(decision, letter, failure, attempt=retries + 1, handler_s=timed_s)
+            return
         if has_run and failure is not None and has_begun:
             attempts = (Attempt(number=retries + 1, at_ms=now_ms, error=failure.text),)
         report = Report(retries=retries, now_ms=now_ms, failure=failure, history=(*read_history(letter), *attempts))
-        timed_s = handler_s if has_run and has_begun else None
         await self._carry_out(letter, decision, report, handler_s=timed_s, is_attempt=has_begun)
+
+    def _decide(self, outcome: Outcome, letter: DeliveryLetter, retries: int, now_ms: int) -> Decision:
+        usual = self._usual
+        is_usual = usual is not None and type(outcome) is Raised and not isinstance(outcome.error, Signal)
+        decision = usual.get(retries) if usual is not None and is_usual else None
+        if decision is None:
+            age_ms = self._admission.age_ms(letter) if self._asks_age else None
+            situation = Situation(retries=retries, now_ms=now_ms, age_ms=age_ms, draw=self._draw())
+            decision = decide(outcome, situation, self._policy)
+            if usual is not None and is_usual and len(usual) < _USUAL_MAX:
+                usual[retries] = decision
+        elif type(decision) is Retry:
+            decision = Retry(delay_ms=decision.delay_ms, not_before_ms=now_ms + decision.delay_ms)
+        return decision
 
     async def carry_out(self, delivery: Delivery, decision: Decision) -> None:
         """Carries out what was decided without a run. Raises `StaleDelivery`."""

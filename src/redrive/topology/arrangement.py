@@ -59,3 +59,8 @@ class Arrangement:
     waits: tuple[Wait, ...] = ()
     counted_by: Counter = Counter.HEADER
     vhost: str = "/"
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """0 where nothing waits in a queue."""
+        return max([wait.delay_ms for wait in self.waits], default=0)

@@ -6,9 +6,9 @@ nothing else, and what to tell the broker; whether the queue has a shape or `ret
 
 from dataclasses import dataclass
 
-from redrive.core import Command, Counter, Decision, Letter, Report
+from redrive.core import Command, Counter, Decision, Letter, Report, Retry
 from redrive.core import Policy as RetryPolicy
-from redrive.topology.arrangement import Arrangement
+from redrive.topology.arrangement import Arrangement, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Queue
 from redrive.topology.shapes import unretried
@@ -60,6 +60,15 @@ class QueuePlan:
         if self.shape is None or self.arrangement is None:
             return unretried.commands(decision, letter, report, queue=self.queue, dead_letters=self.dead_letters)
         return self.shape.commands(decision, letter, self.arrangement, report)
+
+    def rejects(self, decision: Retry, letter: Letter) -> bool:
+        """Whether `commands` for it are one reject without requeue: what costs least to find out, and is done most."""
+        return (
+            self.shape is not None
+            and self.arrangement is not None
+            and self.arrangement.retry_by is Way.REJECT
+            and self.shape.rejects(decision, letter, self.arrangement)
+        )
 
     def is_foreign(self, letter: Letter) -> bool:
         """Whether a delivery is another queue's retry, to be acked unhandled (`Skip`)."""

@@ -178,10 +178,18 @@ def _remember_key(raw: bytes) -> str:
     return key
 
 
+_ENCODED_KEYS: dict[str, bytes] = {}
+
+
 def _encode_key(key: str) -> bytes:
     if not isinstance(key, str):
         raise EncodingError(f"table key {key!r} is not a string")
-    return encode_short_string(key, "table key")
+    raw = _ENCODED_KEYS.get(key)
+    if raw is None:
+        raw = encode_short_string(key, "table key")
+        if len(_ENCODED_KEYS) < _KEYS_MAX and len(key) < 64:
+            _ENCODED_KEYS[key] = raw
+    return raw
 
 
 def _encode_table(table: Mapping[str, Any], depth: int) -> bytes:

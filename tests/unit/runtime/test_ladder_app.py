@@ -1,4 +1,4 @@
-"""The ladder's real delays, lived through by an unmodified app in virtual time (bench.embedded has the real seconds)."""
+"""The ladder's real delays, lived through by an unmodified app in virtual time (bench.embedded tells the real ones)."""
 
 import asyncio
 

@@ -115,13 +115,17 @@ class Shape(ABC):
         By a copy, too, where the broker would take the way back for a cycle and drop the message.
         """
         delay_ms = decision.delay_ms
-        if (
-            arrangement.retry_by is Way.REJECT
-            and delay_ms <= max(wait.delay_ms for wait in arrangement.waits)
-            and not origins.looks_like_cycle(letter)
-        ):
+        if self.rejects(decision, letter, arrangement):
             return (Discard(),)
         return carrying.send_to_wait(delay_ms, decision.not_before_ms, letter, arrangement, report, counted=True)
+
+    def rejects(self, decision: Retry, letter: Letter, arrangement: Arrangement) -> bool:
+        """Whether a plain reject sends it into its wait."""
+        return (
+            arrangement.retry_by is Way.REJECT
+            and decision.delay_ms <= arrangement.longest_wait_ms
+            and not origins.looks_like_cycle(letter)
+        )
 
     def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
         """Into a wait for the rest of the time; a reject would count as an attempt, so always by a copy."""
