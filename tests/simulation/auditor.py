@@ -151,13 +151,14 @@ class _Auditor:
         for run in runs:
             if run.attempt > self._attempts_max(unit, terms):
                 self._wrong(f"{_name(unit)} had attempt {run.attempt} of {terms.runs_max}")
-        counted_max = (entered + disturbances) * terms.runs_max + disturbances
+        stops = sum(run.handed_back for run in runs)
+        counted_max = (entered + disturbances) * terms.runs_max + disturbances + stops
         uncounted = sum(1 for run in runs if self._may_be_uncounted(run, terms))
         if len(runs) - uncounted > counted_max:
             self._wrong(f"{_name(unit)} ran {len(runs)} times with {disturbances} disturbances")
         for properties in parked:
             self._audit_parked(unit, properties, terms)
-        if not disturbances and entered == 1 and ends == 1:
+        if not disturbances and not stops and entered == 1 and ends == 1:
             account.exact += 1
             self._audit_exactly(unit, runs, parked, terms)
 

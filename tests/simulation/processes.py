@@ -265,6 +265,7 @@ class _Life:
             except asyncio.CancelledError:
                 if run.end is None and not self.is_dead:
                     run.finish("cut", self._stage.now_ms())
+                    run.handed_back = not self.is_running
                 raise
 
         return handle
