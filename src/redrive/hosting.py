@@ -4,6 +4,7 @@ What declares a topology and what serves a management API is imported only for t
 """
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -27,9 +28,13 @@ def run_broker(
     topology: Topology | None,
     started: Callable[[str], None],
 ) -> None:
-    """Runs an embedded broker until it is interrupted. Raises `PortTaken`, and what a topology is refused with."""
+    """Runs an embedded broker until SIGINT or SIGTERM. Raises `PortTaken`, and what a topology is refused with."""
 
     async def run() -> None:
+        ended = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Also where SIGINT is ignored, as for whatever a script starts in the background.
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
         async with AsyncExitStack() as stack:
             broker = await stack.enter_async_context(EmbeddedBroker(profile, host=host, port=port, time=time))
             if topology is not None:
@@ -46,9 +51,6 @@ def run_broker(
             started(f"{broker.url}  RabbitMQ {profile} embedded, in memory, for development and tests; Ctrl-C ends it")
             if management is not None:
                 started(f"{management.url}  its management API")
-            await asyncio.Event().wait()
+            await ended.wait()
 
-    try:
-        asyncio.run(run())
-    except KeyboardInterrupt:
-        pass
+    asyncio.run(run())
