@@ -102,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(render(result))
     if not chosen.quick:
         KEPT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        KEPT.with_suffix(".md").write_text(render(result), encoding="utf-8")
     return 1 if any(one.error for one in measurements) else 0
 
 

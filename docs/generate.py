@@ -138,7 +138,9 @@ def performance() -> str:
     topologies = _topology_table(json.loads(topology.read_text())) if topology.exists() else missing
     broker = embedded.read_text(encoding="utf-8").strip() if embedded.exists() else missing
     text = text.replace("<!-- amqp -->", clients).replace("<!-- topology -->", topologies)
-    return text.replace("<!-- embedded -->", broker)
+    runtime = results / "runtime.md"
+    consuming = runtime.read_text(encoding="utf-8").strip() if runtime.exists() else missing
+    return text.replace("<!-- embedded -->", broker).replace("<!-- runtime -->", consuming)
 
 
 def _topology_table(result: dict[str, Any]) -> str:

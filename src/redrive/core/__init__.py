@@ -1,10 +1,13 @@
-"""The pure heart: words that every room shares. No I/O, no clock, no randomness, no logging."""
+"""The pure heart: words that every room shares. No I/O, no clock, no randomness, no logging.
+
+Errors, findings and durations are imported at once, what decides about messages when it is first used: an embedded
+broker and most commands start without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from redrive.core import headers
-from redrive.core.attempts import Counter, count_deaths, count_retries, read_count
-from redrive.core.commands import Ack, Command, Discard, Pause, Publish, Return
-from redrive.core.deciding import DELAY_MS_MAX, PAUSE_MS_MAX, decide
-from redrive.core.decisions import Attempt, Decision, Defer, Done, GiveBack, Parked, ParkReason, Report, Retry, Skip
 from redrive.core.durations import InvalidDuration, format_duration_ms, parse_duration_ms
 from redrive.core.errors import (
     InvalidDeclaration,
@@ -13,35 +16,104 @@ from redrive.core.errors import (
     RedriveError,
     UnreadableFile,
 )
-from redrive.core.failures import Failure, describe_error, describe_outcome, shorten
 from redrive.core.findings import Finding, Position, Severity
-from redrive.core.letters import Letter, PlainLetter
 from redrive.core.observer import SILENT, Observer
-from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
-from redrive.core.parking import (
-    COPY_DROPS,
-    PARK_DROPS,
-    fit_headers,
-    original_headers,
-    original_routing_key,
-    parking_headers,
-    read_history,
-    retry_headers,
-)
-from redrive.core.policies import (
-    Backoff,
-    Exponential,
-    Fixed,
-    Immediate,
-    Linear,
-    Listed,
-    Policy,
-    Rule,
-    Situation,
-)
-from redrive.core.signals import Park, Requeue, RetryAfter, Signal, delay_ms_of
-from redrive.core.statuses import outcome_of, parse_retry_after
 from redrive.core.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from redrive.core.attempts import Counter, count_deaths, count_retries, read_count
+    from redrive.core.commands import Ack, Command, Discard, Pause, Publish, Return
+    from redrive.core.deciding import DELAY_MS_MAX, PAUSE_MS_MAX, decide
+    from redrive.core.decisions import Attempt, Decision, Defer, Done, GiveBack, Parked, ParkReason, Report, Retry, Skip
+    from redrive.core.failures import Failure, describe_error, describe_outcome, shorten
+    from redrive.core.letters import Letter, PlainLetter
+    from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
+    from redrive.core.parking import (
+        COPY_DROPS,
+        PARK_DROPS,
+        fit_headers,
+        original_headers,
+        original_routing_key,
+        parking_headers,
+        read_history,
+        retry_headers,
+    )
+    from redrive.core.policies import (
+        Backoff,
+        Exponential,
+        Fixed,
+        Immediate,
+        Linear,
+        Listed,
+        Policy,
+        Rule,
+        Situation,
+    )
+    from redrive.core.signals import Park, Requeue, RetryAfter, Signal, delay_ms_of
+    from redrive.core.statuses import outcome_of, parse_retry_after
+
+_HOMES = {
+    "Ack": "commands",
+    "Answered": "outcomes",
+    "Attempt": "decisions",
+    "Backoff": "policies",
+    "COPY_DROPS": "parking",
+    "Command": "commands",
+    "Counter": "attempts",
+    "Crashed": "outcomes",
+    "DELAY_MS_MAX": "deciding",
+    "Decision": "decisions",
+    "Defer": "decisions",
+    "Discard": "commands",
+    "Done": "decisions",
+    "Exponential": "policies",
+    "Failure": "failures",
+    "Fixed": "policies",
+    "GiveBack": "decisions",
+    "Immediate": "policies",
+    "Letter": "letters",
+    "Linear": "policies",
+    "Listed": "policies",
+    "Outcome": "outcomes",
+    "PARK_DROPS": "parking",
+    "PAUSE_MS_MAX": "deciding",
+    "Park": "signals",
+    "ParkReason": "decisions",
+    "Parked": "decisions",
+    "Pause": "commands",
+    "PlainLetter": "letters",
+    "Policy": "policies",
+    "Publish": "commands",
+    "Raised": "outcomes",
+    "Report": "decisions",
+    "Requeue": "signals",
+    "Retry": "decisions",
+    "RetryAfter": "signals",
+    "Return": "commands",
+    "Returned": "outcomes",
+    "Rule": "policies",
+    "Signal": "signals",
+    "Situation": "policies",
+    "Skip": "decisions",
+    "TimedOut": "outcomes",
+    "Undecodable": "outcomes",
+    "count_deaths": "attempts",
+    "count_retries": "attempts",
+    "decide": "deciding",
+    "delay_ms_of": "signals",
+    "describe_error": "failures",
+    "describe_outcome": "failures",
+    "fit_headers": "parking",
+    "original_headers": "parking",
+    "original_routing_key": "parking",
+    "outcome_of": "statuses",
+    "parking_headers": "parking",
+    "parse_retry_after": "statuses",
+    "read_count": "attempts",
+    "read_history": "parking",
+    "retry_headers": "parking",
+    "shorten": "failures",
+}
 
 __all__ = [
     "COPY_DROPS",
@@ -120,3 +192,11 @@ __all__ = [
     "retry_headers",
     "shorten",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What has not been used yet."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value

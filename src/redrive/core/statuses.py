@@ -5,7 +5,6 @@ answer; `Retry-After` is taken from the headers beside it.
 """
 
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from redrive.core.outcomes import Answered, Outcome, Raised
@@ -37,6 +36,8 @@ def parse_retry_after(text: str, now_ms: int | None) -> int | None:
         return int(text[:RETRY_AFTER_DIGITS_MAX]) * 1000
     if now_ms is None or len(text) > 64:
         return None
+    from email.utils import parsedate_to_datetime  # rarely needed, and a tenth of what the command line takes to start
+
     try:
         moment = parsedate_to_datetime(text)
         # An asctime date has no zone; HTTP means UTC by it.

@@ -172,7 +172,9 @@ def test_a_handler_slower_than_the_consumer_timeout_is_run_again_and_delays_abov
 
         async def too_slow(_: Message) -> None:
             if shop.runs.count(("orders", "slow", 1)) == 1:
-                await shop.until(lambda: journal.count("consumer.channel_lost") or journal.count("consumer.cancelled"))
+                await shop.until(
+                    lambda: journal.count("consumer.channel_lost") or journal.count("consumer.cancelled"), timeout_s=60
+                )
 
         shop.acts["too-slow"] = too_slow
         async with shop.open():

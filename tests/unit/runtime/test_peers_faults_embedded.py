@@ -14,6 +14,8 @@ from redrive.runtime import App, Message
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
+pytestmark = pytest.mark.slow
+
 PROFILES = ("3.10", "4.0", "4.3")
 SHAPES = {
     "ladder": "{shape: ladder, delays: [30s, 30m]}",
