@@ -30,6 +30,8 @@ from tests.unit.runtime_push.scripted import (
 )
 from tests.unit.runtime_push.services import Request, Service, Wire, always
 
+pytestmark = pytest.mark.slow
+
 SECRET = "a secret both sides know"
 DECLARED = """
 queues:

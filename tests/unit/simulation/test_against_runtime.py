@@ -15,6 +15,8 @@ from redrive.topology import Compiled
 from redrive.wiring import declare_on
 from tests.unit.simulation.timelines import QUEUES, cases, example, life
 
+pytestmark = pytest.mark.slow
+
 ID = "simulated"
 
 
