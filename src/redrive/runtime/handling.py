@@ -20,16 +20,16 @@ from redrive.core import (
     TimedOut,
     Undecodable,
     headers,
-    outcome_of,
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.app import Consumption
-from redrive.runtime.calling import Call, OutOfTime
+from redrive.runtime.calling import Call
 from redrive.runtime.ending import Ending
 from redrive.runtime.executing import Executor
 from redrive.runtime.message import Message
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.pausing import Pausing
+from redrive.runtime.raising import Untouched, read_error
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.turns import Turns
 from redrive.runtime.views import DeliveryLetter
@@ -42,10 +42,6 @@ _SETTLED_ALONE_S = 5.0
 """How long others wait for the settling of what has run alone. It may take long: its copy may find no queue."""
 _ROUND_S = 0.1
 """How long a delivery is held that wants to be alone while another one is, where no queue can hold it."""
-
-
-class _Untouched(asyncio.CancelledError):
-    """We were cancelled before the handler had ended: nothing has been said about the delivery."""
 
 
 class Handling:
@@ -191,7 +187,7 @@ class Handling:
             pass  # its channel is gone, and it comes again
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._ending.give_back_after(delivery, error)
-        except _Untouched:
+        except Untouched:
             await self.hand_back(delivery)
             raise
         except BaseException:
@@ -208,7 +204,7 @@ class Handling:
             pass
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._ending.give_back_after(delivery, error)
-        except _Untouched:
+        except Untouched:
             await self.hand_back(delivery)
             raise
         except BaseException:
@@ -311,7 +307,7 @@ class Handling:
             try:
                 is_next = await turns.wait()
             except asyncio.CancelledError as error:
-                raise _Untouched from error
+                raise Untouched from error
             if is_next:
                 if delivery.is_stale:
                     turns.pass_on()
@@ -375,32 +371,7 @@ class Handling:
         return result if isinstance(result, _OUTCOMES) else None
 
     def _outcome(self, error: BaseException) -> Outcome:
-        """How a handler that raised has ended. Raises it again if it is not the handler's."""
-        match error:
-            case Exception():
-                _begin_stack_at_handler(error)
-                return outcome_of(error, now_ms=self._now_ms())
-            case OutOfTime():
-                return TimedOut(after_ms=self._timeout_ms or 0)
-            case asyncio.CancelledError():
-                task = asyncio.current_task()
-                if task is None or not task.cancelling():  # else it is we who are ended, and the delivery goes back
-                    return Raised(error)
-                raise _Untouched from error
-            case KeyboardInterrupt() | GeneratorExit():
-                pass
-            case _:  # SystemExit, a panic of a Rust library: one message must not take the others with it
-                return Raised(error)
-        raise error
+        return read_error(error, now_ms=self._now_ms(), timeout_ms=self._timeout_ms)
 
     def _message(self, delivery: Delivery) -> Message:
         return Message(delivery, self._plan, self._outlet, self._attempts_max)
-
-
-def _begin_stack_at_handler(error: BaseException) -> None:
-    """Leaves our own frames out of what is kept of the stack: its first line is the handler's."""
-    frame = error.__traceback__
-    while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith("redrive.runtime."):
-        frame = frame.tb_next
-    if frame is not None:
-        error.__traceback__ = frame

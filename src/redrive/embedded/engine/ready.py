@@ -5,6 +5,7 @@ All of them answer in constant time or a heap's logarithm, however long the queu
 """
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
@@ -48,18 +49,18 @@ class Ready(Protocol):
         """Forget everything."""
 
 
-class _HeadExpires:
+class _HeadExpires(ABC):
     """Only the head expires."""
 
     __slots__ = ()
 
+    @abstractmethod
     def peek(self) -> Entry | None:
         """The head."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pop(self) -> Entry:
         """Take the head."""
-        raise NotImplementedError
 
     def first_to_expire(self) -> Entry | None:
         """The head."""

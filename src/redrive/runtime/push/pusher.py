@@ -104,6 +104,8 @@ class Pusher:
 async def _read_answer(response: "aiohttp.ClientResponse", *, succeeded: bool) -> str:
     """The beginning of an answer, if it is text. A success counts when its answer is complete: one that breaks off may
     be a service that died over it. A failure is one already."""
+    import aiohttp  # there, or there would be no answer
+
     raw = bytearray()
     try:
         while len(raw) < ANSWER_BYTES_MAX:
@@ -111,7 +113,7 @@ async def _read_answer(response: "aiohttp.ClientResponse", *, succeeded: bool) -
             if not chunk:
                 break
             raw += chunk
-    except Exception:
+    except (aiohttp.ClientError, OSError):  # TimeoutError is an OSError
         if succeeded:
             raise
     if succeeded or not response.headers.get("content-type", "").lower().startswith(_TEXT_TYPES):

@@ -1,0 +1,42 @@
+"""A handler that raised: how its run has ended, and whether the error is the handler's at all.
+
+The runtime's own cancellation goes through handlers too. It is told apart here, so that nothing that was not the
+handler's doing counts against its message.
+"""
+
+import asyncio
+
+from redrive.core import Outcome, Raised, TimedOut, outcome_of
+from redrive.runtime.calling import OutOfTime
+
+
+class Untouched(asyncio.CancelledError):
+    """We were cancelled before the handler had ended: nothing has been said about the delivery."""
+
+
+def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> Outcome:
+    """How a handler that raised has ended. Raises `Untouched`, or the error again, if it is not the handler's."""
+    match error:
+        case Exception():
+            _begin_stack_at_handler(error)
+            return outcome_of(error, now_ms=now_ms)
+        case OutOfTime():
+            return TimedOut(after_ms=timeout_ms or 0)
+        case asyncio.CancelledError():
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # else it is we who are ended, and the delivery goes back
+                return Raised(error)
+            raise Untouched from error
+        case KeyboardInterrupt() | GeneratorExit():
+            raise error
+        case _:  # SystemExit, a panic of a Rust library: one message must not take the others with it
+            return Raised(error)
+
+
+def _begin_stack_at_handler(error: BaseException) -> None:
+    """Leaves our own frames out of what is kept of the stack: its first line is the handler's."""
+    frame = error.__traceback__
+    while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith("redrive.runtime."):
+        frame = frame.tb_next
+    if frame is not None:
+        error.__traceback__ = frame
