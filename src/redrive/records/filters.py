@@ -1,0 +1,109 @@
+"""What a filter asks of dead letters, as values: all of its terms must hold. The grammar is in `filter_grammar`."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+NameField: TypeAlias = Literal[
+    "id",
+    "vhost",
+    "queue",
+    "dlq",
+    "exchange",
+    "topic",
+    "service",
+    "type",
+    "reason",
+    "status",
+    "group",
+    "message_id",
+    "correlation_id",
+    "error_type",
+    "operation",
+]
+MomentField: TypeAlias = Literal["dead", "collected", "updated"]
+NumberField: TypeAlias = Literal["attempts", "redrives", "returns", "size", "status_code"]
+Mark: TypeAlias = Literal["poison", "edited", "copy", "due"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A field equal to one of the values. `*` in a value stands for anything; `queue` is the failed queue or the DLQ;
+    statuses are in lower case."""
+
+    field: NameField
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """A moment, in milliseconds since 1970: from `from_ms` on and before `until_ms`; None is open."""
+
+    field: MomentField
+    from_ms: int | None
+    until_ms: int | None
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """A number, both ends included; None is open."""
+
+    field: NumberField
+    low: int | None
+    high: int | None
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """Poison, edited, a further copy, or due for auto-retry."""
+
+    mark: Mark
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorLike:
+    """The error's type or normalised message contains the text, in any case."""
+
+    text: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """Full text: all these words, in this order when it is a phrase; the last may be a beginning (`time*`)."""
+
+    words: tuple[str, ...]
+    is_phrase: bool = False
+    is_prefix: bool = False
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyPath:
+    """A value in a JSON body. A number in the path is a place in a list, `*` any place."""
+
+    path: tuple[str, ...]
+    value: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderIs:
+    """A header's value, as text."""
+
+    name: str
+    value: str
+    negated: bool = False
+
+
+Term: TypeAlias = Named | Between | Numbered | Marked | ErrorLike | Words | BodyPath | HeaderIs
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """All terms hold. No terms: every dead letter."""
+
+    terms: tuple[Term, ...] = ()

@@ -1,0 +1,33 @@
+"""A group: dead letters of one kind, and what people said about it."""
+
+from dataclasses import dataclass
+
+from redrive.records.states import GroupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What somebody wrote beside a group."""
+
+    at_ms: int
+    who: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A row of the store. `count` are all its dead letters there are, `by_status` how they stand."""
+
+    id: str
+    title: str
+    queue: str
+    error_type: str | None
+    state: GroupState
+    first_seen_ms: int
+    last_seen_ms: int
+    count: int
+    by_status: dict[str, int]
+    redriven: int
+    """Copies sent back so far, and how many of them came back."""
+    returned: int
+    notes: tuple[Note, ...] = ()

@@ -1,0 +1,130 @@
+"""A dead letter: what is known about it, what it consists of, and how it came to be so."""
+
+from dataclasses import dataclass
+
+from redrive.core import Attempt
+from redrive.records.states import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a message's headers tell, whoever parked it. Where they tell nothing, the field is None."""
+
+    queue: str
+    """The queue it failed in."""
+    exchange: str
+    routing_key: str
+    """How it was published first; `routing_key` is the topic."""
+    reason: str
+    """Why it died: RabbitMQ's `rejected`, `expired`, `maxlen`, `delivery_limit`, why we parked it, or `unknown`."""
+    told_by: str
+    """Whose headers said so: `redrive`, `event-bus`, `masstransit`, `spring`, `nservicebus`, `wolverine`, `x-death`,
+    `nobody`."""
+    error_type: str | None
+    error_message: str | None
+    status_code: int | None
+    stack: str | None
+    attempts: int | None
+    """Handler runs, where they were counted."""
+    history: tuple[Attempt, ...]
+    message_id: str | None
+    correlation_id: str | None
+    type: str | None
+    service: str | None
+    died_at_ms: int | None
+    group_id: str
+    """Equal for letters of one kind: queue, error type, top of the stack or normalised message; else queue, reason,
+    type."""
+    group_title: str
+    """The kind in a line, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The message itself: its properties as they were on the wire, and its body."""
+
+    properties: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One message taken from a dead-letter queue, explained, not yet stored."""
+
+    id: str
+    vhost: str
+    dlq: str
+    dlq_exchange: str
+    dlq_routing_key: str
+    """How it came into the queue it lay in."""
+    content: Content
+    fingerprint: bytes
+    """Equal for the same message delivered twice."""
+    explanation: Explanation
+    search_text: str
+    """What full-text search finds it by."""
+    collected_at_ms: int
+    redriven_id: str | None = None
+    """The dead letter it was when it was redriven, and which of its redrives brought it."""
+    redriven_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A row of the store, without its content."""
+
+    id: str
+    version: int
+    """Grows with every change: an ETag."""
+    status: Status
+    vhost: str
+    dlq: str
+    dlq_exchange: str
+    dlq_routing_key: str
+    queue: str
+    exchange: str
+    routing_key: str
+    reason: str
+    told_by: str
+    error_type: str | None
+    error_message: str | None
+    status_code: int | None
+    stack: str | None
+    attempts: int | None
+    message_id: str | None
+    correlation_id: str | None
+    type: str | None
+    service: str | None
+    group_id: str
+    size_bytes: int
+    dead_at_ms: int
+    collected_at_ms: int
+    updated_at_ms: int
+    redrives: int
+    """How often it was sent back."""
+    returns: int
+    """How often it came back after that."""
+    is_poison: bool
+    due_at_ms: int | None
+    """When auto-retry may send it again; None when it will not."""
+    silent_at_ms: int | None
+    """When it counts as resolved unless it comes back."""
+    status_reason: str | None
+    """Why it has its status, in a sentence."""
+    resolved_by: str | None
+    copy_of: str | None
+    """The dead letter of which it is another copy: it was redriven once and died twice."""
+    operation_id: str | None
+    """The operation that has, or last had, it in hand."""
+    is_edited: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """One entry in a dead letter's life."""
+
+    at_ms: int
+    event: str
+    who: str
+    detail: str
+    operation_id: str | None

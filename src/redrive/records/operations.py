@@ -1,0 +1,197 @@
+"""Operations: what is to be done to a frozen selection of dead letters, how far it is, and how each one ended."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from redrive.records.filters import Filter
+from redrive.records.letters import Content
+
+
+class OperationKind(StrEnum):
+    """Who asked: a person, the auto-retry loop, or somebody who gives everything back to the DLQ."""
+
+    REDRIVE = "redrive"
+    AUTO_RETRY = "auto-retry"
+    RETURN = "return"
+
+
+class OperationState(StrEnum):
+    """`waiting` has no runner, or had one that is gone; the last two are ends."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    DONE = "done"
+
+
+class ItemState(StrEnum):
+    """Of one dead letter in an operation. `sending`: the intent is committed, its end is not known yet."""
+
+    QUEUED = "queued"
+    SENDING = "sending"
+    SENT = "sent"
+    REFUSED = "refused"
+    IN_DOUBT = "in_doubt"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which dead letters: by ids, or by a filter; at most `limit`, the longest dead first."""
+
+    ids: tuple[str, ...] = ()
+    filter: Filter | None = None
+    filter_text: str = ""
+    limit: int | None = None
+    includes_in_doubt: bool = False
+    """Without ids, doubtful ones are only taken when this says so: sending them again may make a duplicate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where copies go. By default (both None) to the failed queue, through the default exchange.
+
+    `exchange` and `routing_key` may hold `{queue}`: `retry.{queue}` with key `retry` is the file pipeline's.
+    """
+
+    exchange: str | None = None
+    routing_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOperation:
+    """What somebody asks for."""
+
+    kind: OperationKind
+    selection: Selection
+    target: Target = field(default_factory=Target)
+    rate_per_s: float | None = None
+    keep_attempts: bool = False
+    """The copies carry the runs so far in `x-redrive-attempts-before`."""
+    ramp: tuple[int, ...] = ()
+    """Batches that begin small (1, 2, 5, 20 …); the last size goes on."""
+    settle_s: float = 600.0
+    """T: not come back for so long counts as resolved."""
+    who: str = ""
+    why: str = ""
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A row of the store. The counts are of items; `total` was frozen when it was created."""
+
+    id: str
+    kind: OperationKind
+    state: OperationState
+    selection_text: str
+    target: Target
+    rate_per_s: float | None
+    keep_attempts: bool
+    ramp: tuple[int, ...]
+    settle_s: float
+    who: str
+    why: str
+    total: int
+    sent: int
+    refused: int
+    in_doubt: int
+    skipped: int
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    note: str
+    """Why it waits or stopped, in a sentence."""
+
+    @property
+    def left(self) -> int:
+        """Items that have not ended."""
+        return self.total - self.sent - self.refused - self.in_doubt - self.skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A dead letter whose sending is committed: what to publish, and where it came from."""
+
+    id: str
+    vhost: str
+    queue: str
+    dlq: str
+    dlq_exchange: str
+    dlq_routing_key: str
+    content: Content
+    """Edited, where somebody edited it."""
+    redrives: int
+    """Counting this one: `x-redriven-count`."""
+    attempts: int | None
+    was_in_doubt: bool
+    """An earlier copy may be with the broker already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """How a claimed dead letter ended: `sent` (confirmed), `refused` with the reason, `in_doubt` with the reason, or
+    `queued`: certainly not sent, and still to do."""
+
+    id: str
+    state: ItemState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One dead letter in an operation, as a list shows it."""
+
+    letter_id: str
+    queue: str
+    state: ItemState
+    reason: str
+    at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What an operation would take, counted exactly: by failed queue, and how many it leaves alone by status."""
+
+    total: int
+    by_queue: dict[str, int]
+    left_alone: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRule:
+    """How auto-retry treats the dead letters of a queue, a group, or all (`scope` is `*`, `queue:NAME`, `group:ID`).
+
+    Attempt n is due `first_ms` doubled n - 1 times, at most `ceiling_ms`, after the letter died. One that has not come
+    back for `settle_ms` is resolved.
+    """
+
+    scope: str
+    enabled: bool = True
+    attempts: int = 3
+    first_ms: int = 1_000
+    ceiling_ms: int = 60_000
+    settle_ms: int = 600_000
+
+    def due_at_ms(self, *, died_at_ms: int, redrives: int) -> int | None:
+        """When the next attempt is due; None when they are spent or the rule is off."""
+        if not self.enabled or redrives >= self.attempts:
+            return None
+        return died_at_ms + min(self.first_ms << min(redrives, 40), self.ceiling_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Who did what to which messages, when, why. Entries are never changed."""
+
+    at_ms: int
+    who: str
+    action: str
+    """`redrive.created`, `letters.resolved`, `letters.deleted`, `group.acknowledged`, `letter.edited` …"""
+    subject: str
+    """An id, a filter, a queue: to what."""
+    count: int
+    why: str
+    detail: dict[str, Any] = field(default_factory=dict)

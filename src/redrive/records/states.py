@@ -1,0 +1,88 @@
+"""The states of a dead letter and of its group, and every way from one to another.
+
+    from \\ event     claimed   confirmed  refused   lost      came back      silence   resolved  deleted  reopened
+    pending          retrying  -          -         -         -              -         resolved  (gone)   -
+    failed           retrying  -          -         -         -              -         resolved  (gone)   pending
+    in_doubt         retrying  -          -         -         pending|failed -         resolved  (gone)   pending
+    retrying         -         retrying   pending   in_doubt  pending|failed resolved  -         -        -
+    resolved         -         -          -         -         pending|failed -         resolved  (gone)   pending
+
+`claimed`: the intent to send it is committed. `confirmed`: the broker has the copy. `refused`: returned, nacked, or
+certainly not sent. `lost`: nobody can know whether the broker has it. `came back`: the copy died again and was
+collected; `failed` if its attempts are spent. `silence`: it has not come back for T. A `retrying` letter can be neither
+resolved nor deleted: its copy may be on the way. What has an empty place in the table is refused.
+"""
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Where a dead letter stands."""
+
+    PENDING = "pending"
+    RETRYING = "retrying"
+    IN_DOUBT = "in_doubt"
+    FAILED = "failed"
+    RESOLVED = "resolved"
+
+
+class Event(StrEnum):
+    """What happens to a dead letter."""
+
+    CLAIMED = "claimed"
+    CONFIRMED = "confirmed"
+    REFUSED = "refused"
+    LOST = "lost"
+    CAME_BACK = "came_back"
+    SPENT = "spent"
+    """It came back and its attempts are spent."""
+    SILENCE = "silence"
+    RESOLVED = "resolved"
+    DELETED = "deleted"
+    REOPENED = "reopened"
+
+
+_P, _R, _D, _F, _X = Status.PENDING, Status.RETRYING, Status.IN_DOUBT, Status.FAILED, Status.RESOLVED
+
+TRANSITIONS: dict[tuple[Status, Event], Status | None] = {
+    (_P, Event.CLAIMED): _R,
+    (_F, Event.CLAIMED): _R,
+    (_D, Event.CLAIMED): _R,
+    (_R, Event.CONFIRMED): _R,
+    (_R, Event.REFUSED): _P,
+    (_R, Event.LOST): _D,
+    (_R, Event.CAME_BACK): _P,
+    (_D, Event.CAME_BACK): _P,
+    (_X, Event.CAME_BACK): _P,
+    (_R, Event.SPENT): _F,
+    (_D, Event.SPENT): _F,
+    (_X, Event.SPENT): _F,
+    (_R, Event.SILENCE): _X,
+    (_P, Event.RESOLVED): _X,
+    (_F, Event.RESOLVED): _X,
+    (_D, Event.RESOLVED): _X,
+    (_X, Event.RESOLVED): _X,
+    (_P, Event.DELETED): None,
+    (_F, Event.DELETED): None,
+    (_D, Event.DELETED): None,
+    (_X, Event.DELETED): None,
+    (_F, Event.REOPENED): _P,
+    (_D, Event.REOPENED): _P,
+    (_X, Event.REOPENED): _P,
+}
+"""The table above. None: the row is gone. A pair that is missing is refused."""
+
+
+def sources(event: Event) -> tuple[Status, ...]:
+    """The states in which an event may happen."""
+    return tuple(status for status, one in TRANSITIONS if one is event)
+
+
+class GroupState(StrEnum):
+    """What people said about a group. A resolved one that gets a new dead letter is `regressed`."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+    IGNORED = "ignored"
+    REGRESSED = "regressed"
