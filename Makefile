@@ -39,6 +39,7 @@ matrix: $(READY) ## the long matrices: every version, every kill, every mutation
 	@$(BIN)/python -m tests.rig build
 	REDRIVE_MATRIX=1 $(BIN)/pytest
 	$(BIN)/python -m tests.live.runtime.kills --keep
+	$(BIN)/python -m tests.live.deadletters.kills --keep
 	$(BIN)/python -m tests.mutations --write
 	$(BIN)/python -m tests.simulation --seeds 0:20000
 

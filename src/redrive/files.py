@@ -19,13 +19,14 @@ _SIZE_MAX = 512 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedFile:
-    """A topology from a file; `compiled` and `broker` only where it is a declaration."""
+    """A topology from a file; `compiled`, `broker` and `database` only where it is a declaration."""
 
     topology: Topology
     arrangements: tuple[Arrangement, ...] = ()
     warnings: tuple[Finding, ...] = ()
     compiled: Compiled | None = None
     broker: str | None = None
+    database: str | None = None
 
 
 def load(path: str) -> LoadedFile:
@@ -42,6 +43,7 @@ def load(path: str) -> LoadedFile:
         warnings=compiled.warnings,
         compiled=compiled,
         broker=declaration.broker,
+        database=declaration.database,
     )
 
 

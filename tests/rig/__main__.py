@@ -1,6 +1,6 @@
 """The rig from the command line.
 
-python -m tests.rig build [VERSION…]   make versions available; nothing to do takes no time
+python -m tests.rig build [VERSION…]   make versions available (all, and PostgreSQL); nothing to do takes no time
 python -m tests.rig status             what there is
 python -m tests.rig start VERSION      a node in the foreground, until Ctrl-C
 """
@@ -19,6 +19,7 @@ from tests.rig.errors import NodeFailed
 from tests.rig.external import VARIABLE
 from tests.rig.node import Node
 from tests.rig.offer import NOTHING, discover
+from tests.rig.postgres import build_postgres
 from tests.rig.run import Run
 from tests.rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
 
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 fine, 2 could not."""
     parser = argparse.ArgumentParser(prog="python -m tests.rig", description="RabbitMQ nodes for the tests.")
     commands = parser.add_subparsers(dest="command", required=True)
-    builder = commands.add_parser("build", help="make versions available (all by default)")
+    builder = commands.add_parser("build", help="make versions available (all by default, and PostgreSQL)")
     builder.add_argument("versions", nargs="*", metavar="VERSION", help=", ".join(LABELS))
     commands.add_parser("status", help="what there is")
     starter = commands.add_parser("start", help="run a node in the foreground until Ctrl-C")
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             unknown = [label for label in chosen.versions if label not in LABELS]
             if unknown:
                 parser.error(f"the rig knows {', '.join(LABELS)}, not {', '.join(unknown)}")
+            if not chosen.versions:
+                build_postgres(_say)
             return build_versions(chosen.versions or LABELS)
         case "status":
             return show_status()

@@ -18,8 +18,8 @@ from tests.rig.privilege import NO_ROOT_HINT, root_prefix
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_TEXT = "#!/bin/sh\n# redrive rig: no service starts while packages are installed for tests\nexit 101\n"
-# Units that come with rabbitmq-server and erlang-base.
-UNITS = ("rabbitmq-server.service", "epmd.service", "epmd.socket")
+# Units that come with rabbitmq-server, erlang-base and postgresql.
+UNITS = ("rabbitmq-server.service", "epmd.service", "epmd.socket", "postgresql.service")
 UPDATE_S_MAX = 300
 INSTALL_S_MAX = 900
 

@@ -9,7 +9,12 @@
     rabbit_node  the same, for tests that need rabbitmqctl; skipped on brokers of REDRIVE_TEST_URLS
     own_node     makes nodes and clusters for this test alone; skipped on brokers of REDRIVE_TEST_URLS
 
-Nothing is started unless a live test runs.
+Without the mark, skipped where there is no PostgreSQL:
+    postgres      a PostgreSQL server, shared by the run
+    postgres_url  a fresh database on it
+    own_postgres  makes servers for this test alone, to stop and kill
+
+Nothing is started unless a test asks for it.
 """
 
 from __future__ import annotations
@@ -17,17 +22,20 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.rig import offer as offers
+from tests.rig import postgres as postgres_rig
 from tests.rig.brokers import Broker, Vhost, clean_vhost
 from tests.rig.errors import TestUrlsRefused
 from tests.rig.external import VARIABLE
 from tests.rig.node import Node
 from tests.rig.offer import Offer, Source
+from tests.rig.postgres import Postgres
 from tests.rig.shared import OwnNodes, SharedNodes
 from tests.rig.tally import Tally, Verdict, decide_verdict
 from tests.rig.versions import LABELS, Installation, version_numbers
@@ -190,6 +198,38 @@ def own_node(live_source: Source, request: pytest.FixtureRequest) -> Iterator[Ow
         made.end()
 
 
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """The run's PostgreSQL, up: leave nothing on it outside a database of your own."""
+    made = Postgres(request.config.stash[LIVE].nodes.run, _postgres_programs())
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh database on the run's PostgreSQL, removed after the test."""
+    with postgres.fresh_database(request.node.name) as url:
+        yield url
+
+
+@pytest.fixture
+def own_postgres(request: pytest.FixtureRequest) -> Iterator[Callable[[], Postgres]]:
+    """Makes servers for this test alone, up and with fsync; all are ended after the test."""
+    run, programs = request.config.stash[LIVE].nodes.run, _postgres_programs()
+    made: list[Postgres] = []
+
+    def make() -> Postgres:
+        made.append(Postgres(run, programs, fsync=True))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
 def wanted_labels(mark: pytest.Mark, *, matrix: bool) -> list[str]:
     """The versions a `live` mark asks for. Fails the collection of its test on words the mark does not know."""
     unknown = set(mark.kwargs) - {"versions", "matrix"}
@@ -216,3 +256,10 @@ def _of_the_rig(source: Source) -> Installation:
     if not isinstance(source, Installation):
         pytest.skip(f"it needs a node of the rig, which {VARIABLE} can't give")
     return source
+
+
+def _postgres_programs() -> Path:
+    programs = postgres_rig.find_programs()
+    if programs is None:
+        pytest.skip(postgres_rig.NOTHING)
+    return programs

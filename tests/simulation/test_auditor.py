@@ -78,13 +78,13 @@ def test_a_parked_copy_with_two_counts_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_delivery_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = executing.Executor._settle
+    settle = executing.settle
 
-    async def forget_acks(self: executing.Executor, delivery: Any, command: Any) -> None:
+    def forget_acks(delivery: Any, command: Any) -> None:
         if not isinstance(command, Ack):
-            await settle(self, delivery, command)
+            settle(delivery, command)
 
-    monkeypatch.setattr(executing.Executor, "_settle", forget_acks)
+    monkeypatch.setattr(executing, "settle", forget_acks)
     monkeypatch.setattr(world, "QUIET_S_MAX", ONE_DAY_S)
     assert "in hand" in first_finding("not quiet")
 

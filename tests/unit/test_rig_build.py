@@ -171,6 +171,7 @@ class TestTheBuildCommand:
         monkeypatch.delenv("REDRIVE_TEST_URLS", raising=False)
         monkeypatch.setattr(apt, "is_here", lambda: False)
         monkeypatch.setattr(building, "_lacking", lambda labels, _cache, _host: list(labels))
+        monkeypatch.setattr(rig, "build_postgres", lambda _say: None)
 
     def test_says_what_to_do_when_there_is_no_version_at_all(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

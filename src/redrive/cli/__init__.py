@@ -15,8 +15,10 @@ __all__ = ["cli", "main"]
 _COMMANDS = {
     "apply": "Declare FILE's topology on a broker.",
     "broker": "Run an embedded broker that behaves like RabbitMQ.",
+    "collect": "Take dead letters out of their queues into a database.",
     "compile": "Turn FILE into a RabbitMQ topology.",
     "demo": "Watch orders fail, wait, come back and be parked.",
+    "dlq": "Find, understand and send back dead letters.",
     "init": "Write a commented redrive.yaml to start from.",
     "push": "Deliver a queue's messages to a service by HTTP.",
     "run": "Run the handlers of an app.",

@@ -108,20 +108,22 @@ class Consumer:
                 pass
         self._set_stopped()
 
-    async def flush(self) -> None:
+    async def flush(self) -> bool:
         """Until the broker has read every ack, nack and reject said so far; at once if the channel is gone.
 
         A channel is read in order, so the answer to any call on it says so. One that does not come is not waited for.
+        Returns whether the broker was seen to answer.
         """
         session = self._session
         if session is None or not session.usable:
-            return
+            return False
         session.settling.write(stragglers=True)
         try:
             async with asyncio.timeout(session.connection.patience_s):
                 await session.call(methods.BasicQos(prefetch_count=self._prefetch), methods.BasicQosOk)
         except (TimeoutError, ClientError):
-            pass
+            return False
+        return True
 
     async def close(self) -> None:
         """Stops and closes the channel: what is not settled goes back to the queue. Running handlers are cancelled.

@@ -21,8 +21,10 @@ from redrive.core.observer import SILENT, Observer
 from redrive.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from redrive.core.attempts import Counter, count_deaths, count_retries, read_count
+    from redrive.core.attempts import Counter, count_retries
     from redrive.core.commands import Ack, Command, Discard, Pause, Publish, Return
+    from redrive.core.counts import read_count
+    from redrive.core.deaths import Deaths, deaths_in, read_deaths
     from redrive.core.deciding import DELAY_MS_MAX, PAUSE_MS_MAX, decide
     from redrive.core.decisions import Attempt, Decision, Defer, Done, GiveBack, Parked, ParkReason, Report, Retry, Skip
     from redrive.core.failures import Failure, describe_error, describe_outcome, shorten
@@ -62,6 +64,7 @@ _HOMES = {
     "Counter": "attempts",
     "Crashed": "outcomes",
     "DELAY_MS_MAX": "deciding",
+    "Deaths": "deaths",
     "Decision": "decisions",
     "Defer": "decisions",
     "Discard": "commands",
@@ -97,8 +100,8 @@ _HOMES = {
     "Skip": "decisions",
     "TimedOut": "outcomes",
     "Undecodable": "outcomes",
-    "count_deaths": "attempts",
     "count_retries": "attempts",
+    "deaths_in": "deaths",
     "decide": "deciding",
     "delay_ms_of": "signals",
     "describe_error": "failures",
@@ -109,7 +112,8 @@ _HOMES = {
     "outcome_of": "statuses",
     "parking_headers": "parking",
     "parse_retry_after": "statuses",
-    "read_count": "attempts",
+    "read_count": "counts",
+    "read_deaths": "deaths",
     "read_history": "parking",
     "retry_headers": "parking",
     "shorten": "failures",
@@ -128,6 +132,7 @@ __all__ = [
     "Command",
     "Counter",
     "Crashed",
+    "Deaths",
     "Decision",
     "Defer",
     "Discard",
@@ -171,8 +176,8 @@ __all__ = [
     "TimedOut",
     "Undecodable",
     "UnreadableFile",
-    "count_deaths",
     "count_retries",
+    "deaths_in",
     "decide",
     "delay_ms_of",
     "describe_error",
@@ -188,6 +193,7 @@ __all__ = [
     "parse_duration_ms",
     "parse_retry_after",
     "read_count",
+    "read_deaths",
     "read_history",
     "retry_headers",
     "shorten",

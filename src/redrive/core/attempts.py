@@ -15,13 +15,11 @@ afresh with every copy. Through a dead-lettering 4.3 carries it on, 3.10 begins 
 """
 
 from enum import StrEnum
-from typing import Any
 
 from redrive.core import headers
+from redrive.core.counts import read_count
+from redrive.core.deaths import deaths_in
 from redrive.core.letters import Letter
-
-COUNT_MAX = 1_000_000_000
-"""Larger numbers in a header are somebody's mistake; they are read as this."""
 
 
 class Counter(StrEnum):
@@ -39,26 +37,6 @@ def count_retries(letter: Letter, counter: Counter) -> int:
         case Counter.HEADER:
             return before + read_count(letter.header(headers.RETRY_COUNT))
         case Counter.REJECTIONS:
-            return before + count_deaths(letter.header(headers.DEATHS), queue=letter.queue, reason="rejected")
+            return before + deaths_in(letter.header(headers.DEATHS), letter.queue).rejections
         case Counter.DELIVERIES:
             return before + read_count(letter.header(headers.DELIVERY_COUNT))
-
-
-def count_deaths(deaths: Any, *, queue: str, reason: str) -> int:
-    """The count of one (queue, reason) in an x-death header; never by position, which only 4.x keeps in order."""
-    if not isinstance(deaths, list | tuple):
-        return 0
-    total = 0
-    for death in deaths:
-        if isinstance(death, dict) and death.get("queue") == queue and death.get("reason") == reason:
-            total += read_count(death.get("count"))
-    return total
-
-
-def read_count(value: Any) -> int:
-    """A header's number: whole, not negative, bounded; digits in a text count, as other languages write them."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        return 0
-    return min(value, COUNT_MAX)

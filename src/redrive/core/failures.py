@@ -5,8 +5,8 @@ ends are kept, because the beginning says what and the end often says why.
 """
 
 import linecache
-import traceback
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import assert_never
 
@@ -41,12 +41,17 @@ def describe_error(error: BaseException, *, status: int | None = None, stack: bo
         message = str(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the handler's
         message = f"(its text can't be made: {type(broken).__name__})"
-    return Failure(
-        type=shorten(type(error).__qualname__, TYPE_BYTES_MAX),
-        message=shorten(message, MESSAGE_BYTES_MAX),
-        stack=shorten(_write_stack(error.__traceback__), STACK_BYTES_MAX) if stack else "",
-        status=status,
-    )
+    kind, message = shorten(type(error).__qualname__, TYPE_BYTES_MAX), shorten(message, MESSAGE_BYTES_MAX)
+    if not stack:
+        return _known_failure(kind, message, status)
+    written = shorten(_write_stack(error.__traceback__), STACK_BYTES_MAX)
+    return Failure(type=kind, message=message, stack=written, status=status)
+
+
+@lru_cache(maxsize=128)
+def _known_failure(kind: str, message: str, status: int | None) -> Failure:
+    """The same for all that fail alike: when a dependency is down, thousands do."""
+    return Failure(type=kind, message=message, status=status)
 
 
 def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
@@ -73,16 +78,20 @@ def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
 def _write_stack(top: TracebackType | None) -> str:
     """As Python prints it, without the marks under the expressions: they cost a parse of each line."""
     lines = []
-    for frame, number in traceback.walk_tb(top):
+    while top is not None:
+        frame, number = top.tb_frame, top.tb_lineno
         code = frame.f_code
         lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}\n')
         if line := linecache.getline(code.co_filename, number, frame.f_globals).strip():
             lines.append(f"    {line}\n")
+        top = top.tb_next
     return "".join(lines)
 
 
 def shorten(text: str, bytes_max: int) -> str:
     """A text of at most so many bytes of UTF-8, its middle left out; what is no Unicode becomes `?`."""
+    if len(text) <= bytes_max and text.isascii():
+        return text
     raw = text.encode("utf-8", "replace")
     if len(raw) <= bytes_max:
         return raw.decode()

@@ -10,6 +10,14 @@ ORIGINAL_ROUTING_KEY = "x-original-routing-key"
 FINAL_ERROR = "x-final-error"
 FINAL_STATUS_CODE = "x-final-status-code"
 FINAL_RETRY_COUNT = "x-final-retry-count"
+REDRIVEN_ID = "x-redriven-id"
+"""The dead letter a redriven copy was: how it is known again if it dies once more."""
+REDRIVEN_COUNT = "x-redriven-count"
+"""Which of its redrives the copy is, from 1."""
+REDRIVEN_AT = "x-redriven-at"
+"""When it was sent back: ISO 8601, UTC."""
+REDRIVEN_BY = "x-redriven-by"
+"""Who sent it back."""
 
 NOT_BEFORE = "x-redrive-not-before"
 """Milliseconds since 1970: a copy delivered before then waits again, neither run nor counted."""
@@ -30,6 +38,8 @@ HISTORY = "x-redrive-history"
 PARKED_AT = "x-redrive-parked-at"
 FIRST_SEEN = "x-redrive-first-seen"
 """Milliseconds since 1970 when a consumer first had it in hand; the age budget of a message without timestamp."""
+POSSIBLE_DUPLICATE = "x-redrive-possible-duplicate"
+"""True on a copy that was sent although an earlier one may have arrived."""
 
 DEATHS = "x-death"
 DELIVERY_COUNT = "x-delivery-count"
@@ -47,6 +57,24 @@ DEATH_HEADERS = frozenset(
 )
 """Left on a parked copy as evidence; taken off a copy that is to live on, where 3.10 would go on counting in them and
 its cycle detection would drop the message."""
+
+LIFE_HEADERS = frozenset(
+    {
+        RETRY_COUNT,
+        FINAL_ERROR,
+        FINAL_STATUS_CODE,
+        FINAL_RETRY_COUNT,
+        REASON,
+        STACK,
+        HISTORY,
+        PARKED_AT,
+        NOT_BEFORE,
+        DELIVERIES,
+        ATTEMPTS_BEFORE,
+        FIRST_SEEN,
+    }
+)
+"""How the life ended that a redriven copy leaves behind: its attempts start afresh."""
 
 ROUTING_HEADERS = frozenset({"CC", "BCC"})
 """Would route a copy to further queues."""

@@ -21,7 +21,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redrive.core import headers
-from redrive.core.attempts import read_count
+from redrive.core.counts import read_count
+from redrive.core.deaths import deaths_in
 from redrive.core.decisions import Attempt, Parked, Report
 from redrive.core.failures import MESSAGE_BYTES_MAX, STACK_BYTES_MAX, TYPE_BYTES_MAX, shorten
 from redrive.core.letters import Letter
@@ -139,20 +140,15 @@ def fit_headers(written: Mapping[str, Any], room_bytes: int) -> dict[str, Any]:
 
 
 def _first_route(letter: Letter) -> tuple[str, str]:
-    """By the deaths in this queue, in whatever order. Later deaths of another kind have the way back instead, which is
-    the default exchange: so another exchange is the first one."""
-    deaths = letter.header(headers.DEATHS)
-    routes = []
-    for death in deaths if isinstance(deaths, list | tuple) else ():
-        if isinstance(death, Mapping) and death.get("queue") == letter.queue:
-            exchange, keys = death.get("exchange"), death.get("routing-keys")
-            if isinstance(exchange, str) and isinstance(keys, list | tuple) and keys and isinstance(keys[0], str):
-                routes.append((exchange, keys[0]))
-    return max(routes, default=(letter.exchange, letter.routing_key))
+    """By the deaths in this queue, else as it came now."""
+    route = deaths_in(letter.header(headers.DEATHS), letter.queue).route
+    return (letter.exchange, letter.routing_key) if route is None else route
 
 
 def _name(told: Any, otherwise: str) -> str:
     """A name a header told of, if it can be one. Bytes that are no UTF-8 stay what they are (PEP 383)."""
+    if told is None:
+        return otherwise
     if isinstance(told, bytes | bytearray):
         told = bytes(told).decode("utf-8", "surrogateescape")
     if isinstance(told, str) and len(told.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX:

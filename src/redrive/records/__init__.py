@@ -1,5 +1,9 @@
 """Dead letters as values: what is known about one, its states, groups, filters, operations. Pure, like `core`."""
 
+from redrive.records.body_paths import certain_words, header_texts, matches_body, matches_glob, matches_header, words_of
+from redrive.records.filter_grammar import parse_filter
+from redrive.records.filter_problems import FilterProblem, InvalidFilter
+from redrive.records.filter_writing import format_filter
 from redrive.records.filters import (
     Between,
     BodyPath,
@@ -30,11 +34,15 @@ from redrive.records.operations import (
     Sent,
     Target,
 )
+from redrive.records.search_text import BODY_BYTES_MAX, search_text
 from redrive.records.states import TRANSITIONS, Event, GroupState, Status, sources
+from redrive.records.understanding import STACK_HEADERS, explain, guess_failed_queue, normalise_message
 
 __all__ = [
+    "BODY_BYTES_MAX",
     "ID_LENGTH",
     "LUCK_BITS",
+    "STACK_HEADERS",
     "TRANSITIONS",
     "Arrival",
     "AuditEntry",
@@ -47,10 +55,12 @@ __all__ = [
     "Event",
     "Explanation",
     "Filter",
+    "FilterProblem",
     "Group",
     "GroupState",
     "Happening",
     "HeaderIs",
+    "InvalidFilter",
     "Item",
     "ItemState",
     "Marked",
@@ -69,6 +79,18 @@ __all__ = [
     "Target",
     "Term",
     "Words",
+    "certain_words",
+    "explain",
+    "format_filter",
+    "guess_failed_queue",
+    "header_texts",
     "make_id",
+    "matches_body",
+    "matches_glob",
+    "matches_header",
+    "normalise_message",
+    "parse_filter",
+    "search_text",
     "sources",
+    "words_of",
 ]

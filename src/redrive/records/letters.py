@@ -16,7 +16,8 @@ class Explanation:
     routing_key: str
     """How it was published first; `routing_key` is the topic."""
     reason: str
-    """Why it died: RabbitMQ's `rejected`, `expired`, `maxlen`, `delivery_limit`, why we parked it, or `unknown`."""
+    """Why it died: RabbitMQ's `rejected`, `expired`, `maxlen`, `delivery_limit`, why we parked it, MassTransit's word,
+    `error` where another framework parked it after an error, or `unknown`."""
     told_by: str
     """Whose headers said so: `redrive`, `event-bus`, `masstransit`, `spring`, `nservicebus`, `wolverine`, `x-death`,
     `nobody`."""
@@ -67,6 +68,8 @@ class Arrival:
     redriven_id: str | None = None
     """The dead letter it was when it was redriven, and which of its redrives brought it."""
     redriven_count: int = 0
+    twin_of: str | None = None
+    """The stored dead letter it may be: it has the same bytes and no id, and after a crash nobody can know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

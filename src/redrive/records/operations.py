@@ -175,11 +175,14 @@ class RetryRule:
     ceiling_ms: int = 60_000
     settle_ms: int = 600_000
 
-    def due_at_ms(self, *, died_at_ms: int, redrives: int) -> int | None:
-        """When the next attempt is due; None when they are spent or the rule is off."""
-        if not self.enabled or redrives >= self.attempts:
+    def due_at_ms(self, *, died_at_ms: int, returns: int) -> int | None:
+        """When the next attempt is due; None when they are spent or the rule is off.
+
+        An attempt is spent when its copy came back: one that the broker refused was none.
+        """
+        if not self.enabled or returns >= self.attempts:
             return None
-        return died_at_ms + min(self.first_ms << min(redrives, 40), self.ceiling_ms)
+        return died_at_ms + min(self.first_ms << min(returns, 40), self.ceiling_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from redrive.core import (
     Publish,
     Report,
     Skip,
-    count_deaths,
     count_retries,
+    deaths_in,
     headers,
     read_count,
 )
@@ -149,7 +149,7 @@ class Admission:
         """Whether our own rejects explain `redelivered`: 4.0's quorum queues count a reject as a delivery and carry the
         count through dead-lettering, so a message that comes back from its wait is flagged though nobody died."""
         counted = read_count(letter.header(headers.DELIVERY_COUNT))
-        rejected = count_deaths(letter.header(headers.DEATHS), queue=letter.queue, reason="rejected")
+        rejected = deaths_in(letter.header(headers.DEATHS), letter.queue).rejections
         return 0 < counted <= rejected
 
     def _is_early(self, letter: Letter, body: bytes, now_ms: int) -> bool:

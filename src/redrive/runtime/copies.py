@@ -22,24 +22,28 @@ _OURS = frozenset({headers.NOT_BEFORE, headers.DELIVERIES})
 """About the delivery that has just ended; a copy has them only if it is told to."""
 
 _PERSISTENT = 2
+_ROUTING, _STRIPPED, _ID = b"CC", headers.STRIPPED.encode(), headers.MESSAGE_ID.encode()
+"""What the raw bytes contain where there may be such headers (BCC too). Most messages have none: none is looked up."""
 
 
 def copy_properties(delivery: Delivery, copy: Publish, *, new_id: Callable[[], str]) -> Properties:
     """The properties of the copy. Raises what wire raises for values that AMQP can't carry."""
-    properties = delivery.properties
+    properties, header = delivery.properties, delivery.header
     written = dict(copy.set_headers)
-    drops = (copy.drop_headers | _OURS).difference(written)
-    stripped = _stripped(properties, drops)
+    drops = copy.drop_headers if copy.drop_headers >= _OURS else copy.drop_headers | _OURS
+    stripped = _stripped(properties, drops.difference(written) if _ROUTING in header else frozenset())
     if stripped:
-        written[headers.STRIPPED] = stripped
-    if properties.message_id is None and properties.header(headers.MESSAGE_ID) is None:
+        earlier = properties.header(headers.STRIPPED) if _STRIPPED in header else None
+        # What an earlier copy has lost comes before what this one takes away.
+        written[headers.STRIPPED] = {**stripped, **earlier} if isinstance(earlier, dict) else stripped
+    if properties.message_id is None and (_ID not in header or properties.header(headers.MESSAGE_ID) is None):
         written[headers.MESSAGE_ID] = new_id()
-    fitting = fit_headers(written, max(_HEADER_BYTES_MAX - len(delivery.header), 0))
+    fitting = fit_headers(written, max(_HEADER_BYTES_MAX - len(header), 0))
 
     def edited(drop: frozenset[str]) -> Properties:
         return properties.edit(
             headers=fitting,
-            drop=drop,
+            drop=drop,  # what is written is not dropped
             delivery_mode=_PERSISTENT,
             user_id=None,
             expiration=None if copy.expiration_ms is None else str(copy.expiration_ms),
@@ -47,14 +51,13 @@ def copy_properties(delivery: Delivery, copy: Publish, *, new_id: Callable[[], s
 
     made = edited(drops)
     # Evidence is given up before the message is: what the broker has added may be what is too much.
-    return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drops | headers.DEATH_HEADERS.difference(written))
+    return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drops | headers.DEATH_HEADERS)
 
 
 def _stripped(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:
-    """What this copy takes away, beside what an earlier one did."""
+    """What this copy takes away."""
     taken: dict[str, Any] = {}
-    for name in ("expiration", "user_id"):
-        value = getattr(properties, name)
+    for name, value in (("expiration", properties.expiration), ("user_id", properties.user_id)):
         if value is not None:
             taken[name] = value
     if properties.delivery_mode not in (None, _PERSISTENT):
@@ -63,7 +66,4 @@ def _stripped(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:
         value = properties.header(name)
         if value is not None:
             taken[name] = value
-    if not taken:
-        return {}
-    earlier = properties.header(headers.STRIPPED)
-    return {**taken, **earlier} if isinstance(earlier, dict) else taken
+    return taken

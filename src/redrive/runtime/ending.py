@@ -15,7 +15,6 @@ from redrive.core import (
     Command,
     Decision,
     Defer,
-    Discard,
     Done,
     Exponential,
     Failure,
@@ -34,7 +33,6 @@ from redrive.core import (
     Signal,
     Situation,
     Undecodable,
-    count_retries,
     decide,
     describe_outcome,
     headers,
@@ -42,15 +40,16 @@ from redrive.core import (
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.executing import Executor
+from redrive.runtime.pasts import Past, Pasts
 from redrive.runtime.pausing import Pausing
-from redrive.runtime.reporting import describe_decision
+from redrive.runtime.raising import begin_stack_at_handler
+from redrive.runtime.reporting import tell_decision
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
 
 _COUNTED, _DIED, _COUNTED_BEFORE = b"x-retry-count", b"x-death", b"x-redrive-attempts-before"
 _OWN_FAILURE_S = 1.0
 _USUAL_MAX = 1000
-_DISCARD = (Discard(),)
 
 
 class Ending:
@@ -70,7 +69,7 @@ class Ending:
     ) -> None:
         self._plan = plan
         self._queue = plan.name
-        self._counted_by = plan.counted_by
+        self._pasts = Pasts(plan)
         self._policy = policy
         self._admission = admission
         self._executor = executor
@@ -80,62 +79,77 @@ class Ending:
         self._draw = draw
         self._asks_age = policy.age_ms_max is not None or policy.own is not None
         plain = isinstance(policy.backoff, Fixed | Listed | Linear | Exponential) and not policy.jitter
-        self._usual: dict[int, Decision] | None = {} if plain and not policy.rules and not self._asks_age else None
-        """What an ordinary error leads to, by the retries before it, where neither chance, age, rules nor an author's
-        own function have a say: then it is the same for every message."""
+        is_plain = plain and not policy.rules and not self._asks_age
+        self._usual: dict[tuple[int, bool], tuple[Decision, bool]] | None = {} if is_plain else None
+        """What an ordinary error leads to, by the past, and whether by a reject alone, where neither chance, age, rules
+        nor an author's own function have a say: then it is the same for every message."""
+        self._is_heard = observer is not SILENT
         self._acked: Callable[[str, float, int], None] | None = getattr(observer, "acked", None)
-        self._notes_acks = observer is not SILENT and (self._acked is None or bool(getattr(observer, "logs_acks", 0)))
+        self._notes_acks = self._is_heard and (self._acked is None or bool(getattr(observer, "logs_acks", 0)))
         self.tells_acks = self._notes_acks or self._acked is not None
         """Whether `tell_ack` has anyone to tell, and handlers need to be timed."""
 
-    async def settle(self, delivery: Delivery, outcome: Outcome, handler_s: float, *, has_run: bool) -> None:
+    async def settle(
+        self, delivery: Delivery, outcome: Outcome, handler_s: float, *, now_ms: int, has_run: bool
+    ) -> None:
         """Decides and carries out. Raises `StaleDelivery`: then the message comes again."""
         letter = DeliveryLetter(delivery, self._queue)
-        retries = count_retries(letter, self._counted_by)
-        now_ms = self._now_ms()
-        decision = self._decide(outcome, letter, retries, now_ms)
+        past = self._pasts.of(letter)
+        decision, by_reject = self._decide(outcome, letter, past, now_ms)
         if has_run and self._pausing.judge(outcome, decision):
-            decision = GiveBack(pause_ms=0)
-        # A stack is only wanted on a dead letter, and costs more than everything else here.
-        failure = describe_outcome(outcome, stack=isinstance(decision, Parked))
-        attempts: tuple[Attempt, ...] = ()
-        has_begun = not isinstance(outcome, Undecodable)
+            decision, by_reject = GiveBack(pause_ms=0), False
+        has_begun = type(outcome) is not Undecodable
         timed_s = handler_s if has_run and has_begun else None
-        if type(decision) is Retry and self._plan.rejects(decision, letter):
+        if by_reject and not self._executor.is_watched:
             # The commonest retry of the reject loops: no copy is made, so nothing needs to be written down.
-            if await self._executor.execute(delivery, _DISCARD):
-                self._tell(decision, letter, failure, attempt=retries + 1, handler_s=timed_s)
+            delivery.reject(requeue=False)
+            if self._is_heard:
+                self._tell(decision, letter, past, describe_outcome(outcome, stack=False), handler_s=timed_s)
             return
+        # A stack is only wanted on a dead letter, and costs more than everything else here.
+        is_last = type(decision) is Parked
+        if is_last and has_begun:
+            begin_stack_at_handler(outcome)
+        failure = describe_outcome(outcome, stack=is_last)
+        history = read_history(letter)
         if has_run and failure is not None and has_begun:
-            attempts = (Attempt(number=retries + 1, at_ms=now_ms, error=failure.text),)
-        report = Report(retries=retries, now_ms=now_ms, failure=failure, history=(*read_history(letter), *attempts))
-        await self._carry_out(letter, decision, report, handler_s=timed_s, is_attempt=has_begun)
+            history = (*history, Attempt(number=past.retries + 1, at_ms=now_ms, error=failure.text))
+        report = Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
+        await self._carry_out(letter, past, decision, report, handler_s=timed_s, is_attempt=has_begun)
 
-    def _decide(self, outcome: Outcome, letter: DeliveryLetter, retries: int, now_ms: int) -> Decision:
+    def _decide(self, outcome: Outcome, letter: DeliveryLetter, past: Past, now_ms: int) -> tuple[Decision, bool]:
+        """What becomes of it, and whether that is a reject and nothing else."""
         usual = self._usual
-        is_usual = usual is not None and type(outcome) is Raised and not isinstance(outcome.error, Signal)
-        decision = usual.get(retries) if usual is not None and is_usual else None
-        if decision is None:
-            age_ms = self._admission.age_ms(letter) if self._asks_age else None
-            situation = Situation(retries=retries, now_ms=now_ms, age_ms=age_ms, draw=self._draw())
-            decision = decide(outcome, situation, self._policy)
-            if usual is not None and is_usual and len(usual) < _USUAL_MAX:
-                usual[retries] = decision
-        elif type(decision) is Retry:
+        if usual is None or type(outcome) is not Raised or isinstance(outcome.error, Signal):
+            return self._decide_anew(outcome, letter, past, now_ms)
+        key = (past.retries, past.died_otherwise)
+        known = usual.get(key)
+        if known is None:
+            known = self._decide_anew(outcome, letter, past, now_ms)
+            if len(usual) < _USUAL_MAX:
+                usual[key] = known
+        decision, by_reject = known
+        if type(decision) is Retry and not by_reject:
             decision = Retry(delay_ms=decision.delay_ms, not_before_ms=now_ms + decision.delay_ms)
-        return decision
+        return decision, by_reject
+
+    def _decide_anew(self, outcome: Outcome, letter: DeliveryLetter, past: Past, now_ms: int) -> tuple[Decision, bool]:
+        age_ms = self._admission.age_ms(letter) if self._asks_age else None
+        situation = Situation(retries=past.retries, now_ms=now_ms, age_ms=age_ms, draw=self._draw())
+        decision = decide(outcome, situation, self._policy)
+        return decision, isinstance(decision, Retry) and self._plan.rejects(decision, letter)
 
     async def carry_out(self, delivery: Delivery, decision: Decision) -> None:
         """Carries out what was decided without a run. Raises `StaleDelivery`."""
         letter = DeliveryLetter(delivery, self._queue)
-        report = Report(
-            retries=count_retries(letter, self._plan.counted_by), now_ms=self._now_ms(), history=read_history(letter)
-        )
-        await self._carry_out(letter, decision, report)
+        past = self._pasts.of(letter)
+        report = Report(retries=past.retries, now_ms=self._now_ms(), history=read_history(letter))
+        await self._carry_out(letter, past, decision, report)
 
     async def _carry_out(
         self,
         letter: DeliveryLetter,
+        past: Past,
         decision: Decision,
         report: Report,
         *,
@@ -150,9 +164,8 @@ class Ending:
             if isinstance(decision, Defer):
                 commands = _with_deaths(commands, letter)
             done = await self._executor.execute(letter.delivery, self._dated(commands, letter, report.now_ms))
-        if done:
-            attempt = report.retries + 1 if is_attempt else None
-            self._tell(decision, letter, report.failure, attempt=attempt, handler_s=handler_s)
+        if done and self._is_heard:
+            self._tell(decision, letter, past, report.failure, handler_s=handler_s, is_attempt=is_attempt)
 
     async def give_back(self, delivery: Delivery, *, pause_ms: int = 0) -> bool:
         """Back to the queue after a pause, uncounted; whether it came to that. Raises `StaleDelivery`."""
@@ -165,7 +178,7 @@ class Ending:
             if await self._executor.copy_once(delivery, copy):
                 return True
             pause_ms = 0
-        report = Report(retries=count_retries(letter, self._plan.counted_by), now_ms=self._now_ms())
+        report = Report(retries=self._pasts.of(letter).retries, now_ms=self._now_ms())
         commands = self._plan.commands(GiveBack(pause_ms=pause_ms), letter, report)
         return await self._executor.execute(delivery, commands)
 
@@ -181,36 +194,37 @@ class Ending:
 
     def tell_ack(self, delivery: Delivery, handler_s: float) -> None:
         """A handler returned and its delivery was acked."""
-        header = delivery.header
-        attempt = 1
-        if delivery.redelivered or _COUNTED in header or _DIED in header or _COUNTED_BEFORE in header:
-            attempt = count_retries(DeliveryLetter(delivery, self._queue), self._plan.counted_by) + 1
         if self._notes_acks:
-            self._tell(Done(), DeliveryLetter(delivery, self._queue), None, attempt=attempt, handler_s=handler_s)
+            letter = DeliveryLetter(delivery, self._queue)
+            self._tell(Done(), letter, self._pasts.of(letter), None, handler_s=handler_s)
         elif self._acked is not None:
+            header = delivery.header
+            attempt = 1
+            if delivery.redelivered or _COUNTED in header or _DIED in header or _COUNTED_BEFORE in header:
+                attempt = self._pasts.of(DeliveryLetter(delivery, self._queue)).retries + 1
             self._acked(self._queue, handler_s, attempt)
 
     def _tell(
         self,
         decision: Decision,
         letter: DeliveryLetter,
+        past: Past,
         failure: Failure | None,
         *,
-        attempt: int | None,
         handler_s: float | None,
+        is_attempt: bool = True,
     ) -> None:
-        if self._observer is SILENT:
-            return
-        fields = describe_decision(
+        tell_decision(
+            self._observer,
             decision,
             letter,
             plan=self._plan,
             failure=failure,
-            attempt=attempt,
+            routing_key=past.routing_key,
+            attempt=past.retries + 1 if is_attempt else None,
             attempts_max=self._policy.attempts_max,
             handler_s=handler_s,
         )
-        self._observer.note("runtime.decided", **fields)
 
     def _dated(self, commands: tuple[Command, ...], letter: DeliveryLetter, now_ms: int) -> tuple[Command, ...]:
         """With an age budget a message that has no time of its own gets one, with its first copy."""

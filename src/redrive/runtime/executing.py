@@ -10,9 +10,9 @@ with the broker, and so is the original.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, TypeAlias, assert_never
 
 from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
@@ -23,6 +23,8 @@ from redrive.wire import LocalProtocolError, Properties
 
 Checkpoint = Callable[[str], None]
 """Called between any two steps with the name of the place; tests kill the process there."""
+
+Settlement: TypeAlias = Ack | Discard | Return
 
 HELD_S_MAX = 600.0
 _PUBLISH_S_MAX = 30.0
@@ -55,10 +57,10 @@ class Executor:
         self._now_ms = now_ms
         self._confirmed: Callable[[str], None] | None = getattr(observer, "confirmed", None)
         self._loop = asyncio.get_running_loop()
-        self.copies_waiting = 0
-        """Deliveries held because their copies were not confirmed."""
+        self.is_watched = checkpoint is not None
+        """Whether somebody wants to know of every step."""
         self.held = 0
-        """Those of them whose copies have failed at least once."""
+        """Deliveries that are held because a copy of theirs was not confirmed."""
 
     async def execute(self, delivery: Delivery, commands: Iterable[Command]) -> bool:
         """Does them in order; whether it came to the end. If not, the delivery comes again."""
@@ -73,8 +75,10 @@ class Executor:
                         began_s = self._loop.time()
                         await self.pause(pause_ms / 1000)
                         rest_ms = pause_ms - round((self._loop.time() - began_s) * 1000)
+                    case _ if self.is_watched:
+                        await self._settle_watched(delivery, command)
                     case _:
-                        await self._settle(delivery, command)
+                        settle(delivery, command)
         except StaleDelivery:
             return False
         return True
@@ -85,10 +89,7 @@ class Executor:
         if not isinstance(outcome, Confirmed):
             self._note_failure(copy, outcome, retry_in_ms=None)
             return False
-        try:
-            await self._settle(delivery, Ack())
-        except StaleDelivery:
-            pass
+        await self.execute(delivery, (Ack(),))
         return True
 
     @property
@@ -114,25 +115,17 @@ class Executor:
 
     async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
         properties = copy_properties(delivery, copy, new_id=self._new_id)
+        outcome = await self._publish(copy, delivery.body, properties)
+        return isinstance(outcome, Confirmed) or await self._insist(delivery, copy, properties, outcome)
+
+    async def _insist(self, delivery: Delivery, copy: Publish, properties: Properties, outcome: PublishOutcome) -> bool:
+        """After a copy that was not confirmed: again and again, until one is. False: the delivery comes again."""
         pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
         deadline_s = self._loop.time() + HELD_S_MAX
-        self.copies_waiting += 1
-        late: asyncio.Future[PublishOutcome] | None = None
-        failures = 0
+        self.held += 1
         try:
-            while True:
-                # What is with the broker and not answered yet is waited for. To publish it again would put one copy
-                # more into the queue with every round, all of which come alive once the broker is itself again.
-                if late is None:
-                    outcome = await self._publish(copy, delivery.body, properties)
-                else:
-                    outcome = await _answer(late)
-                if isinstance(outcome, Confirmed):
-                    return True
+            while not isinstance(outcome, Confirmed):
                 late = outcome.late if isinstance(outcome, InDoubt) else None
-                if not failures:
-                    self.held += 1
-                failures += 1
                 pause_s = pauses.next_s()
                 give_up = self._stopping.is_set() or self._loop.time() + pause_s > deadline_s
                 self._note_failure(copy, outcome, retry_in_ms=None if give_up else round(pause_s * 1000))
@@ -143,50 +136,50 @@ class Executor:
                 if give_up:
                     delivery.nack(requeue=True)
                     return False
+                # What is with the broker and not answered yet is waited for. To publish it again would put one copy
+                # more into the queue with every round, all of which come alive once the broker is itself again.
+                if late is None:
+                    outcome = await self._publish(copy, delivery.body, properties)
+                else:
+                    outcome = await _answer(late)
+            return True
         finally:
-            self.copies_waiting -= 1
-            if failures:
-                self.held -= 1
+            self.held -= 1
 
     async def _publish(self, copy: Publish, body: bytes, properties: Properties) -> PublishOutcome:
-        self._reach("before publish")
         publishing = self._publisher.publish(
             copy.exchange, copy.routing_key, body, properties, deadline_s=_PUBLISH_S_MAX
         )
         try:
-            if self._checkpoint is None:
-                outcome = await publishing
-            else:
-                task = asyncio.ensure_future(publishing)
-                await asyncio.sleep(0)
-                self._reach("published, before confirm")
-                outcome = await task
+            outcome = await (self._watched(publishing) if self.is_watched else publishing)
         except LocalProtocolError as error:
             return InDoubt(str(error), sent=False)
-        if isinstance(outcome, Confirmed):
-            self._reach("after confirm, before ack")
-            if self._confirmed is not None:
-                self._confirmed(self._queue)
+        if self._confirmed is not None and isinstance(outcome, Confirmed):
+            self._confirmed(self._queue)
         return outcome
 
-    async def _settle(self, delivery: Delivery, command: Ack | Discard | Return) -> None:
-        """Raises `StaleDelivery`: then the message comes again."""
+    async def _watched(self, publishing: Coroutine[Any, Any, PublishOutcome]) -> PublishOutcome:
+        """Publishes, and says where it is."""
+        try:
+            self._reach("before publish")
+        except BaseException:
+            publishing.close()
+            raise
+        task = asyncio.ensure_future(publishing)
+        await asyncio.sleep(0)
+        self._reach("published, before confirm")
+        outcome = await task
+        if isinstance(outcome, Confirmed):
+            self._reach("after confirm, before ack")
+        return outcome
+
+    async def _settle_watched(self, delivery: Delivery, command: Settlement) -> None:
+        """Settles, and says where it is. Raises `StaleDelivery`."""
         self._reach("before settle")
-        match command:
-            case Ack():
-                delivery.ack()
-            case Discard():
-                delivery.reject(requeue=False)
-            case Return(counted=True):
-                delivery.reject(requeue=True)
-            case Return():
-                delivery.nack(requeue=True)
-            case _:
-                assert_never(command)
-        if self._checkpoint is not None:
-            # Acks are said at the end of the event loop's turn, or a few milliseconds later.
-            await asyncio.sleep(_ACKS_WRITTEN_S)
-            self._reach("after ack written" if isinstance(command, Ack) else "after settle written")
+        settle(delivery, command)
+        # Acks are said at the end of the event loop's turn, or a few milliseconds later.
+        await asyncio.sleep(_ACKS_WRITTEN_S)
+        self._reach("after ack written" if isinstance(command, Ack) else "after settle written")
 
     def _note_failure(self, copy: Publish, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
         self._observer.note(
@@ -202,6 +195,21 @@ class Executor:
     def _reach(self, place: str) -> None:
         if self._checkpoint is not None:
             self._checkpoint(place)
+
+
+def settle(delivery: Delivery, command: Settlement) -> None:
+    """Raises `StaleDelivery`: then the message comes again."""
+    match command:
+        case Ack():
+            delivery.ack()
+        case Discard():
+            delivery.reject(requeue=False)
+        case Return(counted=True):
+            delivery.reject(requeue=True)
+        case Return():
+            delivery.nack(requeue=True)
+        case _:
+            assert_never(command)
 
 
 async def _answer(late: "asyncio.Future[PublishOutcome]") -> PublishOutcome:

@@ -198,8 +198,9 @@ class Handling:
         """Ends a run of the fast path that did not simply return. Raises what is not the handler's own."""
         try:
             handler_s = time.perf_counter() - began_s if began_s else 0.0
-            outcome = self._outcome(ended) if isinstance(ended, BaseException) else ended
-            await self._settle(delivery, outcome, handler_s)
+            now_ms = self._now_ms()
+            outcome = self._outcome(ended, now_ms) if isinstance(ended, BaseException) else ended
+            await self._ending.settle(delivery, outcome, handler_s, now_ms=now_ms, has_run=True)
         except StaleDelivery:
             pass
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
@@ -210,6 +211,9 @@ class Handling:
         except BaseException:
             self._let_go_soon(delivery)
             raise
+        finally:
+            if self._pausing.failures or self._obstructed:
+                self._look()
 
     async def hand_back(self, delivery: Delivery) -> None:
         """Its handler has not ended, and won't. When the app stops it goes back as it was: an orderly stop is no death,
@@ -276,7 +280,7 @@ class Handling:
                 # Without a copy (nobody may publish to the queue) it can't be counted, and is handled as it is.
                 return not await self._replace(delivery, letter, deliveries)
             case Crashed() | Answered():
-                await self._ending.settle(delivery, verdict, 0.0, has_run=False)
+                await self._ending.settle(delivery, verdict, 0.0, now_ms=self._now_ms(), has_run=False)
             case _:
                 await self._ending.carry_out(delivery, verdict)
         return False
@@ -335,19 +339,15 @@ class Handling:
 
     async def _finish(self, delivery: Delivery, outcome: Outcome | None, handler_s: float) -> None:
         if outcome is not None:
-            await self._settle(delivery, outcome, handler_s)
+            try:
+                await self._ending.settle(delivery, outcome, handler_s, now_ms=self._now_ms(), has_run=True)
+            finally:
+                self._look()
             return
         delivery.ack()
         self._succeeded()
         if self._ending.tells_acks:
             self._ending.tell_ack(delivery, handler_s)
-
-    async def _settle(self, delivery: Delivery, outcome: Outcome, handler_s: float) -> None:
-        settling = self._ending.settle(delivery, outcome, handler_s, has_run=True)
-        try:
-            await settling
-        finally:
-            self._look()
 
     def _succeeded(self) -> None:
         if self._pausing.failures or self._pausing.is_paused:
@@ -367,11 +367,11 @@ class Handling:
             message = self._message(delivery) if self._needs_message else None
             result = await self._call(body, message)
         except BaseException as error:  # noqa: BLE001 - the handler boundary; what is not its own is raised again
-            return self._outcome(error)
+            return self._outcome(error, self._now_ms())
         return result if isinstance(result, _OUTCOMES) else None
 
-    def _outcome(self, error: BaseException) -> Outcome:
-        return read_error(error, now_ms=self._now_ms(), timeout_ms=self._timeout_ms)
+    def _outcome(self, error: BaseException, now_ms: int) -> Outcome:
+        return read_error(error, now_ms=now_ms, timeout_ms=self._timeout_ms)
 
     def _message(self, delivery: Delivery) -> Message:
         return Message(delivery, self._plan, self._outlet, self._attempts_max)

@@ -6,7 +6,7 @@ handler's doing counts against its message.
 
 import asyncio
 
-from redrive.core import Outcome, Raised, TimedOut, outcome_of
+from redrive.core import Answered, Outcome, Raised, TimedOut, outcome_of
 from redrive.runtime.calling import OutOfTime
 
 
@@ -18,7 +18,6 @@ def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> 
     """How a handler that raised has ended. Raises `Untouched`, or the error again, if it is not the handler's."""
     match error:
         case Exception():
-            _begin_stack_at_handler(error)
             return outcome_of(error, now_ms=now_ms)
         case OutOfTime():
             return TimedOut(after_ms=timeout_ms or 0)
@@ -33,10 +32,11 @@ def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> 
             return Raised(error)
 
 
-def _begin_stack_at_handler(error: BaseException) -> None:
-    """Leaves our own frames out of what is kept of the stack: its first line is the handler's."""
-    frame = error.__traceback__
+def begin_stack_at_handler(outcome: Outcome) -> None:
+    """Leaves our own frames out of what is kept of an error's stack: its first line is the handler's."""
+    error = outcome.error if isinstance(outcome, Raised | Answered) else None
+    frame = None if error is None else error.__traceback__
     while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith("redrive.runtime."):
         frame = frame.tb_next
-    if frame is not None:
+    if error is not None and frame is not None:
         error.__traceback__ = frame

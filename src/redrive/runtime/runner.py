@@ -7,12 +7,12 @@ a channel that closes too soon); then the connections close.
 """
 
 import asyncio
+import os
 import random
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from redrive.client import Backoff, Client
 from redrive.core import SILENT, Observer
@@ -40,6 +40,10 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _new_id() -> str:
+    return os.urandom(16).hex()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How an app is run, apart from what its author said.
@@ -54,7 +58,7 @@ class RunOptions:
     checkpoint: Checkpoint | None = None
     now_ms: Callable[[], int] = _now_ms
     draw: Callable[[], float] = random.random
-    new_id: Callable[[], str] = field(default=lambda: uuid.uuid4().hex)
+    new_id: Callable[[], str] = _new_id
 
 
 class Runner:

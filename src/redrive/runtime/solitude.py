@@ -3,6 +3,19 @@
 A process that dies takes everything it has in hand with it, and the broker can't say whose fault it was. So a message
 that may have killed its consumers before has its last run alone: nothing else is handled, no other such message is in
 hand, and if the process dies now, it was this one.
+
+What the crash cap n promises, while connections hold. A copy is run at most once: a death in its run marks it as
+redelivered, and it is replaced by a copy that counts one more, or, at n, parked. So a message that always kills is run
+n times and parked once, as long as no death falls between a copy's confirm and the ack of what it replaces. One that
+does leaves both, as everywhere where a message is copied, and each goes on with a count of its own. With p parked
+copies in the end every count from 1 on was reached by at most p copies: n to 1 + (n - 1) * p runs, and each parked copy
+says n deaths. A connection that is lost by a living process looks like a death to the others: it may cost a run.
+
+It can't be exact. Copy and ack are two steps on two channels, and RabbitMQ has no transaction over both. A consumer
+that gets the original again sees neither whether its copy was confirmed nor where that is now; the process that knew is
+dead, and an id on both does not help whoever has only one in hand. To ack it on a guess could lose the message. What
+can be done is to make the window small: a message that has killed before waits for the replacements of its own process
+(`wait_replaced`). What is left are acks that the broker has read and not yet carried out, and deaths of other causes.
 """
 
 import asyncio

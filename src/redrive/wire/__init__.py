@@ -10,6 +10,7 @@ reads whole messages in one go, and `connection` is what callers use: bytes in a
 
 from redrive.wire import methods
 from redrive.wire.connection import Connection
+from redrive.wire.copying import copy_properties
 from redrive.wire.entries import edit_table, read_entry
 from redrive.wire.errors import (
     EncodingError,
@@ -48,10 +49,13 @@ from redrive.wire.fields import (
 from redrive.wire.frames import PROTOCOL_HEADER, Frame, FrameSplitter, encode_frame
 from redrive.wire.negotiation import Limits
 from redrive.wire.properties import EMPTY, Properties, PropertyChanges
+from redrive.wire.raw_entries import raw_entries
 from redrive.wire.roles import Role
 from redrive.wire.sasl import amqplain_response, plain_response, read_credentials
 from redrive.wire.states import CHANNEL, CONNECTION, ChannelState, ConnectionState
 from redrive.wire.tables import decode_table, encode_table
+from redrive.wire.typed_json import properties_as_json
+from redrive.wire.typed_json_reading import properties_from_json
 
 __all__ = [
     "CHANNEL",
@@ -96,12 +100,16 @@ __all__ = [
     "UInt16",
     "UInt32",
     "amqplain_response",
+    "copy_properties",
     "decode_table",
     "edit_table",
     "encode_frame",
     "encode_table",
     "methods",
     "plain_response",
+    "properties_as_json",
+    "properties_from_json",
+    "raw_entries",
     "read_credentials",
     "read_entry",
 ]

@@ -4,44 +4,37 @@ Redrive writes a header or two into messages that are not its own. Decoding and 
 and would have to be trusted with types it has never seen; splicing entries has nothing to get wrong in them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
-from redrive.wire.errors import syntax_error
-from redrive.wire.tables import decode_value, encode_entry, encode_text, value_end
+from redrive.wire.errors import EncodingError, syntax_error
+from redrive.wire.tables import decode_value, encode_entries, encode_key, encode_text, value_end
+
+_CUT_SHORT = "table key runs past the end of its table"
 
 
-def entry_spans(table: bytes) -> Iterator[tuple[bytes, int, int, int]]:
-    """For each entry of a table (without its length prefix): raw key, start, start of the typed value, end."""
-    start, end = 0, len(table)
-    while start < end:
-        key_end = start + 1 + table[start]
-        if key_end >= end:
-            raise syntax_error("table key runs past the end of its table")
-        stop = value_end(table, key_end, end)
-        yield table[start + 1 : key_end], start, key_end, stop
-        start = stop
-
-
-def read_entry(table: bytes, key: str, default: Any = None) -> Any:
-    """One value out of a table, the others stepped over undecoded."""
-    raw = raw_entry(table, key)
+def read_entry(table: bytes, key: str, default: Any = None, start: int = 0) -> Any:
+    """One value out of a table that begins at `start`, the others stepped over undecoded."""
+    raw = raw_entry(table, key, start)
     return default if raw is None else decode_value(raw, 0, len(raw))[0]
 
 
-def raw_entry(table: bytes, key: str) -> bytes | None:
-    """One typed value's own bytes out of a table, None if there is no such key."""
-    wanted = encode_text(key)
+def raw_entry(table: bytes, key: str, start: int = 0) -> bytes | None:
+    """One typed value's own bytes out of a table that begins at `start`, None if there is no such key."""
+    try:
+        wanted = encode_key(key)
+    except EncodingError:  # nothing can have such a key
+        return None
     if wanted not in table:  # a search in C settles most misses
         return None
-    # The same steps as in `entry_spans`, without a generator: a consumer reads a header or two of every message.
-    start, end = 0, len(table)
+    end = len(table)
     while start < end:
         key_end = start + 1 + table[start]
         if key_end >= end:
-            raise syntax_error("table key runs past the end of its table")
+            raise syntax_error(_CUT_SHORT)
         stop = value_end(table, key_end, end)
-        if table[start + 1 : key_end] == wanted:
+        if table.startswith(wanted, start):
             return table[key_end:stop]
         start = stop
     return None
@@ -53,16 +46,35 @@ def edit_table(table: bytes, changes: Mapping[str, Any], drop: Collection[str] =
     A changed entry keeps its place, a new one goes to the end, a key given twice ends up once. Where a key is in both,
     the change wins.
     """
-    pending = {encode_text(key): encode_entry(key, value) for key, value in changes.items()}
-    dropped = {encode_text(key) for key in drop}
+    # Keys are compared with their length octets, as they stand in the table.
+    pending = encode_entries(changes)
+    dropped = _encoded_set(drop) if isinstance(drop, frozenset) else _encode_keys(drop)
     written: set[bytes] = set()
     parts = []
-    for key, start, _, end in entry_spans(table):
-        if key in pending:
-            if key not in written:
+    start, kept_from, end = 0, 0, len(table)
+    while start < end:
+        key_end = start + 1 + table[start]
+        if key_end >= end:
+            raise syntax_error(_CUT_SHORT)
+        stop = value_end(table, key_end, end)
+        key = table[start:key_end]
+        if key in pending or key in dropped:
+            parts.append(table[kept_from:start])
+            kept_from = stop
+            if key in pending and key not in written:
                 written.add(key)
                 parts.append(pending[key])
-        elif key not in dropped:
-            parts.append(table[start:end])
-    parts += [entry for key, entry in pending.items() if key not in written]
+        start = stop
+    parts.append(table[kept_from:])
+    parts += [entry for key, entry in pending.items() if key not in written] if written else pending.values()
     return b"".join(parts)
+
+
+def _encode_keys(keys: Iterable[str]) -> frozenset[bytes]:
+    """As they stand in a table; one that is too long for a key is in none."""
+    raw_keys = [encode_text(key) for key in keys]
+    return frozenset(bytes((len(raw),)) + raw for raw in raw_keys if len(raw) < 256)
+
+
+# What is dropped is nearly always one of a few constants.
+_encoded_set = lru_cache(maxsize=64)(_encode_keys)

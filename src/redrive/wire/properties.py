@@ -57,7 +57,8 @@ class _Property(Generic[_T]):
         self.name = name
 
     def __get__(self, instance: "Properties", owner: type) -> _T | None:
-        raw = instance._spans().get(self.name)
+        fields = instance._fields
+        raw = (instance._spans() if fields is None else fields).get(self.name)
         return None if raw is None else self.read(raw)
 
 
@@ -135,12 +136,12 @@ class Properties:
         if self._table is not None:
             return self._table.get(name, default)
         raw = self._spans().get("headers")
-        return default if raw is None else read_entry(raw[4:], name, default)
+        return default if raw is None else read_entry(raw, name, default, 4)
 
     def raw_header(self, name: str) -> bytes | None:
         """One header's typed value as its bytes, None if there is none: two that are equal decode to the same."""
         raw = self._spans().get("headers")
-        return None if raw is None else raw_entry(raw[4:], name)
+        return None if raw is None else raw_entry(raw, name, 4)
 
     def edit(
         self,
@@ -155,23 +156,21 @@ class Properties:
         malformed.
         """
         fields = dict(self._spans())
+        flags = (self.raw[0] << 8 | self.raw[1]) & _ALL_FLAGS
         for name, value in properties.items():
-            if name not in _BY_NAME or name == "headers":
+            known = _BY_NAME.get(name)
+            if known is None or name == "headers":
                 raise EncodingError(f"there is no property {name!r}")
             if value is None:
-                fields.pop(name, None)
+                flags &= ~known.flag
             else:
-                fields[name] = _BY_NAME[name].write(value)
+                flags |= known.flag
+                fields[name] = known.write(value)
         if headers or (drop and "headers" in fields):
             table = edit_table(fields.get("headers", b"\0\0\0\0")[4:], headers or {}, drop)
+            flags |= _HEADERS_FLAG
             fields["headers"] = _LENGTH.pack(len(table)) + table
-        flags, parts = 0, [b""]
-        for name, each in _BY_NAME.items():
-            if name in fields:
-                flags |= each.flag
-                parts.append(fields[name])
-        parts[0] = flags.to_bytes(2, "big")
-        return Properties(b"".join(parts))
+        return Properties(b"".join([flags.to_bytes(2, "big"), *[fields[name] for name, _ in _layout(flags)]]))
 
     def present(self) -> dict[str, Any]:
         """Every property that is set, decoded, by name."""
@@ -202,6 +201,8 @@ class Properties:
 _BY_NAME: dict[str, _Property[Any]] = {
     name: each for name, each in vars(Properties).items() if isinstance(each, _Property)
 }
+_ALL_FLAGS = sum(each.flag for each in _BY_NAME.values())
+_HEADERS_FLAG = _BY_NAME["headers"].flag
 
 
 # Which properties a flag word announces, worked out once for each word seen.
@@ -210,6 +211,9 @@ _LAYOUTS_MAX = 256
 
 
 def _layout(flags: int) -> list[tuple[str, int]]:
+    layout = _LAYOUTS.get(flags)
+    if layout is not None:
+        return layout
     if flags & 1:
         raise syntax_error("property flags go on beyond the 14 properties there are")
     if len(_LAYOUTS) >= _LAYOUTS_MAX:

@@ -36,6 +36,8 @@ DEPTH_MAX = 100
 _PAST_THE_END = "table value runs past the end of its table"
 _STRING = ord("S")
 _LENGTH = struct.Struct(">I")
+_LONG = struct.Struct(">cI")
+_INT32, _INT64 = struct.Struct(">ci"), struct.Struct(">cq")
 _DECIMAL = struct.Struct(">Bi")
 _TIMESTAMP_DATETIME_MAX = 253_402_300_799  # 9999-12-31T23:59:59Z, where datetime ends
 
@@ -116,18 +118,15 @@ def decode_value(data: bytes, start: int, end: int, depth: int = 1) -> tuple[Any
 
 def value_end(data: bytes, start: int, end: int) -> int:
     """The position after the typed value at `start`, without decoding it: what an edit needs to step over entries."""
-    code = data[start]
-    start += 1
-    size = _SIZES.get(code)
+    size = _SIZES.get(data[start])
     if size is None:
-        raise syntax_error(f"unknown table value type {code:#04x}")
+        raise syntax_error(f"unknown table value type {data[start]:#04x}")
     if size < 0:
-        if start + 4 > end:
-            raise syntax_error(_PAST_THE_END)
-        size = 4 + int(_LENGTH.unpack_from(data, start)[0])
-    if start + size > end:
+        size = 4 + int.from_bytes(data[start + 1 : start + 5], "big")
+    stop = start + 1 + size
+    if stop > end:  # a length cut short too: its own four octets are counted
         raise syntax_error(_PAST_THE_END)
-    return start + size
+    return stop
 
 
 def encode_table(table: Mapping[str, Any]) -> bytes:
@@ -135,9 +134,39 @@ def encode_table(table: Mapping[str, Any]) -> bytes:
     return _encode_table(table, 1)
 
 
-def encode_entry(key: str, value: Any) -> bytes:
-    """One entry: key, type, value."""
-    return _encode_key(key) + _encode_value(value, 1)
+def encode_entries(table: Mapping[str, Any], depth: int = 1) -> dict[bytes, bytes]:
+    """Each entry by its raw key, which begins it, length octet in front; in the mapping's own order."""
+    entries = {}
+    for key, value in table.items():
+        raw = _ENCODED_KEYS.get(key)
+        if raw is None:
+            raw = encode_key(key)
+        # Nearly all values are plain texts and small numbers: encoded without a call.
+        kind = type(value)
+        if kind is str and value.isascii():
+            entries[raw] = raw + _LONG.pack(b"S", len(value)) + value.encode()
+        elif kind is int and -0x80000000 <= value <= 0x7FFFFFFF:
+            entries[raw] = raw + _INT32.pack(b"I", value)
+        else:
+            entries[raw] = raw + _encode_value(value, depth)
+    return entries
+
+
+def encode_key(key: str) -> bytes:
+    """A key with its length octet, as entries begin with it. Raises EncodingError."""
+    raw = _ENCODED_KEYS.get(key)
+    if raw is None:
+        if not isinstance(key, str):
+            raise EncodingError(f"table key {key!r} is not a string")
+        raw = encode_short_string(key, "table key")
+        if len(_ENCODED_KEYS) < _KEYS_MAX and len(key) < 64:
+            _ENCODED_KEYS[key] = raw
+    return raw
+
+
+def encode_value(value: Any) -> bytes:
+    """A value behind its type, as it follows its key. Raises EncodingError."""
+    return _encode_value(value, 1)
 
 
 def encode_text(text: str, what: str = "string") -> bytes:
@@ -181,22 +210,11 @@ def _remember_key(raw: bytes) -> str:
 _ENCODED_KEYS: dict[str, bytes] = {}
 
 
-def _encode_key(key: str) -> bytes:
-    if not isinstance(key, str):
-        raise EncodingError(f"table key {key!r} is not a string")
-    raw = _ENCODED_KEYS.get(key)
-    if raw is None:
-        raw = encode_short_string(key, "table key")
-        if len(_ENCODED_KEYS) < _KEYS_MAX and len(key) < 64:
-            _ENCODED_KEYS[key] = raw
-    return raw
-
-
 def _encode_table(table: Mapping[str, Any], depth: int) -> bytes:
     if depth > DEPTH_MAX:
         raise EncodingError(f"table nested deeper than {DEPTH_MAX}")
-    body = b"".join([_encode_key(key) + _encode_value(value, depth) for key, value in table.items()])
-    return _with_length(b"", body)
+    body = b"".join(encode_entries(table, depth).values())
+    return _LENGTH.pack(len(body)) + body
 
 
 def _encode_array(array: list[Any] | tuple[Any, ...], depth: int) -> bytes:
@@ -212,10 +230,10 @@ def _encode_value(value: Any, depth: int) -> bytes:
             return encode(value)
         except struct.error:
             raise EncodingError(f"{value!r} does not fit in AMQP's {type(value).__name__}") from None
-    if isinstance(value, Mapping):
-        return b"F" + _encode_table(value, depth + 1)
     if isinstance(value, (list, tuple)):
         return _encode_array(value, depth + 1)
+    if isinstance(value, (dict, Mapping)):
+        return b"F" + _encode_table(value, depth + 1)
     # Subclasses that someone made for reasons of their own (enumerations, for one) go as what they are underneath.
     for base in (bool, int, str, bytes, float, datetime, Decimal):
         if isinstance(value, base):
@@ -224,19 +242,20 @@ def _encode_value(value: Any, depth: int) -> bytes:
 
 
 def _with_length(code: bytes, body: bytes) -> bytes:
-    return code + _LENGTH.pack(len(body)) + body
+    return _LONG.pack(code, len(body)) + body
 
 
 def _encode_int(value: int) -> bytes:
     if -0x80000000 <= value <= 0x7FFFFFFF:
-        return struct.pack(">ci", b"I", value)
+        return _INT32.pack(b"I", value)
     if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
-        return struct.pack(">cq", b"l", value)
+        return _INT64.pack(b"l", value)
     raise EncodingError(f"{value} does not fit in 64 bits")
 
 
 def _encode_text(value: str) -> bytes:
-    return _with_length(b"S", encode_text(value))
+    raw = value.encode() if value.isascii() else encode_text(value)
+    return _LONG.pack(b"S", len(raw)) + raw
 
 
 def _encode_datetime(value: datetime) -> bytes:

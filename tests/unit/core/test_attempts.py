@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core import Counter, PlainLetter, count_deaths, count_retries, headers, original_headers, read_count
-from redrive.core.attempts import COUNT_MAX
+from redrive.core import Counter, PlainLetter, count_retries, deaths_in, headers, original_headers, read_count
+from redrive.core.counts import COUNT_MAX
 from tests.live.runtime.recording import EXCHANGE, ROUTING_KEY, read_recorded
 from tests.unit.core.strategies import garbage
 
@@ -172,7 +172,7 @@ def test_only_deaths_in_this_queue_for_this_reason_count(others: Any) -> None:
         {"queue": "q", "reason": "rejected", "count": 2},
         others if not isinstance(others, dict) else {**others, "queue": "nobody's"},
     ]
-    assert count_deaths(deaths, queue="q", reason="rejected") == 2
+    assert deaths_in(deaths, "q").rejections == 2
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000), st.sampled_from(Counter))

@@ -36,7 +36,7 @@ from redrive.core import (
 )
 from redrive.topology.arrangement import Arrangement, Wait, Way
 from redrive.topology.model import DEFAULT_EXCHANGE
-from redrive.topology.shapes.origins import original_route
+from redrive.topology.shapes.origins import correct_route, original_route
 
 RETURNS_MAX = 10
 """Half of what a main queue allows (its limit of 20). Up to 4.0 a quorum queue counts every nack as a delivery; a
@@ -99,12 +99,12 @@ def park(decision: Parked, letter: Letter, arrangement: Arrangement, report: Rep
     """To the dead letters: where a reject would send it, with what is known about its end."""
     if arrangement.park_by is Way.REJECT:
         return (Discard(),)
-    route = original_route(letter)
+    written = correct_route(parking_headers(decision, letter, report), letter)
     parking = arrangement.parking
     copy = Publish(
         exchange=parking.exchange,
-        routing_key=route[headers.ORIGINAL_ROUTING_KEY] if parking.routing_key is None else parking.routing_key,
-        set_headers={**parking_headers(decision, letter, report), **route},
+        routing_key=written[headers.ORIGINAL_ROUTING_KEY] if parking.routing_key is None else parking.routing_key,
+        set_headers=written,
         drop_headers=PARK_DROPS,
     )
     return copy, Ack()

@@ -6,9 +6,9 @@ a delivery that came in one of these ways is read by its `x-original-*` headers 
 somebody made by copying another's headers is what it says it is.
 """
 
-from collections.abc import Mapping
+from typing import Any
 
-from redrive.core import Letter, headers, original_headers, original_routing_key
+from redrive.core import Letter, deaths_in, headers, original_headers, original_routing_key, read_deaths
 from redrive.topology.model import DEFAULT_EXCHANGE
 
 RETURN_WORD = "retry"
@@ -17,13 +17,16 @@ RETURN_WORD = "retry"
 
 def original_route(letter: Letter) -> dict[str, str]:
     """The `x-original-*` headers of a copy: this queue, and how the message first came to it."""
-    if came_back(letter):
-        return {**original_headers(letter), headers.ORIGINAL_QUEUE: letter.queue}
-    return {
-        headers.ORIGINAL_QUEUE: letter.queue,
-        headers.ORIGINAL_EXCHANGE: letter.exchange,
-        headers.ORIGINAL_ROUTING_KEY: letter.routing_key,
-    }
+    return correct_route(original_headers(letter), letter)
+
+
+def correct_route(written: dict[str, Any], letter: Letter) -> dict[str, Any]:
+    """The same, put into headers that have the `x-original-*` of `core` already."""
+    written[headers.ORIGINAL_QUEUE] = letter.queue
+    if not came_back(letter):
+        written[headers.ORIGINAL_EXCHANGE] = letter.exchange
+        written[headers.ORIGINAL_ROUTING_KEY] = letter.routing_key
+    return written
 
 
 def handler_routing_key(letter: Letter) -> str:
@@ -61,13 +64,7 @@ def looks_like_cycle(letter: Letter) -> bool:
     makes the way back a cycle in its eyes. A shape's own loop never writes one; a message that was dead here before and
     was moved back by hand or by a shovel has it.
     """
-    deaths = letter.header(headers.DEATHS)
-    if not isinstance(deaths, list | tuple):
-        return False
-    return any(
-        isinstance(death, Mapping) and death.get("queue") == letter.queue and death.get("reason") != "rejected"
-        for death in deaths
-    )
+    return deaths_in(letter.header(headers.DEATHS), letter.queue).otherwise
 
 
 def _is_return_key(key: str) -> bool:
@@ -75,7 +72,5 @@ def _is_return_key(key: str) -> bool:
 
 
 def _has_waited(letter: Letter) -> bool:
-    deaths = letter.header(headers.DEATHS)
-    if not isinstance(deaths, list | tuple):
-        return False
-    return any(isinstance(death, Mapping) and death.get("reason") == "expired" for death in deaths)
+    deaths = read_deaths(letter.header(headers.DEATHS))
+    return deaths is not None and deaths.has_waited

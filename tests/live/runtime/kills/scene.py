@@ -1,7 +1,6 @@
 """One cell played: a consumer killed in its place, another one after it, and where every message is then."""
 
 import asyncio
-import multiprocessing
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from redrive.topology import compile_declaration, read_declaration
 from redrive.wire import Properties
 from tests.live.runtime.kills.cells import Cell, declaration_of
 from tests.live.runtime.kills.worker import consume
+from tests.live.worker_processes import said, start_worker, wait_exit
 
 PATIENCE_S = 60.0
 BYSTANDERS = ("before", "after")
@@ -90,7 +90,7 @@ class Scene:
                 await self._wait_ended(channel, name, folder, arrangement.parking.queue, waits)
             finally:
                 second.terminate()
-                code = await wait_exit(second)
+                code = await wait_exit(second, patience_s=PATIENCE_S)
             assert code == 0, f"the second consumer ended with {code}: {said(folder)}"
             left = {queue: await _ready(channel, queue) for queue in (name, *waits)}
             parked = await _take_all(channel, arrangement.parking.queue)
@@ -106,7 +106,7 @@ class Scene:
 
     async def _run_until_killed(self, cell: Cell, declaration: Path, name: str, folder: Path) -> bool:
         first = start(cell.place, self._url, declaration, name, folder)
-        code = await wait_exit(first)
+        code = await wait_exit(first, patience_s=PATIENCE_S)
         assert code in (-9, None), f"the first consumer ended with {code}: {said(folder)}"
         return code == -9
 
@@ -120,33 +120,9 @@ class Scene:
             await asyncio.sleep(0.1)
 
 
-# Workers are forked from a process that has imported everything: starting one costs milliseconds, not seconds.
-_workers = multiprocessing.get_context("forkserver")
-_workers.set_forkserver_preload(["tests.live.runtime.kills.worker"])
-
-
 def start(place: str | None, url: str, declaration: Path, name: str, folder: Path) -> Any:
     """A consumer in a process of its own, to be killed at `place`, or never."""
-    process = _workers.Process(target=consume, args=(url, declaration, name, folder, place or ""), daemon=True)
-    process.start()
-    return process
-
-
-async def wait_exit(process: Any) -> int | None:
-    """Its exit code, negative for the signal that killed it; None, and it is killed, if it does not end."""
-    deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
-    while process.exitcode is None:
-        if asyncio.get_running_loop().time() > deadline_s:
-            process.kill()
-            return None
-        await asyncio.sleep(0.02)
-    return int(process.exitcode)
-
-
-def said(folder: Path) -> str:
-    """What a consumer had to say before it ended."""
-    path = folder / "said"
-    return path.read_text()[-2000:] if path.exists() else ""
+    return start_worker(consume, url, declaration, name, folder, place or "")
 
 
 def read_ledger(folder: Path, word: str) -> list[str]:

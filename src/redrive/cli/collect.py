@@ -1,0 +1,120 @@
+"""`redrive collect`: dead letters out of their queues, into the database."""
+
+from typing import Literal, cast
+
+import click
+
+from redrive.cli.console import EXIT_FOUND, greet
+from redrive.cli.dlq.output import fail_line, print_json, print_line, warn_line
+from redrive.cli.tables import counted
+from redrive.collecting import CollectReport, CollectRequest, Selected, Watching, run_collect
+from redrive.core import Finding, Severity
+from redrive.dlq import Place, find_place
+
+
+@click.command("collect")
+@click.argument("file", required=False)
+@click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Queues by name, '*.dlq'; repeatable.")
+@click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost.")
+@click.option("--management-url", metavar="URL", help="Its management API; guessed from --url.")
+@click.option("--database", metavar="DB", help="sqlite:///redrive.db, sqlite:////var/lib/… or postgresql://…")
+@click.option("--once", is_flag=True, help="Until the queues are empty, then end.")
+@click.option("--auto-retry", is_flag=True, help="Also send back what is due: see `redrive dlq auto-retry`.")
+@click.option("--observe", multiple=True, metavar="GLOB", help="Queues that are never taken from; repeatable.")
+@click.option("--resume-queue", "resumed", multiple=True, metavar="Q", help="A stopped queue that may go on.")
+@click.option("--force", is_flag=True, help="Collect what looks like a main or wait queue, too.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz there.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(("debug", "info", "warning", "error")), help="info; with --once, warning."
+)
+@click.option("--log-format", type=click.Choice(("json", "text")), help="By default text on a terminal, else json.")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", help="Of --once's result.")
+def collect_command(
+    file: str | None,
+    patterns: tuple[str, ...],
+    url: str | None,
+    management_url: str | None,
+    database: str | None,
+    once: bool,
+    auto_retry: bool,
+    observe: tuple[str, ...],
+    resumed: tuple[str, ...],
+    force: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    log_level: str | None,
+    log_format: str | None,
+    form: str,
+) -> None:
+    """Take dead letters out of their queues into the database, until Ctrl-C.
+
+    The queues are FILE's parking queues (with --match: those of them that match), or without FILE the broker's by name.
+    A message is acked only when it is stored. Any number of collectors may share a database: each queue has one at a
+    time. Main and wait queues are refused.
+
+    \b
+    Exit codes: 0 fine; 1 with --once, a queue was refused or could not be emptied; 2 could not.
+
+    \b
+    Examples:
+      redrive collect redrive.yaml --database sqlite:///redrive.db
+      redrive collect --match '*.dlq' --url amqp://guest:guest@localhost:5672/ --once
+      redrive collect redrive.yaml --database postgresql://redrive@db/redrive --auto-retry --metrics-port 9103
+    """
+    place = find_place(url=url, management_url=management_url, database=database, file=file)
+    request = CollectRequest(
+        patterns=patterns, observe=observe, resumed=resumed, once=once, auto_retry=auto_retry, forced=force
+    )
+    watching = Watching(
+        log_level=log_level or ("warning" if once else "info"),
+        log_format=cast(Literal["json", "text"] | None, log_format),
+        metrics_host=metrics_host,
+        metrics_port=metrics_port,
+    )
+
+    refusals: list[Finding] = []
+
+    def started(selected: Selected) -> None:
+        _say_findings(selected)
+        refusals.extend(selected.refusals)
+        if not once:
+            _greet(selected, place, log_format)
+
+    report = run_collect(place, request, watching=watching, started=started)
+    if once:
+        _report(report, form=form)
+        if refusals:
+            raise SystemExit(EXIT_FOUND)
+
+
+def _say_findings(selected: Selected) -> None:
+    for finding in selected.findings:
+        (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
+
+
+def _greet(selected: Selected, place: Place, log_format: str | None) -> None:
+    names = ", ".join(one.dlq for one in selected.sources[:5])
+    more = "" if len(selected.sources) <= 5 else f" and {len(selected.sources) - 5} more"
+    greet(f"Collecting {names}{more} of {place.target.address}; Ctrl-C ends it", log_format=log_format)
+
+
+def _report(report: CollectReport, *, form: str) -> None:
+    total = report.total
+    if form == "json":
+        print_json(
+            {
+                "stored": total.inserted,
+                "came_back": total.came_back,
+                "copies": total.copies,
+                "queues": {name: one.inserted + one.came_back for name, one in report.tallies.items()},
+                "problems": report.left,
+            }
+        )
+    else:
+        came_back = f", {total.came_back:,} of them came back" if total.came_back else ""
+        print_line(f"{counted(total.inserted + total.came_back, 'dead letter')} collected{came_back}.")
+        for queue, problem in report.left.items():
+            warn_line(f"{queue}: {problem}")
+    if report.left:
+        raise SystemExit(EXIT_FOUND)

@@ -1,0 +1,66 @@
+"""`redrive dlq`: dead letters from the command line. Each subcommand is imported when it is called."""
+
+from importlib import import_module
+
+import click
+
+__all__ = ["dlq_command"]
+
+_SUBCOMMANDS = {
+    "queues": ("queues", "Dead-letter queues: how deep they are, what is stored of them."),
+    "list": ("listing", "Find dead letters."),
+    "show": ("showing", "Everything about a dead letter."),
+    "stats": ("stats", "Counts by status, queue, topic, service, type and group; over time."),
+    "groups": ("groups", "Dead letters of one kind, and what people said about them."),
+    "peek": ("peeking", "Look into a queue on the broker, where looking destroys nothing."),
+    "redrive": ("redriving", "Send dead letters back to where they failed, or elsewhere."),
+    "retry": ("redriving", "Send single dead letters back, without questions."),
+    "return": ("redriving", "Give everything back to the dead-letter queues."),
+    "operations": ("operations", "What was sent back, how far it is; pause, resume, cancel."),
+    "resolve": ("settling", "Say that dead letters need nothing more."),
+    "reopen": ("settling", "Make dead letters pending again."),
+    "delete": ("settling", "Throw dead letters away."),
+    "edit": ("editing", "Change a dead letter's body or headers before it is sent back."),
+    "auto-retry": ("auto_retry", "Rules by which dead letters are sent back by themselves."),
+    "export": ("transfer", "Dead letters as JSON lines, nothing lost."),
+    "import": ("transfer", "Take in what export wrote."),
+    "audit": ("audit", "Who did what, when and why."),
+}
+
+
+class _Subcommands(click.Group):
+    """Subcommand `a-b` is `a_b_command` in its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _SUBCOMMANDS:
+            return None
+        module = import_module(f"redrive.cli.dlq.{_SUBCOMMANDS[cmd_name][0]}")
+        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in _SUBCOMMANDS.items()])
+
+
+@click.command("dlq", cls=_Subcommands)
+def dlq_command() -> None:
+    """Find, understand and send back dead letters.
+
+    `redrive collect` fills the database that these commands read (--database, else REDRIVE_DATABASE, else
+    sqlite:///redrive.db). Only peek, queues and what sends messages needs the broker (--url, else REDRIVE_URL). An ID
+    may be shortened to a beginning or an ending that no other has.
+
+    \b
+    Exit codes: 0 fine or nothing to do; 1 some messages were not moved; 2 could not.
+
+    \b
+    Examples:
+      redrive dlq list --queue orders --filter 'error:Timeout dead:>2h'
+      redrive dlq show 1hv7
+      redrive dlq redrive --queue orders --limit 10
+    """

@@ -1,0 +1,63 @@
+"""`redrive dlq audit`: who did what to which messages, when, why."""
+
+import click
+
+from redrive.cli.console import say
+from redrive.cli.dlq.json_shapes import audit_json
+from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.output import print_json, print_table
+from redrive.cli.dlq.selecting import on_store
+from redrive.cli.tables import Column, moment_text
+from redrive.dlq import Store
+from redrive.records import AuditEntry
+
+_COLUMNS = (
+    Column(title="at"),
+    Column(title="who", shrinks=True),
+    Column(title="action"),
+    Column(title="count", is_number=True),
+    Column(title="subject", shrinks=True),
+    Column(title="why", shrinks=True),
+)
+
+
+@click.command("audit")
+@click.option("--by", "who", metavar="NAME", help="What one person did.")
+@click.option("--action", metavar="NAME", help="One kind only: redrive.created, letters.deleted …")
+@click.option("--subject", metavar="TEXT", help="What was done to one id, filter or queue.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N")
+@click.option("--cursor", metavar="TEXT", help="Go on where a page ended (`next` of its JSON).")
+@with_format
+@with_place
+def audit_command(
+    place: PlaceOptions,
+    who: str | None,
+    action: str | None,
+    subject: str | None,
+    limit: int,
+    cursor: str | None,
+    form: str,
+) -> None:
+    """List who did what, the latest first. Entries are never changed.
+
+    \b
+    Examples:
+      redrive dlq audit
+      redrive dlq audit --by ada --action letters.deleted --format json
+    """
+
+    async def work(store: Store) -> tuple[list[AuditEntry], str | None]:
+        entries, after = await store.audit.page(limit, cursor=cursor, who=who, action=action, subject=subject)
+        return list(entries), after
+
+    entries, after = on_store(place, work)
+    if form == "json":
+        print_json({"entries": [audit_json(one) for one in entries], "next": after})
+        return
+    if not entries:
+        say("Nothing was done yet.")
+        return
+    rows = [(moment_text(one.at_ms), one.who, one.action, f"{one.count:,}", one.subject, one.why) for one in entries]
+    print_table(_COLUMNS, rows)
+    if after is not None:
+        say("There are more: --limit N.")

@@ -1,0 +1,215 @@
+"""`redrive dlq auto-retry`: the rules by which dead letters are sent back by themselves, and the loop that does it."""
+
+import asyncio
+
+import click
+
+from redrive.cli.console import say
+from redrive.cli.dlq.json_shapes import rule_json
+from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
+from redrive.cli.dlq.running import stopping_on_signals
+from redrive.cli.dlq.selecting import on_store, place_of, run_to_end
+from redrive.cli.tables import Cell, Column
+from redrive.core import RedriveError, format_duration_ms
+from redrive.dlq import Store, now_ms, opened_store
+from redrive.records import RetryRule
+from redrive.redriving import Broker, Round, opened_broker
+
+_EVERYTHING = "*"
+_DEFAULT = RetryRule(scope=_EVERYTHING)
+_COLUMNS = (
+    Column(title="scope", shrinks=True),
+    Column(title="auto-retry"),
+    Column(title="attempts", is_number=True),
+    Column(title="first", is_number=True),
+    Column(title="max", is_number=True),
+    Column(title="settle", is_number=True),
+)
+
+
+@click.group("auto-retry")
+def auto_retry_command() -> None:
+    """Send dead letters back by themselves, by rules.
+
+    A rule is for everything, a queue, or a group; the most specific wins, and without one auto-retry is off. Attempt n
+    is due --first after the death, doubled each time up to --max. A dead letter whose attempts are spent is failed; one
+    that has not come back for --settle is resolved. `redrive collect --auto-retry` or `run` does the work.
+
+    \b
+    Examples:
+      redrive dlq auto-retry on --queue orders --attempts 3 --first 1s --max 1m
+      redrive dlq auto-retry off --group ID
+      redrive dlq auto-retry run
+    """
+
+
+@auto_retry_command.command("show")
+@with_format
+@with_place
+def show_command(place: PlaceOptions, form: str) -> None:
+    """Show the rules.
+
+    \b
+    Example:
+      redrive dlq auto-retry show
+    """
+
+    async def work(store: Store) -> tuple[RetryRule, ...]:
+        return tuple(await store.rules.all())
+
+    rules = on_store(place, work)
+    if form == "json":
+        print_json({"rules": [rule_json(one) for one in rules]})
+        return
+    if not rules:
+        say("No rules: auto-retry is off. Turn it on with: redrive dlq auto-retry on")
+        return
+    rows = [
+        (
+            "everything" if one.scope == _EVERYTHING else one.scope,
+            Cell("on", "green") if one.enabled else Cell("off", "red"),
+            str(one.attempts),
+            format_duration_ms(one.first_ms),
+            format_duration_ms(one.ceiling_ms),
+            format_duration_ms(one.settle_ms),
+        )
+        for one in rules
+    ]
+    print_table(_COLUMNS, rows)
+
+
+@auto_retry_command.command("on")
+@click.option("--queue", metavar="Q", help="For dead letters of one failed queue.")
+@click.option("--group", metavar="ID", help="For one group.")
+@click.option("--attempts", type=click.IntRange(1, 1000), help="Redrives before it is failed; 3 by default.")
+@click.option("--first", "first_ms", type=Duration(), help="Before the first attempt, doubled each time; 1s.")
+@click.option("--max", "ceiling_ms", type=Duration(), help="The longest pause; 1m.")
+@click.option("--settle", "settle_ms", type=Duration(), help="Not come back for so long is resolved; 10m.")
+@with_who
+@with_place
+def on_command(
+    place: PlaceOptions,
+    queue: str | None,
+    group: str | None,
+    attempts: int | None,
+    first_ms: int | None,
+    ceiling_ms: int | None,
+    settle_ms: int | None,
+    who: str,
+) -> None:
+    """Turn it on for everything, a queue or a group; what is not said stays as it was.
+
+    \b
+    Example:
+      redrive dlq auto-retry on --queue orders --attempts 5 --first 10s --max 10m
+    """
+    scope = _scope(queue, group)
+
+    async def work(store: Store) -> RetryRule:
+        found = {one.scope: one for one in await store.rules.all()}
+        old = found.get(scope, found.get(_EVERYTHING, _DEFAULT))
+        rule = RetryRule(
+            scope=scope,
+            enabled=True,
+            attempts=old.attempts if attempts is None else attempts,
+            first_ms=old.first_ms if first_ms is None else first_ms,
+            ceiling_ms=old.ceiling_ms if ceiling_ms is None else ceiling_ms,
+            settle_ms=old.settle_ms if settle_ms is None else settle_ms,
+        )
+        await store.rules.set(rule, who=who, now_ms=now_ms())
+        return rule
+
+    rule = on_store(place, work)
+    print_line(
+        f"Auto-retry is on for {_named(scope)}: {rule.attempts} attempts, the first after "
+        f"{format_duration_ms(rule.first_ms)}, at most {format_duration_ms(rule.ceiling_ms)} apart."
+    )
+
+
+@auto_retry_command.command("off")
+@click.option("--queue", metavar="Q", help="For dead letters of one failed queue.")
+@click.option("--group", metavar="ID", help="For one group.")
+@click.option("--forget", is_flag=True, help="Remove the rule, so that the next wider one holds again.")
+@with_who
+@with_place
+def off_command(place: PlaceOptions, queue: str | None, group: str | None, forget: bool, who: str) -> None:
+    """Turn it off for everything without a rule of its own, for a queue or a group.
+
+    \b
+    Example:
+      redrive dlq auto-retry off --queue orders
+    """
+    scope = _scope(queue, group)
+
+    async def work(store: Store) -> None:
+        if forget:
+            await store.rules.remove(scope, who=who, now_ms=now_ms())
+            return
+        await store.rules.set(RetryRule(scope=scope, enabled=False), who=who, now_ms=now_ms())
+
+    on_store(place, work)
+    print_line(f"The rule for {_named(scope)} is forgotten." if forget else f"Auto-retry is off for {_named(scope)}.")
+
+
+@auto_retry_command.command("run")
+@click.option("--once", is_flag=True, help="One round: what is due now.")
+@click.option("--every", "every_ms", type=Duration(), default="30s", show_default=True)
+@with_place
+def run_command(place: PlaceOptions, once: bool, every_ms: int) -> None:
+    """Send back what is due, round by round, until Ctrl-C. Any number may run: one works at a time.
+
+    \b
+    Examples:
+      redrive dlq auto-retry run
+      redrive dlq auto-retry run --once
+    """
+
+    async def work() -> None:
+        found = place_of(place)
+        async with opened_store(found) as store, opened_broker(found, store) as broker:
+            if once:
+                _tell(await broker.auto_retry.once(), is_once=True)
+                return
+            say("Auto-retry runs; Ctrl-C ends it.")
+            with stopping_on_signals() as stop:
+                await _rounds(broker, every_ms / 1000, stop)
+
+    run_to_end(work)
+
+
+async def _rounds(broker: Broker, every_s: float, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        try:
+            _tell(await broker.auto_retry.once(stop=stop), is_once=False)
+        except (RedriveError, TimeoutError) as error:
+            warn_line(f"{error}; it is tried again")
+        try:
+            async with asyncio.timeout(every_s):
+                await stop.wait()
+        except TimeoutError:
+            pass
+
+
+def _tell(round: Round, *, is_once: bool) -> None:
+    if round.is_elsewhere:
+        if is_once:
+            say("Another instance does it at the moment.")
+        return
+    sent = sum(one.sent for one in round.operations)
+    left = sum(one.refused + one.in_doubt for one in round.operations)
+    if is_once or sent or left or round.settled:
+        doubts = f", {left:,} refused or in doubt" if left else ""
+        print_line(f"{sent:,} sent back{doubts}; {round.settled:,} resolved: they have not come back.")
+
+
+def _scope(queue: str | None, group: str | None) -> str:
+    if queue is not None and group is not None:
+        raise click.UsageError("A rule is for a queue or for a group; say one of them.")
+    if queue is not None:
+        return f"queue:{queue}"
+    return _EVERYTHING if group is None else f"group:{group}"
+
+
+def _named(scope: str) -> str:
+    return "everything" if scope == _EVERYTHING else scope.replace(":", " ", 1)

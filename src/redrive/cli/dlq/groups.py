@@ -1,0 +1,168 @@
+"""`redrive dlq groups`: kinds of failure, and what people say about them."""
+
+from collections.abc import Awaitable, Callable
+
+import click
+
+from redrive.cli.console import say
+from redrive.cli.dlq.json_shapes import group_json
+from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
+from redrive.cli.dlq.selecting import UnknownLetter, on_store
+from redrive.cli.tables import Cell, Column, duration_text, moment_text
+from redrive.dlq import Desk, Store, desk_on, now_ms
+from redrive.records import Group, GroupState, Status
+
+_COLUMNS = (
+    Column(title="group"),
+    Column(title="state"),
+    Column(title="count", is_number=True),
+    Column(title="pending", is_number=True),
+    Column(title="last", is_number=True),
+    Column(title="redriven", is_number=True),
+    Column(title="queue", shrinks=True),
+    Column(title="what", shrinks=True),
+)
+
+
+@click.group("groups", invoke_without_command=True)
+@click.option("--state", type=click.Choice([str(one) for one in GroupState], case_sensitive=False))
+@click.option("--queue", metavar="Q")
+@click.option("--order", type=click.Choice(("last_seen", "count")), default="last_seen", show_default=True)
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N")
+@with_format
+@with_place
+@click.pass_context
+def groups_command(
+    ctx: click.Context, place: PlaceOptions, state: str | None, queue: str | None, order: str, limit: int, form: str
+) -> None:
+    """List groups: dead letters of one kind. A resolved group that gets a new one is `regressed`.
+
+    \b
+    Examples:
+      redrive dlq groups --order count
+      redrive dlq groups acknowledge ID --why 'the supplier is down'
+      redrive dlq redrive --group ID
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+
+    async def work(store: Store) -> tuple[list[Group], str | None]:
+        groups, after = await store.groups.page(
+            limit=limit,
+            state=None if state is None else GroupState(state.lower()),
+            queue=queue,
+            order="count" if order == "count" else "last_seen",
+        )
+        return list(groups), after
+
+    groups, after = on_store(place, work)
+    if form == "json":
+        print_json({"groups": [group_json(one) for one in groups], "next": after})
+        return
+    if not groups:
+        say("No groups.")
+        return
+    moment_ms = now_ms()
+    print_table(_COLUMNS, [_row(one, moment_ms) for one in groups])
+    if after is not None:
+        say("There are more: --limit N.")
+
+
+def _row(group: Group, moment_ms: int) -> list[str | Cell]:
+    return [
+        group.id,
+        Cell(str(group.state), GROUP_COLOURS.get(group.state)),
+        f"{group.count:,}",
+        f"{group.by_status.get(Status.PENDING, 0):,}",
+        duration_text(moment_ms - group.last_seen_ms),
+        f"{group.redriven}, back {group.returned}" if group.returned else str(group.redriven),
+        group.queue,
+        group.title,
+    ]
+
+
+@groups_command.command("show")
+@click.argument("group_id", metavar="ID")
+@with_format
+@with_place
+def show_command(place: PlaceOptions, group_id: str, form: str) -> None:
+    """Show a group with its notes.
+
+    \b
+    Example:
+      redrive dlq groups show ID
+    """
+    group = on_store(place, lambda store: _found(store, group_id))
+    if form == "json":
+        print_json(group_json(group))
+        return
+    print_line(group.title, bold=True)
+    print_line(f"group     {group.id}")
+    print_line(f"state     {group.state}", fg=GROUP_COLOURS.get(group.state))
+    print_line(f"queue     {group.queue}")
+    by_status = ", ".join(f"{count:,} {status}" for status, count in group.by_status.items() if count)
+    print_line(f"letters   {group.count:,} ({by_status})" if by_status else f"letters   {group.count:,}")
+    print_line(f"redriven  {group.redriven:,}, of which {group.returned:,} came back")
+    print_line(f"seen      {moment_text(group.first_seen_ms)} to {moment_text(group.last_seen_ms)}")
+    for note in group.notes:
+        print_line(f"note      {moment_text(note.at_ms)} {note.who}: {note.text}")
+
+
+_Saying = Callable[[Desk, str, str, str], Awaitable[Group]]
+_SAY: dict[GroupState, _Saying] = {
+    GroupState.ACKNOWLEDGED: lambda desk, group, who, why: desk.acknowledge_group(group, who=who, why=why),
+    GroupState.RESOLVED: lambda desk, group, who, why: desk.resolve_group(group, who=who, why=why),
+    GroupState.IGNORED: lambda desk, group, who, why: desk.ignore_group(group, who=who, why=why),
+    GroupState.OPEN: lambda desk, group, who, why: desk.reopen_group(group, who=who, why=why),
+}
+
+
+def _state_command(name: str, state: GroupState, says: str) -> None:
+    @groups_command.command(name, help=f"{says}\n\n\b\nExample:\n  redrive dlq groups {name} ID --why '…'")
+    @click.argument("group_ids", nargs=-1, required=True, metavar="ID...")
+    @click.option("--why", default="", metavar="TEXT", help="Kept in the audit.")
+    @with_who
+    @with_place
+    def command(place: PlaceOptions, group_ids: tuple[str, ...], why: str, who: str) -> None:
+        async def work(store: Store) -> None:
+            for text in group_ids:
+                group = await _found(store, text)
+                await _SAY[state](desk_on(store), group.id, who, why)
+                print_line(f"{group.id} is {state}.")
+
+        on_store(place, work)
+
+
+_state_command("acknowledge", GroupState.ACKNOWLEDGED, "Say that somebody knows and works on it.")
+_state_command("resolve", GroupState.RESOLVED, "Say that it is mended; a new dead letter makes it `regressed`.")
+_state_command("ignore", GroupState.IGNORED, "Say that nobody needs to look at it.")
+_state_command("open", GroupState.OPEN, "Take back what was said about it.")
+
+
+@groups_command.command("note")
+@click.argument("group_id", metavar="ID")
+@click.argument("text")
+@with_who
+@with_place
+def note_command(place: PlaceOptions, group_id: str, text: str, who: str) -> None:
+    """Write TEXT beside a group.
+
+    \b
+    Example:
+      redrive dlq groups note ID 'supplier ticket 4711'
+    """
+
+    async def work(store: Store) -> None:
+        group = await _found(store, group_id)
+        await desk_on(store).add_note(group.id, text, who=who)
+        print_line(f"Noted beside {group.id}.")
+
+    on_store(place, work)
+
+
+async def _found(store: Store, group_id: str) -> Group:
+    group = await store.groups.get(group_id)
+    if group is None:
+        raise UnknownLetter(f"there is no group {group_id}; look for it with: redrive dlq groups")
+    return group

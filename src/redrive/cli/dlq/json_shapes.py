@@ -1,0 +1,157 @@
+"""The JSON that `redrive dlq … --format json` prints. Its shapes are documented in docs/reference/command-line.md.
+
+Moments are ISO 8601 in UTC with milliseconds; what is not known is null, never missing.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from redrive.core import Attempt
+from redrive.records import AuditEntry, DeadLetter, Group, Happening, Item, Operation, RetryRule
+
+
+def moment_json(at_ms: int | None) -> str | None:
+    """`2026-01-31T12:00:00.000Z`."""
+    if at_ms is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def letter_json(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter without its content."""
+    has_error = letter.error_type is not None or letter.error_message is not None or letter.status_code is not None
+    error = {"type": letter.error_type, "message": letter.error_message, "status_code": letter.status_code}
+    return {
+        "id": letter.id,
+        "version": letter.version,
+        "status": str(letter.status),
+        "status_reason": letter.status_reason,
+        "queue": letter.queue,
+        "dlq": letter.dlq,
+        "vhost": letter.vhost,
+        "exchange": letter.exchange,
+        "routing_key": letter.routing_key,
+        "reason": letter.reason,
+        "told_by": letter.told_by,
+        "error": error if has_error else None,
+        "attempts": letter.attempts,
+        "message_id": letter.message_id,
+        "correlation_id": letter.correlation_id,
+        "type": letter.type,
+        "service": letter.service,
+        "group": letter.group_id,
+        "size_bytes": letter.size_bytes,
+        "dead_at": moment_json(letter.dead_at_ms),
+        "collected_at": moment_json(letter.collected_at_ms),
+        "updated_at": moment_json(letter.updated_at_ms),
+        "redrives": letter.redrives,
+        "returns": letter.returns,
+        "poison": letter.is_poison,
+        "edited": letter.is_edited,
+        "due_at": moment_json(letter.due_at_ms),
+        "silent_at": moment_json(letter.silent_at_ms),
+        "resolved_by": letter.resolved_by,
+        "copy_of": letter.copy_of,
+        "operation": letter.operation_id,
+    }
+
+
+def attempt_json(attempt: Attempt) -> dict[str, Any]:
+    """One failed run of a handler."""
+    return {"number": attempt.number, "at": moment_json(attempt.at_ms), "error": attempt.error}
+
+
+def happening_json(happening: Happening) -> dict[str, Any]:
+    """One entry of a dead letter's life."""
+    return {
+        "at": moment_json(happening.at_ms),
+        "event": happening.event,
+        "who": happening.who,
+        "detail": happening.detail,
+        "operation": happening.operation_id,
+    }
+
+
+def operation_json(operation: Operation) -> dict[str, Any]:
+    """An operation and how far it is."""
+    return {
+        "id": operation.id,
+        "kind": str(operation.kind),
+        "state": str(operation.state),
+        "selection": operation.selection_text,
+        "target": {"exchange": operation.target.exchange, "routing_key": operation.target.routing_key},
+        "rate_per_s": operation.rate_per_s,
+        "keep_attempts": operation.keep_attempts,
+        "ramp": list(operation.ramp),
+        "settle_s": operation.settle_s,
+        "who": operation.who,
+        "why": operation.why,
+        "total": operation.total,
+        "sent": operation.sent,
+        "refused": operation.refused,
+        "in_doubt": operation.in_doubt,
+        "skipped": operation.skipped,
+        "left": operation.left,
+        "created_at": moment_json(operation.created_at_ms),
+        "started_at": moment_json(operation.started_at_ms),
+        "ended_at": moment_json(operation.ended_at_ms),
+        "note": operation.note,
+    }
+
+
+def item_json(item: Item) -> dict[str, Any]:
+    """One dead letter in an operation."""
+    return {
+        "id": item.letter_id,
+        "queue": item.queue,
+        "state": str(item.state),
+        "reason": item.reason,
+        "at": moment_json(item.at_ms),
+    }
+
+
+def group_json(group: Group) -> dict[str, Any]:
+    """A group with what was said about it."""
+    return {
+        "id": group.id,
+        "title": group.title,
+        "queue": group.queue,
+        "error_type": group.error_type,
+        "state": str(group.state),
+        "first_seen": moment_json(group.first_seen_ms),
+        "last_seen": moment_json(group.last_seen_ms),
+        "count": group.count,
+        "by_status": {str(status): count for status, count in group.by_status.items()},
+        "redriven": group.redriven,
+        "returned": group.returned,
+        "notes": [{"at": moment_json(note.at_ms), "who": note.who, "text": note.text} for note in group.notes],
+    }
+
+
+def rule_json(rule: RetryRule) -> dict[str, Any]:
+    """A rule of auto-retry."""
+    return {
+        "scope": rule.scope,
+        "enabled": rule.enabled,
+        "attempts": rule.attempts,
+        "first_ms": rule.first_ms,
+        "max_ms": rule.ceiling_ms,
+        "settle_ms": rule.settle_ms,
+    }
+
+
+def audit_json(entry: AuditEntry) -> dict[str, Any]:
+    """One entry of the audit trail."""
+    return {
+        "at": moment_json(entry.at_ms),
+        "who": entry.who,
+        "action": entry.action,
+        "subject": entry.subject,
+        "count": entry.count,
+        "why": entry.why,
+        "detail": entry.detail,
+    }

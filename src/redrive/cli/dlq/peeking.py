@@ -1,0 +1,74 @@
+"""`redrive dlq peek`: what lies in a queue on the broker, where looking destroys nothing."""
+
+from typing import Any
+
+import click
+
+from redrive.cli.console import say
+from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
+from redrive.cli.dlq.selecting import place_of, run_to_end
+from redrive.cli.dlq.showing import body_lines, header_rows
+from redrive.cli.tables import Column, counted, size_text
+from redrive.dlq import describe
+from redrive.records import Content
+from redrive.redriving import Peeked, PeekedMessage, peek_at
+
+
+@click.command("peek")
+@click.argument("queue")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N")
+@with_format
+@with_place
+def peek_command(place: PlaceOptions, queue: str, limit: int, form: str) -> None:
+    """Look at the first messages of QUEUE on the broker and give them back in order.
+
+    Refused where looking would destroy or reorder, with the reason; `redrive collect` is the way then. Needs the
+    management API (--management-url), which knows the queue's type and limits.
+
+    \b
+    Examples:
+      redrive dlq peek q.thumbnail.dlq --limit 20
+      redrive dlq peek orders.parked --format json
+    """
+
+    async def work() -> Peeked:
+        return await peek_at(place_of(place), queue, limit=limit)
+
+    peeked = run_to_end(work)
+    if form == "json":
+        messages = [_as_json(one) for one in peeked.messages]
+        print_json({"queue": queue, "messages": messages, "left": peeked.left, "note": peeked.note or None})
+        return
+    for one in peeked.messages:
+        _print(one)
+    if peeked.note:
+        warn_line(peeked.note)
+    say(f"{counted(len(peeked.messages), 'message')} shown, {peeked.left:,} behind.")
+
+
+def _as_json(message: PeekedMessage) -> dict[str, Any]:
+    described = describe(Content(properties=message.properties, body=message.body))
+    return {
+        "place": message.place,
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "redelivered": message.redelivered,
+        "properties": described.properties,
+        "headers": described.headers,
+        "body": {"encoding": described.body_encoding, "content": described.body},
+    }
+
+
+def _print(message: PeekedMessage) -> None:
+    described = describe(Content(properties=message.properties, body=message.body))
+    print_line(f"{message.place}. exchange {message.exchange or '(default)'}, key {message.routing_key}", bold=True)
+    for name, value in described.properties.items():
+        print_line(f"  {name}: {value}")
+    if described.headers:
+        columns = [Column(title="header"), Column(title="type"), Column(title="value", shrinks=True)]
+        print_table(columns, header_rows(described.headers))
+    print_line(f"  body, {size_text(len(message.body))}:")
+    for line in body_lines(message.body):
+        click.echo(line)
+    click.echo()

@@ -1,0 +1,85 @@
+"""`redrive dlq queues`: the dead-letter queues there are, how deep they are, and what is stored of them."""
+
+import click
+
+from redrive.cli.console import say
+from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.output import print_json, print_table, warn_line
+from redrive.cli.dlq.selecting import place_of, run_to_end
+from redrive.cli.tables import Cell, Column
+from redrive.collecting import KnownQueue, KnownQueues, known_queues
+from redrive.dlq import opened_store
+from redrive.records import Status
+
+_COLUMNS = (
+    Column(title="dead-letter queue", shrinks=True),
+    Column(title="of", shrinks=True),
+    Column(title="on the broker", is_number=True),
+    Column(title="consumers", is_number=True),
+    *(Column(title=str(status), is_number=True) for status in Status),
+    Column(title="collecting", shrinks=True),
+)
+
+
+@click.command("queues")
+@click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Which queues of the broker are meant.")
+@with_format
+@with_place
+def queues_command(place: PlaceOptions, patterns: tuple[str, ...], form: str) -> None:
+    """List dead-letter queues: those of --file, those of the broker by their names, those with stored dead letters.
+
+    Depths come from the management API, or over AMQP for queues that a file or the database names; without a broker the
+    stored counts are shown alone.
+
+    \b
+    Examples:
+      redrive dlq queues
+      redrive dlq queues --file redrive.yaml --url amqp://guest:guest@localhost:5672/
+      redrive dlq queues --match '*.dead' --format json
+    """
+
+    async def work() -> KnownQueues:
+        found = place_of(place)
+        async with opened_store(found) as store:
+            return await known_queues(found, store, patterns=patterns)
+
+    known = run_to_end(work)
+    if form == "json":
+        print_json(_as_json(known))
+        return
+    if known.problem is not None:
+        warn_line(f"depths are not known: {known.problem}")
+    if not known.queues:
+        say("No dead-letter queues were found; name them with --match or --file.")
+        return
+    print_table(_COLUMNS, [_row(one) for one in known.queues])
+
+
+def _row(queue: KnownQueue) -> list[str | Cell]:
+    return [
+        queue.dlq,
+        queue.known_queue or "",
+        "?" if queue.messages is None else f"{queue.messages:,}",
+        "?" if queue.consumers is None else str(queue.consumers),
+        *(f"{queue.stored[status]:,}" if queue.stored.get(status) else "" for status in Status),
+        Cell(f"stopped: {queue.stopped}", "red") if queue.stopped is not None else "",
+    ]
+
+
+def _as_json(known: KnownQueues) -> dict[str, object]:
+    return {
+        "broker": known.address,
+        "problem": known.problem,
+        "queues": [
+            {
+                "dlq": one.dlq,
+                "vhost": one.vhost,
+                "queue": one.known_queue,
+                "messages": one.messages,
+                "consumers": one.consumers,
+                "stored": {str(status): one.stored.get(status, 0) for status in Status},
+                "stopped": one.stopped,
+            }
+            for one in known.queues
+        ],
+    }

@@ -1,0 +1,245 @@
+"""`redrive dlq redrive`, `retry` and `return`: dead letters back to where they failed, elsewhere, or to their DLQ."""
+
+from dataclasses import dataclass, replace
+
+import click
+
+from redrive.cli.console import EXIT_COULD_NOT, say
+from redrive.cli.dlq.options import (
+    Duration,
+    PlaceOptions,
+    Rate,
+    Wanted,
+    with_format,
+    with_place,
+    with_wanted,
+    with_who,
+)
+from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, warn_line
+from redrive.cli.dlq.plans import plan_json, print_plan, say_elsewhere, say_nothing
+from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
+from redrive.cli.dlq.selecting import place_of, run_to_end, selection_of
+from redrive.cli.tables import counted
+from redrive.core import Severity
+from redrive.dlq import now_ms, opened_store
+from redrive.records import Item, NewOperation, Operation, OperationKind, OperationState, Preview, Selection, Target
+from redrive.redriving import Broker, opened_broker
+
+RAMP = (1, 2, 5, 20)
+_NO_SELECTION = Selection()
+_ENDED = (OperationState.DONE, OperationState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """How to go about it."""
+
+    yes: bool
+    dry_run: bool
+    form: str
+    is_brief: bool = False
+    has_witness: bool = False
+
+
+@click.command("redrive")
+@with_wanted
+@click.option("--to-queue", metavar="Q", help="Another queue instead of the one they failed in.")
+@click.option("--to-exchange", metavar="X", help="An exchange; {queue} in it is the failed queue.")
+@click.option("--routing-key", metavar="K", help="With --to-exchange; by default each message's first one.")
+@click.option("--rate", type=Rate(), metavar="N/s", help="At most so many a second.")
+@click.option(
+    "--ramp", is_flag=True, help="1, 2, 5, then 20 at a time; pauses as soon as one comes back. A collector must run."
+)
+@click.option("--keep-attempts", is_flag=True, help="Go on counting attempts instead of starting afresh.")
+@click.option("--include-in-doubt", is_flag=True, help="Doubtful ones too, which may make duplicates.")
+@click.option(
+    "--settle",
+    "settle_ms",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    metavar="T",
+    help="Not come back for so long is resolved.",
+)
+@click.option("--idempotency-key", metavar="TEXT", help="The same request with the same key is done once.")
+@click.option("--witness", is_flag=True, help="Settle doubts by second copies, in a queue of the operation's own.")
+@click.option("--why", default="", metavar="TEXT", help="For the audit.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent where, and send nothing.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@with_format
+@with_who
+@with_place
+def redrive_command(
+    place: PlaceOptions,
+    wanted: Wanted,
+    to_queue: str | None,
+    to_exchange: str | None,
+    routing_key: str | None,
+    rate: float | None,
+    ramp: bool,
+    keep_attempts: bool,
+    include_in_doubt: bool,
+    settle_ms: int,
+    idempotency_key: str | None,
+    witness: bool,
+    why: str,
+    dry_run: bool,
+    yes: bool,
+    form: str,
+    who: str,
+) -> None:
+    """Send dead letters back: pending and failed ones, the longest dead first.
+
+    The selection is frozen, the target shown with its consumers and backlog, and you are asked. Each copy is confirmed
+    by the broker; what it refuses stays a dead letter. One that has not come back for --settle is resolved. Ctrl-C
+    pauses; `redrive dlq operations resume ID` goes on.
+
+    \b
+    Exit codes: 0 all sent or nothing to send; 1 some not sent, or paused; 2 could not.
+
+    \b
+    Examples:
+      redrive dlq redrive --queue orders
+      redrive dlq redrive --filter 'error:Timeout dead:>2h' --rate 50/s --ramp --yes
+      redrive dlq redrive --queue q.thumbnail.dlq --limit 10 --to-exchange 'retry.{queue}' --routing-key retry
+    """
+    new = NewOperation(
+        kind=OperationKind.REDRIVE,
+        selection=_NO_SELECTION,
+        target=_target(to_queue, to_exchange, routing_key),
+        rate_per_s=rate,
+        keep_attempts=keep_attempts,
+        ramp=RAMP if ramp else (),
+        settle_s=settle_ms / 1000,
+        who=who,
+        why=why,
+        idempotency_key=idempotency_key,
+    )
+    asked = _Asked(yes=yes, dry_run=dry_run, form=form, has_witness=witness)
+    _send(place, wanted, new, asked, includes_in_doubt=include_in_doubt)
+
+
+@click.command("retry")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--keep-attempts", is_flag=True, help="Go on counting attempts instead of starting afresh.")
+@click.option("--why", default="", metavar="TEXT", help="For the audit.")
+@with_format
+@with_who
+@with_place
+def retry_command(
+    place: PlaceOptions, ids: tuple[str, ...], keep_attempts: bool, why: str, form: str, who: str
+) -> None:
+    """Send single dead letters back to the queue they failed in, without questions. Attempts start afresh.
+
+    A doubtful one (in_doubt) is sent too, marked as a possible duplicate. A resolved one must be reopened first.
+
+    \b
+    Example:
+      redrive dlq retry 1hv7 --why 'the supplier is back'
+    """
+    new = NewOperation(
+        kind=OperationKind.REDRIVE, selection=_NO_SELECTION, keep_attempts=keep_attempts, who=who, why=why
+    )
+    _send(place, Wanted(ids=ids), new, _Asked(yes=True, dry_run=False, form=form, is_brief=True))
+
+
+@click.command("return")
+@with_wanted
+@click.option("--rate", type=Rate(), metavar="N/s", help="At most so many a second.")
+@click.option("--why", default="", metavar="TEXT", help="For the audit.")
+@click.option("--dry-run", is_flag=True, help="Show what would go where, and send nothing.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@with_format
+@with_who
+@with_place
+def return_command(
+    place: PlaceOptions,
+    wanted: Wanted,
+    rate: float | None,
+    why: str,
+    dry_run: bool,
+    yes: bool,
+    form: str,
+    who: str,
+) -> None:
+    """Give dead letters back to the dead-letter queues they were collected from, as they lay there.
+
+    The way out of collecting: refused while `redrive collect` has one of the queues, and afterwards they are not
+    collected again until `redrive collect --resume-queue Q`.
+
+    \b
+    Examples:
+      redrive dlq return --queue orders.parked
+      redrive dlq return --all --yes
+    """
+    new = NewOperation(kind=OperationKind.RETURN, selection=_NO_SELECTION, rate_per_s=rate, who=who, why=why)
+    _send(place, wanted, new, _Asked(yes=yes, dry_run=dry_run, form=form))
+
+
+def _send(
+    options: PlaceOptions, wanted: Wanted, new: NewOperation, asked: _Asked, *, includes_in_doubt: bool = False
+) -> None:
+    async def work() -> tuple[Operation, list[Item]] | None:
+        place = place_of(options)
+        async with opened_store(place) as store:
+            selection = await selection_of(
+                store,
+                wanted,
+                moment_ms=now_ms(),
+                includes_in_doubt=includes_in_doubt,
+                # The same request must be the same again; a bound in time would make it another.
+                freezes=new.idempotency_key is None,
+                vhost=place.target.vhost,
+            )
+            preview = await store.operations.preview(selection, now_ms=now_ms())
+            request = replace(new, selection=selection)
+            if preview.total == 0 and new.idempotency_key is None:
+                elsewhere = await selection_of(store, wanted, moment_ms=now_ms(), includes_in_doubt=includes_in_doubt)
+                say_nothing(preview, form=asked.form)
+                say_elsewhere(await store.operations.preview(elsewhere, now_ms=now_ms()), place.target.vhost)
+                return None
+            async with opened_broker(place, store, has_witness=asked.has_witness) as broker:
+                if not await _is_wanted(broker, request, preview, asked):
+                    return None
+                async with broker.undisturbed(request):
+                    operation = await broker.desk.start(request)
+                    if operation.state not in _ENDED:
+                        operation = await run_in_foreground(store, broker, operation)
+                return operation, await troubled_items(store, operation)
+
+    result = run_to_end(work)
+    if result is not None and new.kind is OperationKind.RETURN:
+        say("Collecting these queues is stopped; go on with: redrive collect --resume-queue QUEUE")
+    if result is not None:
+        report(*result, form=asked.form)
+
+
+async def _is_wanted(broker: Broker, request: NewOperation, preview: Preview, asked: _Asked) -> bool:
+    """Shows what would happen and asks. False after a dry run; ends the program where it may not or must not go on."""
+    preflight = (await broker.plan(request)).preflight
+    if asked.form == "json" and asked.dry_run:
+        print_json(plan_json(preview, preflight))
+    elif asked.form == "text" and not asked.is_brief:
+        print_plan(preview, preflight)
+    for finding in () if preflight is None else preflight.findings:
+        (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
+    if preflight is not None and preflight.errors:
+        say("Nothing was changed.")
+        raise SystemExit(EXIT_COULD_NOT)
+    if asked.dry_run:
+        say("A dry run: nothing was changed.")
+        return False
+    verb = "Return" if request.kind is OperationKind.RETURN else "Redrive"
+    if not is_confirmed(f"{verb} {counted(preview.total, 'dead letter')}?", yes=asked.yes):
+        raise SystemExit(EXIT_COULD_NOT)
+    return True
+
+
+def _target(to_queue: str | None, to_exchange: str | None, routing_key: str | None) -> Target:
+    if to_queue is not None:
+        if to_exchange is not None or routing_key is not None:
+            raise click.UsageError("--to-queue says already where; leave out --to-exchange and --routing-key.")
+        return Target(exchange="", routing_key=to_queue)
+    if routing_key is not None and to_exchange is None:
+        raise click.UsageError("--routing-key needs --to-exchange; for a queue write --to-queue.")
+    return Target(exchange=to_exchange, routing_key=routing_key)

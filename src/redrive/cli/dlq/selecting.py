@@ -1,0 +1,146 @@
+"""From what a person typed to the dead letters they mean: ids by their beginnings or endings, filters with a caret."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import click
+
+from redrive.cli.console import EXIT_COULD_NOT
+from redrive.cli.dlq.options import PlaceOptions, Wanted
+from redrive.cli.dlq.output import fail_line
+from redrive.core import RedriveError
+from redrive.dlq import Place, Store, find_place, opened_store
+from redrive.records import (
+    Between,
+    Filter,
+    InvalidFilter,
+    Named,
+    Selection,
+    Status,
+    Term,
+    format_filter,
+    parse_filter,
+)
+
+_Result = TypeVar("_Result")
+
+
+class UnknownLetter(RedriveError):
+    """An id that names no dead letter, or several."""
+
+
+def place_of(options: PlaceOptions) -> Place:
+    """Where broker and database are, with environment and file asked. Raises `InvalidUrl` and what a file may."""
+    return find_place(
+        url=options.url, management_url=options.management_url, database=options.database, file=options.file
+    )
+
+
+def on_store(options: PlaceOptions, work: Callable[[Store], Awaitable[_Result]]) -> _Result:
+    """Runs `work` with the store open; an invalid filter ends the program with a caret under the place."""
+
+    async def run() -> _Result:
+        async with opened_store(place_of(options)) as store:
+            return await work(store)
+
+    return run_to_end(run)
+
+
+def run_to_end(work: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Runs `work`; an invalid filter ends the program with a caret under the place, a silent broker with a sentence."""
+
+    async def run() -> _Result:
+        return await work()
+
+    try:
+        return asyncio.run(run())
+    except InvalidFilter as error:
+        show_invalid_filter(error)
+        raise SystemExit(EXIT_COULD_NOT) from None
+    except TimeoutError:
+        fail_line("the broker did not answer in time; look at its log and its alarms, and try again")
+        raise SystemExit(EXIT_COULD_NOT) from None
+
+
+def show_invalid_filter(error: InvalidFilter) -> None:
+    """What is wrong, a sentence each; the filter, and a caret under the first place."""
+    for finding in error.findings:
+        fail_line(finding.text)
+    for line in error.pointer.splitlines():
+        click.echo(f"  {line}", err=True)
+
+
+def filter_of(wanted: Wanted, *, moment_ms: int) -> Filter:
+    """The filter that --queue, --group, --status and --filter say together. Raises `InvalidFilter`."""
+    return Filter((*_flag_terms(wanted), *parse_filter(wanted.filter_text, now_ms=moment_ms).terms))
+
+
+def filter_text_of(wanted: Wanted) -> str:
+    """The same as one text, with its moments as they were typed."""
+    return f"{format_filter(Filter(_flag_terms(wanted)))} {wanted.filter_text.strip()}".strip()
+
+
+async def selection_of(
+    store: Store,
+    wanted: Wanted,
+    *,
+    moment_ms: int,
+    includes_in_doubt: bool = False,
+    freezes: bool = True,
+    vhost: str | None = None,
+) -> Selection:
+    """What was typed, as a selection. With `freezes`, what is collected from now on is not in it.
+
+    `vhost`: only what was collected there, because a connection leads to one vhost.
+
+    Raises `UnknownLetter` and `InvalidFilter`, and a usage error where nothing says which.
+    """
+    if wanted.ids:
+        if wanted.queue or wanted.group or wanted.status or wanted.filter_text.strip() or wanted.takes_all:
+            raise click.UsageError("IDs say already which; leave out --queue, --group, --status, --filter and --all.")
+        ids = tuple(dict.fromkeys([await letter_id(store, one) for one in wanted.ids]))
+        return Selection(ids=ids, limit=wanted.limit, includes_in_doubt=True)
+    if not wanted.says_which and not wanted.takes_all:
+        raise click.UsageError("Say which dead letters: IDs, --queue Q, --group ID, --filter 'TEXT', or --all.")
+    chosen = filter_of(wanted, moment_ms=moment_ms)
+    if freezes:
+        bound = Between(field="collected", from_ms=None, until_ms=moment_ms + 1)
+        chosen = Filter((*chosen.terms, bound))
+    if vhost is not None:
+        chosen = Filter((*chosen.terms, Named(field="vhost", values=(vhost,))))
+    doubtful = wanted.status is not None and wanted.status.lower() == Status.IN_DOUBT
+    return Selection(
+        filter=chosen,
+        filter_text=filter_text_of(wanted) or "all",
+        limit=wanted.limit,
+        includes_in_doubt=includes_in_doubt or doubtful,
+    )
+
+
+async def letter_id(store: Store, text: str) -> str:
+    """The one id that begins or ends so. Raises `UnknownLetter`."""
+    return one_of(text, await store.letters.find(text), noun="dead letter", listing="redrive dlq list")
+
+
+def one_of(text: str, found: Sequence[str], *, noun: str, listing: str) -> str:
+    """The only one found, or the one that is the text itself. Raises `UnknownLetter`."""
+    if text in found:
+        return text
+    if not found:
+        raise UnknownLetter(f"there is no {noun} {text}; look for it with: {listing}")
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
+        raise UnknownLetter(f"{text} is {noun} {shown}; give more of the id")
+    return found[0]
+
+
+def _flag_terms(wanted: Wanted) -> tuple[Term, ...]:
+    terms: list[Term] = []
+    if wanted.queue is not None:
+        terms.append(Named(field="queue", values=(wanted.queue,)))
+    if wanted.group is not None:
+        terms.append(Named(field="group", values=(wanted.group,)))
+    if wanted.status is not None:
+        terms.append(Named(field="status", values=(wanted.status.lower(),)))
+    return tuple(terms)

@@ -1,0 +1,110 @@
+"""`redrive dlq export` and `import`: dead letters as JSON lines, nothing lost."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from redrive.cli.console import say
+from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted, with_who
+from redrive.cli.dlq.output import print_json, print_line
+from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
+from redrive.cli.tables import counted, printable
+from redrive.core import UnreadableFile
+from redrive.dlq import Imported, Store, export_lines, import_lines, now_ms
+from redrive.records import Filter, Named
+
+
+@click.command("export")
+@with_wanted
+@click.option("--output", "-o", metavar="FILE", default="-", show_default=True, help="Where to; - is stdout.")
+@with_place
+def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
+    """Write dead letters as JSON lines: bodies and typed headers byte for byte, history, edits, life.
+
+    Without IDs, --queue, --filter … all are written. A file appears under its name when it is whole.
+
+    \b
+    Examples:
+      redrive dlq export --queue orders -o orders.jsonl
+      redrive dlq export --all | gzip > all.jsonl.gz
+    """
+
+    async def work(store: Store) -> int:
+        moment_ms = now_ms()
+        chosen = filter_of(wanted, moment_ms=moment_ms)
+        if wanted.ids:
+            ids = tuple([await letter_id(store, one) for one in wanted.ids])
+            chosen = Filter((Named(field="id", values=ids), *chosen.terms))
+        written = 0
+        with _writing(output) as file:
+            async for line in export_lines(store, chosen, now_ms=moment_ms):
+                if wanted.limit is not None and written >= wanted.limit:
+                    break
+                file.write(line)
+                written += 1
+        return written
+
+    written = on_store(place, work)
+    say(f"{counted(written, 'dead letter')} written.")
+
+
+@click.command("import")
+@click.argument("file_name", default="-", metavar="[FILE]")
+@with_format
+@with_who
+@with_place
+def import_command(place: PlaceOptions, file_name: str, form: str, who: str) -> None:
+    """Take in what `export` wrote: FILE, or stdin. Ids stay; what is there already is skipped.
+
+    \b
+    Examples:
+      redrive dlq import orders.jsonl
+      gunzip -c all.jsonl.gz | redrive dlq import
+    """
+
+    async def work(store: Store) -> Imported:
+        with _reading(file_name) as lines:
+            return await import_lines(store, lines, who=who, now_ms=now_ms())
+
+    imported = on_store(place, work)
+    if form == "json":
+        print_json({"imported": imported.inserted, "skipped": imported.skipped})
+    else:
+        print_line(f"{counted(imported.inserted, 'dead letter')} taken in, {imported.skipped:,} there already.")
+
+
+@contextmanager
+def _writing(output: str) -> Iterator[BinaryIO]:
+    if output == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(output)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+        part.replace(path)
+    except OSError as error:
+        reason = f"can't be written: {error.strerror or error}"
+        raise UnreadableFile(path=printable(output), reason=reason, hint="name another file") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _reading(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(file).open("rb") as opened:
+            yield opened
+    except OSError as error:
+        reason = f"can't be read: {error.strerror or error}"
+        raise UnreadableFile(path=printable(file), reason=reason, hint="name what export wrote") from None

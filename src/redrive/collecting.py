@@ -1,0 +1,296 @@
+"""Wiring, for `redrive collect`: which queues are dead-letter queues, and the collector on them.
+
+FILE says which they are, or the broker does by their names. The management API is asked where it answers: it knows
+types, limits and consumers of queues; without it a file, or exact names, must do.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from redrive.client import Client, ClientError
+from redrive.core import Finding, RedriveError, Severity
+from redrive.deadletters import (
+    NAME_PATTERNS,
+    Collector,
+    CollectReport,
+    Selected,
+    queue_state,
+    run_waiting,
+    select_by_name,
+    select_from_broker,
+    select_from_topology,
+)
+from redrive.dlq import Place, new_luck, now_ms, opened_store, owner_name
+from redrive.management import ManagementError, QueueInfo
+from redrive.records import Status
+from redrive.redriving import Broker
+from redrive.running import Watching
+from redrive.stores import Store
+from redrive.telemetry import Endpoint, Telemetry
+
+__all__ = [
+    "CollectReport",
+    "CollectRequest",
+    "KnownQueue",
+    "KnownQueues",
+    "NothingToCollect",
+    "Selected",
+    "Watching",
+    "known_queues",
+    "run_collect",
+    "select_sources",
+]
+
+
+class NothingToCollect(RedriveError):
+    """No queue is left to collect from; nothing was touched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectRequest:
+    """What somebody asks to be collected, and how."""
+
+    patterns: tuple[str, ...] = ()
+    observe: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
+    once: bool = False
+    auto_retry: bool = False
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownQueue:
+    """A dead-letter queue: on the broker, in a file, or in the store. The counts are None where nobody could be asked;
+    `stopped` says why collecting it was stopped."""
+
+    vhost: str
+    dlq: str
+    known_queue: str | None = None
+    messages: int | None = None
+    consumers: int | None = None
+    stored: dict[str, int] = field(default_factory=dict)
+    stopped: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownQueues:
+    """All of them; `problem` says why the broker could not be asked."""
+
+    address: str
+    queues: tuple[KnownQueue, ...]
+    problem: str | None = None
+
+
+def run_collect(
+    place: Place,
+    request: CollectRequest,
+    *,
+    watching: Watching,
+    started: Callable[[Selected], None],
+) -> CollectReport:
+    """Collects until SIGTERM or SIGINT, or with `once` until the queues are empty.
+
+    Raises `NothingToCollect`, `ManagementError`, `ConnectionFailed`, `StoreError`, `EndpointFailed`.
+    """
+    telemetry = watching.telemetry()
+
+    async def run() -> CollectReport:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with _opened(place, telemetry, watching) as (store, client, broker):
+            for name in request.resumed:
+                await store.collecting.resume_queue(client.target.vhost, name)
+            selected = await select_sources(place, client, broker, request)
+            sources = [one for one in selected.sources if not one.observe_only]
+            if not sources:
+                raise NothingToCollect(_nothing(selected))
+            started(selected)
+            collector = Collector(
+                client, store, sources, owner=owner_name(), clock_ms=now_ms, luck=new_luck, observer=telemetry
+            )
+            for one in sources:
+                telemetry.watch(one.dlq, in_hand=lambda: 0)
+            return await _collect(collector, broker, request, stop)
+
+    try:
+        return asyncio.run(run())
+    finally:
+        telemetry.close()
+
+
+async def select_sources(place: Place, client: Client, broker: Broker, request: CollectRequest) -> Selected:
+    """The queues that are meant. Raises `ManagementError` where only the management API could tell."""
+    from_file = _from_file(place, client.target.vhost, request)
+    try:
+        infos = [one async for one in broker.management.queues(client.target.vhost)]
+        book = await broker.management.policy_book(client.target.vhost)
+    except ManagementError:
+        if from_file is not None:
+            return from_file
+        if not request.patterns:
+            raise
+        return select_by_name(
+            client.target.vhost,
+            request.patterns,
+            observe_only=request.observe,
+            consumers=await _consumers(client, request.patterns),
+        )
+    found = select_from_broker(
+        infos,
+        policies=book,
+        patterns=() if from_file is not None else request.patterns or NAME_PATTERNS,
+        observe_only=request.observe,
+        forced=request.forced,
+        topology=from_file,
+    )
+    return found if from_file is None else _with_missing(found, from_file, infos)
+
+
+async def known_queues(place: Place, store: Store, *, patterns: Sequence[str] = ()) -> KnownQueues:
+    """Dead-letter queues with their live depth, where the broker can be asked, and what is stored of them."""
+    target = place.target
+    stored = (await store.stats.totals(None, now_ms=now_ms())).by_dlq
+    stopped = await store.collecting.stopped_queues()
+    from_file = _from_file(place, target.vhost, CollectRequest(patterns=tuple(patterns)))
+    known = {
+        one.dlq: KnownQueue(vhost=one.vhost, dlq=one.dlq, known_queue=one.known_queue)
+        for one in (() if from_file is None else from_file.sources)
+    }
+    problem = None
+    try:
+        async with place.management() as management:
+            infos = {one.name: one async for one in management.queues(target.vhost)}
+            book = await management.policy_book(target.vhost)
+        wanted = tuple(patterns) or (NAME_PATTERNS if from_file is None else ())
+        found = select_from_broker(infos.values(), policies=book, patterns=wanted, topology=from_file)
+        for source in found.sources:
+            known.setdefault(source.dlq, KnownQueue(vhost=source.vhost, dlq=source.dlq))
+        depths = {name: (one.messages, one.consumers) for name, one in infos.items()}
+    except ManagementError as error:
+        depths, problem = await _depths(place, [*known, *stored], str(error))
+    for name in stored:
+        known.setdefault(name, KnownQueue(vhost=target.vhost, dlq=name))
+    queues = [
+        replace(
+            one,
+            messages=depths[name][0] if name in depths else None,
+            consumers=depths[name][1] if name in depths else None,
+            stored={str(status): stored.get(name, {}).get(status, 0) for status in Status},
+            stopped=stopped.get((one.vhost, name)),
+        )
+        for name, one in sorted(known.items())
+    ]
+    return KnownQueues(address=target.address, queues=tuple(queues), problem=problem)
+
+
+@asynccontextmanager
+async def _opened(
+    place: Place, telemetry: Telemetry, watching: Watching
+) -> AsyncIterator[tuple[Store, Client, Broker]]:
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(opened_store(place, observer=telemetry))
+        management = await stack.enter_async_context(place.management())
+        client = await stack.enter_async_context(Client(place.target, name="redrive collect", observer=telemetry))
+        if watching.metrics_port is not None:
+            endpoint = Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
+            await stack.enter_async_context(endpoint)
+        yield store, client, Broker(store, client, management, observer=telemetry)
+
+
+async def _collect(collector: Collector, broker: Broker, request: CollectRequest, stop: asyncio.Event) -> CollectReport:
+    """The collector, and beside it, if asked for, what sends back by itself: until the collector ends."""
+    beside = []
+    if request.auto_retry:
+        if request.once:
+            report = await collector.run(stop, once=True)
+            await broker.auto_retry.once(stop=stop)
+            return report
+        beside = [
+            asyncio.create_task(broker.auto_retry.run(stop=stop), name="redrive auto-retry"),
+            asyncio.create_task(run_waiting(broker.redriver, stop=stop), name="redrive operations"),
+        ]
+    try:
+        return await collector.run(stop, once=request.once)
+    finally:
+        stop.set()
+        if beside:
+            await asyncio.wait(beside, timeout=60)
+
+
+def _from_file(place: Place, vhost: str, request: CollectRequest) -> Selected | None:
+    if place.loaded is None:
+        return None
+    loaded = place.loaded
+    topology, arrangements = loaded.topology, loaded.arrangements
+    used = topology.used_vhosts()
+    if vhost not in used and len(used) == 1:
+        # A URL's vhost wins over the file's, as when it was applied.
+        topology = topology.moved(vhost)
+        arrangements = tuple(replace(one, vhost=vhost) for one in arrangements)
+    else:
+        topology = topology.only(vhost)
+        arrangements = tuple(one for one in arrangements if one.vhost == vhost)
+    return select_from_topology(
+        topology,
+        arrangements=arrangements,
+        declared=() if loaded.compiled is None else loaded.compiled.declared,
+        patterns=request.patterns,
+        observe_only=request.observe,
+        forced=request.forced,
+    )
+
+
+def _with_missing(found: Selected, from_file: Selected, infos: Sequence[QueueInfo]) -> Selected:
+    """The broker's, and those of the file that it does not have yet: the collector waits for them."""
+    there = {one.name for one in infos}
+    missing = [one for one in from_file.sources if one.dlq not in there]
+    findings = [
+        Finding(
+            code="missing",
+            severity=Severity.WARNING,
+            address=f"queue {one.dlq}",
+            summary="is not on the broker",
+            hint="declare it with redrive apply",
+        )
+        for one in missing
+    ]
+    return Selected(sources=(*found.sources, *missing), findings=(*found.findings, *findings))
+
+
+async def _depths(
+    place: Place, names: Sequence[str], problem: str
+) -> tuple[dict[str, tuple[int | None, int | None]], str | None]:
+    """Ready messages and consumers of these queues over AMQP alone; or why neither way leads to the broker."""
+    found: dict[str, tuple[int | None, int | None]] = {}
+    try:
+        async with Client(place.target, name="redrive dlq queues") as client:
+            for name in dict.fromkeys(names):
+                state = await queue_state(client, name)
+                if state is not None:
+                    found[name] = (state.messages_ready, state.consumers)
+    except (ClientError, TimeoutError) as error:
+        return found, f"{problem}; and over AMQP {error or 'no answer'}"
+    return found, None
+
+
+async def _consumers(client: Client, names: Sequence[str]) -> dict[str, int]:
+    found = {}
+    for name in names:
+        try:
+            state = await queue_state(client, name)
+        except (ClientError, TimeoutError):
+            continue  # the collector says what is wrong with it
+        if state is not None:
+            found[name] = state.consumers
+    return found
+
+
+def _nothing(selected: Selected) -> str:
+    reasons = [one.text for one in selected.refusals]
+    if reasons:
+        return f"there is nothing to collect: {'; '.join(reasons)}"
+    return "there is no dead-letter queue to collect; name queues with --match, or a FILE that has some"

@@ -1,0 +1,85 @@
+"""An `x-death` header, read once: how often a message died in a queue, of what, and how it had come there.
+
+The broker adds an entry for each (queue, reason) and counts in it. Which of them is first only 4.x keeps in order, so
+nothing here goes by position. The header comes from outside: what is not as the broker writes it counts as nothing.
+
+Whoever decodes headers may give the same `Deaths` to all messages that died alike, to the byte; what was worked out
+for one queue is kept in it. It is a list still, the header as it was decoded, and must not be changed.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from redrive.core.counts import read_count
+
+REJECTED, EXPIRED = "rejected", "expired"
+
+
+class QueueDeaths(NamedTuple):
+    """The deaths in one queue.
+
+    `otherwise`: whether one of them was no reject. `route` is the exchange and the key the message first came to the
+    queue with, None if no entry tells it.
+    """
+
+    rejections: int
+    otherwise: bool
+    route: tuple[str, str] | None
+
+
+NOWHERE = QueueDeaths(0, False, None)
+
+
+class Deaths(list[Any]):
+    """The entries of an x-death header, and what they come to."""
+
+    __slots__ = ("_has_waited", "_queues")
+
+    def __init__(self, entries: Any) -> None:
+        super().__init__(entries)
+        self._queues: dict[str, QueueDeaths] = {}
+        self._has_waited: bool | None = None
+
+    def in_queue(self, queue: str) -> QueueDeaths:
+        """The deaths in a queue."""
+        known = self._queues.get(queue)
+        if known is None:
+            known = self._queues[queue] = _read(self, queue)
+        return known
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether it has expired anywhere."""
+        if self._has_waited is None:
+            self._has_waited = any(isinstance(one, Mapping) and one.get("reason") == EXPIRED for one in self)
+        return self._has_waited
+
+
+def read_deaths(header: Any) -> Deaths | None:
+    """An x-death header's value as what it tells; None if it is none."""
+    if isinstance(header, Deaths):
+        return header
+    return Deaths(header) if isinstance(header, list | tuple) else None
+
+
+def deaths_in(header: Any, queue: str) -> QueueDeaths:
+    """The deaths in one queue by an x-death header's value."""
+    deaths = read_deaths(header)
+    return NOWHERE if deaths is None else deaths.in_queue(queue)
+
+
+def _read(deaths: list[Any], queue: str) -> QueueDeaths:
+    rejections, otherwise = 0, False
+    routes = []
+    for death in deaths:
+        if not isinstance(death, Mapping) or death.get("queue") != queue:
+            continue
+        if death.get("reason") == REJECTED:
+            rejections += read_count(death.get("count"))
+        else:
+            otherwise = True
+        exchange, keys = death.get("exchange"), death.get("routing-keys")
+        if isinstance(exchange, str) and isinstance(keys, list | tuple) and keys and isinstance(keys[0], str):
+            routes.append((exchange, keys[0]))
+    # Later deaths of another kind have the way back, which is the default exchange: so another exchange is the first.
+    return QueueDeaths(rejections, otherwise, max(routes, default=None))

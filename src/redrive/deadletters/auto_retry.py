@@ -1,0 +1,124 @@
+"""Auto-retry: every 30 s what is due goes back by itself, and what has not come back for long enough is resolved.
+
+Which dead letters are due, and how often, the rules in the store say; when one comes back the collector's transaction
+decides about the next attempt, or that they are spent. Here is only the clock: under the lease `auto-retry`, so that of
+many instances one does it, and another goes on when that one is gone.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redrive.core import RedriveError
+from redrive.deadletters.redriver import Redriver, RunsElsewhere
+from redrive.deadletters.runner_lease import HeldLease, hold_lease
+from redrive.records import Operation, OperationKind, make_id
+
+INTERVAL_S = 30.0
+WHO = "auto-retry"
+_SETTLE_AT_ONCE = 1_000
+_DUE_AT_ONCE = 10_000
+_ROUNDS_MAX = 1_000
+"""More than a million settled or ten million due in one go wait for the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one look did. `is_elsewhere`: another instance does it; this one did nothing."""
+
+    is_elsewhere: bool = False
+    settled: int = 0
+    operations: tuple[Operation, ...] = ()
+
+
+class AutoRetry:
+    """The loop. `luck` gives random bits for the ids of its operations."""
+
+    def __init__(self, redriver: Redriver, *, luck: Callable[[], int], interval_s: float = INTERVAL_S) -> None:
+        self._redriver = redriver
+        self._parts = redriver.parts
+        self._luck = luck
+        self._interval_s = interval_s
+
+    async def run(self, *, stop: asyncio.Event) -> None:
+        """A look every interval until `stop` is set. What goes wrong is noted, and tried again at the next."""
+        while not stop.is_set():
+            try:
+                await self.once(stop=stop)
+            except (RedriveError, TimeoutError) as error:
+                self._parts.observer.note("deadletters.auto_retry_failed", reason=str(error))
+            try:
+                async with asyncio.timeout(self._interval_s):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+
+    async def once(self, *, stop: asyncio.Event | None = None) -> Round:
+        """One look: settles what has been silent, sends what is due, waits for the end of that.
+
+        Raises StoreUnavailable, LeaseLost, ClientError.
+        """
+        stopping = asyncio.Event() if stop is None else stop
+        options = self._parts.options
+        async with hold_lease(
+            self._parts.store,
+            "auto-retry",
+            self._parts.owner,
+            ttl_s=options.lease_s,
+            patience_s=options.store_s,
+            clock_ms=self._parts.clock_ms,
+            observer=self._parts.observer,
+        ) as held:
+            if held is None:
+                return Round(is_elsewhere=True)
+            settled = await self._settle(held)
+            operations = [*await self._left_behind(held, stopping), *await self._due(held, stopping)]
+            return Round(settled=settled, operations=tuple(operations))
+
+    async def _settle(self, held: HeldLease) -> int:
+        settled = 0
+        for _ in range(_ROUNDS_MAX):
+            held.require()
+            found = await self._parts.store.operations.settle_silent(
+                now_ms=self._parts.clock_ms(), limit=_SETTLE_AT_ONCE
+            )
+            settled += found
+            if found < _SETTLE_AT_ONCE:
+                break
+        if settled:
+            self._parts.observer.note("deadletters.settled", count=settled)
+        return settled
+
+    async def _left_behind(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
+        """The operations of an auto-retry that is gone: what they have left is not due a second time."""
+        ended = []
+        for id in await self._parts.store.operations.waiting(self._parts.clock_ms()):
+            operation = await self._parts.store.operations.get(id)
+            if operation is not None and operation.kind is OperationKind.AUTO_RETRY:
+                ended += await self._run(held, id, stop)
+        return ended
+
+    async def _due(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
+        ended: list[Operation] = []
+        for _ in range(_ROUNDS_MAX):
+            held.require()
+            if stop.is_set():
+                break
+            now_ms = self._parts.clock_ms()
+            operation = await self._parts.store.operations.create_due(
+                id=make_id(now_ms, self._luck()), who=WHO, now_ms=now_ms, limit=_DUE_AT_ONCE
+            )
+            if operation is None:
+                break
+            self._parts.observer.note("deadletters.auto_retry_due", operation=operation.id, count=operation.total)
+            ended += await self._run(held, operation.id, stop)
+            if operation.total < _DUE_AT_ONCE:
+                break
+        return ended
+
+    async def _run(self, held: HeldLease, id: str, stop: asyncio.Event) -> list[Operation]:
+        held.require()
+        try:
+            return [await self._redriver.run(id, stop=stop, pauses_when_stopped=False)]
+        except RunsElsewhere:
+            return []  # a runner of waiting operations was faster

@@ -1,0 +1,153 @@
+"""The copy of a dead letter that is sent back: where it goes, and what it says. Pure.
+
+    taken off                                           because
+    x-death and the like, CC, BCC, delivery counts      they would count on, drop it or route it elsewhere
+    expiration, user_id, delivery_mode                  it must live, be accepted, and survive a restart
+    x-retry-count, x-final-*, x-redrive-reason …        they tell of the life that is over; attempts start afresh
+
+    written
+    x-redriven-id, -count, -at, -by                     which dead letter it was, how often, when, by whom
+    x-redrive-attempts-before                           the runs so far, if the operation keeps them
+    x-redrive-possible-duplicate                        true if an earlier copy may be with the broker already
+    x-redrive-stripped                                  what could not be kept and can't be known otherwise
+    x-redrive-id                                        the dead letter's id, if the message has no message_id
+
+Everything else goes out as it came in, byte for byte; x-original-* stay.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from redrive.client import Outgoing
+from redrive.core import COPY_DROPS, PlainLetter, RedriveError, headers, original_routing_key, read_count, shorten
+from redrive.records import Claimed, Target
+from redrive.wire import Properties, ProtocolError, copy_properties
+
+NAME_BYTES_MAX = 255
+"""AMQP's names and keys end there."""
+
+REDRIVE_DROPS = (
+    COPY_DROPS
+    | headers.LIFE_HEADERS
+    | {
+        headers.REDRIVEN_ID,
+        headers.REDRIVEN_COUNT,
+        headers.REDRIVEN_AT,
+        headers.REDRIVEN_BY,
+        headers.POSSIBLE_DUPLICATE,
+    }
+)
+"""What a redriven copy does not take with it, unless it is written anew."""
+
+_DROP_KEYS = tuple((name, name.encode()) for name in sorted(REDRIVE_DROPS))
+
+
+class Uncopyable(RedriveError):
+    """No copy can be made of this dead letter, or not for this target; the text says why. Nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRules:
+    """What an operation asks of its copies."""
+
+    target: Target
+    who: str
+    keep_attempts: bool = False
+
+
+def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
+    """The copy of a claimed dead letter. Raises Uncopyable."""
+    raw = letter.content.properties
+    try:
+        properties = Properties(raw)
+        exchange, routing_key = route_of(letter, rules.target)
+        made = copy_properties(
+            properties,
+            set_headers=_written(letter, properties, rules, now_ms),
+            # Most messages have few of the many; a search for the bytes costs less than a look at each entry.
+            drop_headers=frozenset([name for name, key in _DROP_KEYS if key in raw]),
+            new_id=lambda: letter.id,
+        )
+    except ProtocolError as error:
+        raise Uncopyable(f"its properties can't be copied: {error}") from None
+    return Outgoing(exchange, routing_key, letter.content.body, made)
+
+
+def route_of(letter: Claimed, target: Target) -> tuple[str, str]:
+    """Exchange and routing key of the copy. Raises Uncopyable for names that AMQP can't carry.
+
+    To the failed queue and no other consumer, unless the target names something else. An exchange without a key gets
+    the key the message was published with first.
+    """
+    if target.exchange is None:
+        exchange, key = "", letter.queue if target.routing_key is None else target.routing_key
+    elif target.routing_key is None:
+        exchange, key = target.exchange, _first_routing_key(letter)
+    else:
+        exchange, key = target.exchange, target.routing_key
+    # A key of the message's own is no template: a `{queue}` in it is only a name.
+    exchange = exchange.replace("{queue}", letter.queue)
+    if target.routing_key is not None:
+        key = key.replace("{queue}", letter.queue)
+    for kind, name in (("exchange", exchange), ("routing key", key)):
+        if 4 * len(name) > NAME_BYTES_MAX and len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            raise Uncopyable(f"the {kind} {shorten(name, 60)!r} is longer than {NAME_BYTES_MAX} bytes")
+    if not exchange and not key:
+        raise Uncopyable("nobody knows the queue it failed in; name a target")
+    return exchange, key
+
+
+def targets_of(queues: dict[str, int], target: Target) -> dict[tuple[str, str | None], int]:
+    """Where the copies of so many dead letters of each failed queue go: (exchange, key) → how many.
+
+    A key that only the message itself knows is None.
+    """
+    found: dict[tuple[str, str | None], int] = {}
+    for queue, count in queues.items():
+        exchange = "" if target.exchange is None else target.exchange.replace("{queue}", queue)
+        key: str | None
+        if target.routing_key is not None:
+            key = target.routing_key.replace("{queue}", queue)
+        else:
+            key = queue if target.exchange is None else None
+        found[exchange, key] = found.get((exchange, key), 0) + count
+    return found
+
+
+@lru_cache(maxsize=16)
+def iso_time(now_ms: int) -> str:
+    """A moment as `x-redriven-at` has it: `2026-11-15T08:56:19.120Z`."""
+    moment = datetime.fromtimestamp(now_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _written(letter: Claimed, properties: Properties, rules: CopyRules, now_ms: int) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        headers.REDRIVEN_ID: letter.id,
+        headers.REDRIVEN_COUNT: letter.redrives,
+        headers.REDRIVEN_AT: iso_time(now_ms),
+        headers.REDRIVEN_BY: rules.who
+        if len(rules.who) < 60 and rules.who.isascii()
+        else shorten(rules.who, NAME_BYTES_MAX),
+    }
+    if rules.keep_attempts:
+        # All runs so far, since the header that counted them is taken off. One that died without being counted keeps
+        # what an earlier redrive had written.
+        before = letter.attempts
+        if before is None:
+            before = read_count(properties.header(headers.ATTEMPTS_BEFORE))
+        written[headers.ATTEMPTS_BEFORE] = before
+    if letter.was_in_doubt:
+        written[headers.POSSIBLE_DUPLICATE] = True
+    return written
+
+
+def _first_routing_key(letter: Claimed) -> str:
+    properties = Properties(letter.content.properties)
+    told = {name: properties.header(name) for name in (headers.ORIGINAL_ROUTING_KEY, headers.DEATHS)}
+    known = PlainLetter(
+        queue=letter.queue, exchange=letter.dlq_exchange, routing_key=letter.dlq_routing_key, headers=told
+    )
+    return original_routing_key(known)

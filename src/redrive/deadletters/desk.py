@@ -1,0 +1,177 @@
+"""What people do to dead letters, short of sending them back: each with who and why, checked, refused in a sentence.
+
+The store writes the audit entry in the same transaction as the change. Bookly's four are here by name: `get_stats`,
+`resolve_manually` and `remove`; `retry_manually` is at the desk for redrives.
+"""
+
+from collections.abc import Callable
+
+from redrive.core import RedriveError
+from redrive.deadletters.editing import Edit, edit_content
+from redrive.records import DeadLetter, Filter, Group, GroupState, Selection, Status
+from redrive.stores import Changed, Page, Stats, Store
+
+NAME_CHARACTERS_MAX = 200
+REASON_CHARACTERS_MAX = 2_000
+
+
+class Refused(RedriveError):
+    """What was asked can't be done; the text says why. Nothing was changed."""
+
+
+class Desk:
+    """One desk on a store. `clock_ms` is the present, in milliseconds since 1970."""
+
+    def __init__(self, store: Store, *, clock_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._clock_ms = clock_ms
+
+    async def resolve(self, selection: Selection, *, who: str, why: str, if_version: int | None = None) -> Changed:
+        """Marks dead letters as resolved. Those on the way are left alone, with the reason."""
+        check_reason(who, why, needs_why=True)
+        return await self._store.letters.resolve(
+            selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version
+        )
+
+    async def reopen(self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None) -> Changed:
+        """Makes failed, doubtful and resolved ones pending again."""
+        check_reason(who, why)
+        return await self._store.letters.reopen(
+            selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version
+        )
+
+    async def delete(self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None) -> Changed:
+        """Removes dead letters for good; only the audit tells of them. Those on the way are left alone."""
+        check_reason(who, why)
+        return await self._store.letters.delete(
+            selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version
+        )
+
+    async def edit(
+        self, letter_id: str, edit: Edit, *, who: str, why: str, if_version: int | None = None
+    ) -> DeadLetter:
+        """Changes the body or headers that a redrive will send; the original and the difference are kept.
+
+        Raises Refused, InvalidEdit, VersionConflict.
+        """
+        check_reason(who, why, needs_why=True)
+        letter = await self._letter(letter_id)
+        if letter.status is Status.RETRYING:
+            raise Refused(f"dead letter {letter_id} is on its way; edit it when it comes back")
+        content = await self._store.letters.content(letter_id)
+        if content is None:
+            raise Refused(f"the content of dead letter {letter_id} is gone")
+        edited = edit_content(content, edit)
+        # Without a version of the caller's, what was read here must still be there.
+        version = letter.version if if_version is None else if_version
+        return await self._store.letters.edit(
+            letter_id,
+            edited.content,
+            who=who,
+            why=why,
+            diff=edited.diff,
+            if_version=version,
+            now_ms=self._clock_ms(),
+        )
+
+    async def settle_doubt(self, letter_id: str, *, arrived: bool, who: str, why: str) -> DeadLetter:
+        """Says what nobody could know: its copy arrived, so it is resolved; or it did not, so it is pending again."""
+        check_reason(who, why, needs_why=True)
+        letter = await self._letter(letter_id)
+        if letter.status is not Status.IN_DOUBT:
+            raise Refused(f"dead letter {letter_id} is {letter.status}, not in doubt")
+        selection = Selection(ids=(letter_id,))
+        if arrived:
+            changed = await self.resolve(selection, who=who, why=f"it arrived: {why}", if_version=letter.version)
+        else:
+            changed = await self.reopen(selection, who=who, why=f"it did not arrive: {why}", if_version=letter.version)
+        _require(letter_id, changed)
+        return await self._letter(letter_id)
+
+    async def acknowledge_group(self, group_id: str, *, who: str, why: str = "") -> Group:
+        """Somebody has seen it and works on it."""
+        return await self._set_group(group_id, GroupState.ACKNOWLEDGED, who, why)
+
+    async def ignore_group(self, group_id: str, *, who: str, why: str) -> Group:
+        """Nobody wants to hear of it."""
+        check_reason(who, why, needs_why=True)
+        return await self._set_group(group_id, GroupState.IGNORED, who, why)
+
+    async def resolve_group(self, group_id: str, *, who: str, why: str) -> Group:
+        """Its cause is gone; a new dead letter of the kind makes it `regressed`. Its dead letters stay as they are."""
+        check_reason(who, why, needs_why=True)
+        return await self._set_group(group_id, GroupState.RESOLVED, who, why)
+
+    async def reopen_group(self, group_id: str, *, who: str, why: str = "") -> Group:
+        """As if nobody had said anything."""
+        return await self._set_group(group_id, GroupState.OPEN, who, why)
+
+    async def add_note(self, group_id: str, text: str, *, who: str) -> Group:
+        """Writes a note beside a group."""
+        check_reason(who, text)
+        if not text.strip():
+            raise Refused("the note is empty")
+        await self._group(group_id)
+        await self._store.groups.add_note(group_id, who=who, text=text, now_ms=self._clock_ms())
+        return await self._group(group_id)
+
+    async def get_stats(self, filter: Filter | None = None) -> Stats:
+        """Bookly's `getStats`: how many by status, queue, topic, service, type, group."""
+        return await self._store.stats.totals(filter, now_ms=self._clock_ms())
+
+    async def resolve_manually(self, letter_id: str, resolved_by: str, resolution: str) -> DeadLetter:
+        """Bookly's `resolveManually`."""
+        await self._letter(letter_id)
+        _require(letter_id, await self.resolve(Selection(ids=(letter_id,)), who=resolved_by, why=resolution))
+        return await self._letter(letter_id)
+
+    async def remove(self, letter_id: str, *, who: str, why: str = "") -> None:
+        """Bookly's `remove`."""
+        await self._letter(letter_id)
+        _require(letter_id, await self.delete(Selection(ids=(letter_id,)), who=who, why=why))
+
+    async def list(
+        self, filter: Filter, *, limit: int = 50, cursor: str | None = None, newest_first: bool = True
+    ) -> Page:
+        """A page of the dead letters that a filter holds for."""
+        if not 1 <= limit <= 1_000:
+            raise Refused(f"a page has 1 to 1000 dead letters, not {limit}")
+        return await self._store.letters.page(
+            filter, limit=limit, cursor=cursor, newest_first=newest_first, now_ms=self._clock_ms()
+        )
+
+    async def _letter(self, letter_id: str) -> DeadLetter:
+        letter = await self._store.letters.get(letter_id)
+        if letter is None:
+            raise Refused(f"there is no dead letter {letter_id}")
+        return letter
+
+    async def _group(self, group_id: str) -> Group:
+        group = await self._store.groups.get(group_id)
+        if group is None:
+            raise Refused(f"there is no group {group_id}")
+        return group
+
+    async def _set_group(self, group_id: str, state: GroupState, who: str, why: str) -> Group:
+        check_reason(who, why)
+        await self._group(group_id)
+        await self._store.groups.set_state(group_id, state, who=who, why=why, now_ms=self._clock_ms())
+        return await self._group(group_id)
+
+
+def check_reason(who: str, why: str, *, needs_why: bool = False) -> None:
+    """Raises Refused unless somebody says who they are and, where it is needed, why."""
+    if not who.strip():
+        raise Refused("say who you are: every change is kept with a name")
+    if len(who) > NAME_CHARACTERS_MAX:
+        raise Refused(f"the name of who does it is longer than {NAME_CHARACTERS_MAX} characters")
+    if needs_why and not why.strip():
+        raise Refused("say why: whoever looks at it later has only your reason")
+    if len(why) > REASON_CHARACTERS_MAX:
+        raise Refused(f"the reason is longer than {REASON_CHARACTERS_MAX:,} characters")
+
+
+def _require(letter_id: str, changed: Changed) -> None:
+    reason = changed.refused.get(letter_id)
+    if reason is not None:
+        raise Refused(f"dead letter {letter_id}: {reason}")

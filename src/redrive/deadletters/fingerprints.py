@@ -1,0 +1,48 @@
+"""Telling whether a message that comes again is one that came before."""
+
+import struct
+from hashlib import blake2b
+
+from redrive.core import RedriveError, headers
+from redrive.wire import raw_entries
+
+FINGERPRINT_BYTES = 16
+
+_BROKERS = frozenset(name.encode() for name in headers.COUNT_HEADERS)
+_CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x80, 0x40, 0x20
+"""Flags of the first octet: what comes before the headers in a content header, and the headers."""
+_LENGTH = struct.Struct(">I")
+
+
+def fingerprint(*, exchange: str, routing_key: str, properties: bytes, body: bytes) -> bytes:
+    """Sixteen bytes that are equal for one message delivered twice: all of it goes in, to the byte.
+
+    Left out is what the broker itself writes anew for each delivery: its delivery counts, the order of the headers, and
+    whether there is an empty table of them. Properties that can't be read count as they are.
+    """
+    try:
+        others, entries = _split(properties)
+    except (RedriveError, IndexError, struct.error):
+        others, entries = properties, []
+    route = f"{exchange}\0{routing_key}".encode("utf-8", "surrogatepass")
+    # With their lengths, so that nothing moves from one part to the next unnoticed; entries tell their own.
+    sizes = b"%d %d %d" % (len(route), len(others), len(entries))
+    digest = blake2b(b"\n".join((sizes, route, others, *sorted(entries))), digest_size=FINGERPRINT_BYTES)
+    digest.update(body)
+    return digest.digest()
+
+
+def _split(properties: bytes) -> tuple[bytes, list[bytes]]:
+    """All but the headers, and those entries of the headers that are not the broker's."""
+    flags = properties[0]
+    if not flags & _HEADERS:
+        return properties, []
+    start = 2
+    if flags & _CONTENT_TYPE:
+        start += 1 + properties[start]
+    if flags & _CONTENT_ENCODING:
+        start += 1 + properties[start]
+    end = start + 4 + _LENGTH.unpack_from(properties, start)[0]
+    table = properties[start + 4 : end]
+    entries = [entry for name, entry in raw_entries(table) if name not in _BROKERS]
+    return bytes((flags & ~_HEADERS,)) + properties[1:start] + properties[end:], entries

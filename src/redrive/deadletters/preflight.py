@@ -1,0 +1,204 @@
+"""Before anything is sent: is the target there, does anybody consume it, is there room?
+
+An error refuses the operation and nothing is changed; a warning is said and the operation may go on. A queue is asked
+by a passive declare, which is immediate and counts ready messages only; its limits are known where the management API
+is at hand. Whether an exchange has a way for the copies only the publish itself can tell: they are mandatory.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from redrive.client import AccessRefused, ChannelClosed, Client, NotFound, QueueState
+from redrive.core import Finding, RedriveError, Severity
+from redrive.deadletters.copies import NAME_BYTES_MAX, targets_of
+from redrive.records import Target
+
+BACKLOG_WARN = 10_000
+"""Ready messages before ours from which on it is worth saying."""
+ANSWER_S_MAX = 30.0
+
+
+class TargetRefused(RedriveError):
+    """The targets are not fit; `findings` says why. Nothing was sent and nothing changed."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        self.findings = findings
+        super().__init__("\n".join(finding.text for finding in findings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """What arguments and policies together allow a queue to hold; None is no limit."""
+
+    length_max: int | None = None
+    overflow: str = "drop-head"
+    is_dead_lettered: bool = False
+    """Whether what overflows goes somewhere."""
+
+
+class LimitsOf(Protocol):
+    """Who knows the limits of queues: the management API."""
+
+    async def __call__(self, vhost: str, queue: str, /) -> QueueLimits | None:
+        """The limits, or None where they can't be known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetHealth:
+    """One target as it is now. `routing_key` is None where each message has its own; the counts are None for an
+    exchange and for a queue that is not there."""
+
+    exchange: str
+    routing_key: str | None
+    copies: int
+    """How many would be sent there."""
+    exists: bool
+    messages_ready: int | None = None
+    consumers: int | None = None
+    limits: QueueLimits | None = None
+
+    @property
+    def address(self) -> str:
+        """How it is called in a sentence."""
+        if not self.exchange:
+            return f"queue {self.routing_key}"
+        return f"exchange {self.exchange}" + (f" with key {self.routing_key}" if self.routing_key is not None else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """All targets, and what there is to say about them."""
+
+    targets: tuple[TargetHealth, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """What refuses the operation."""
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
+
+    def require(self) -> None:
+        """Raises TargetRefused if there is an error."""
+        if self.errors:
+            raise TargetRefused(self.errors)
+
+
+async def check_targets(
+    client: Client, queues: Mapping[str, int], target: Target, *, limits_of: LimitsOf | None = None
+) -> Preflight:
+    """Looks at every target of so many dead letters of each failed queue. Raises ClientError without a broker, and
+    TimeoutError if it does not answer."""
+    found = []
+    for (exchange, key), count in targets_of(dict(queues), target).items():
+        health = await _look(client, exchange, key, count)
+        if limits_of is not None and health.exists and not exchange and key is not None:
+            limits = await limits_of(client.target.vhost, key)
+            health = replace(health, limits=limits)
+        found.append(health)
+    findings = [finding for health in found for finding in judge(health)]
+    return Preflight(targets=tuple(found), findings=tuple(findings))
+
+
+def judge(health: TargetHealth) -> list[Finding]:
+    """What there is to say about one target."""
+    if not health.exists:
+        return [_missing(health)]
+    findings = []
+    if health.consumers == 0:
+        findings.append(
+            _warning("no-consumers", health, "nobody consumes it; the copies will wait there until somebody does")
+        )
+    ready = 0 if health.messages_ready is None else health.messages_ready
+    if ready >= BACKLOG_WARN:
+        findings.append(_warning("backlog", health, f"{ready:,} messages are ready there already; ours go behind them"))
+    limits = health.limits
+    if limits is not None and limits.length_max is not None and ready + health.copies > limits.length_max:
+        findings.append(_overfull(health, limits, ready))
+    return findings
+
+
+async def queue_state(client: Client, name: str) -> QueueState | None:
+    """What a passive declare says; None if there is no such queue. Raises ClientError, TimeoutError."""
+    async with asyncio.timeout(ANSWER_S_MAX):
+        channel = await client.channel()
+        try:
+            state = await channel.declare_queue(name, passive=True)
+        except NotFound:
+            return None
+        await channel.close()
+        return state
+
+
+async def exchange_exists(client: Client, name: str) -> bool:
+    """Whether a passive declare finds it; one we may not look at counts as there. Raises ClientError, TimeoutError."""
+    if not name:
+        return True
+    async with asyncio.timeout(ANSWER_S_MAX):
+        channel = await client.channel()
+        try:
+            await channel.declare_exchange(name, passive=True)
+        except NotFound:
+            return False
+        except AccessRefused:
+            return True
+        await channel.close()
+        return True
+
+
+async def _look(client: Client, exchange: str, key: str | None, count: int) -> TargetHealth:
+    if not exchange:
+        name = key or ""
+        if not name or len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            return TargetHealth(exchange="", routing_key=name, copies=count, exists=False)
+        try:
+            state = await queue_state(client, name)
+        except ChannelClosed as error:
+            # Not ours to look at, or somebody's exclusive queue: then the publish must tell.
+            exists = isinstance(error, AccessRefused)
+            return TargetHealth(exchange="", routing_key=name, copies=count, exists=exists)
+        if state is None:
+            return TargetHealth(exchange="", routing_key=name, copies=count, exists=False)
+        return TargetHealth(
+            exchange="",
+            routing_key=name,
+            copies=count,
+            exists=True,
+            messages_ready=state.messages_ready,
+            consumers=state.consumers,
+        )
+    exists = len(exchange.encode("utf-8", "surrogateescape")) <= NAME_BYTES_MAX
+    return TargetHealth(
+        exchange=exchange,
+        routing_key=key,
+        copies=count,
+        exists=exists and await exchange_exists(client, exchange),
+    )
+
+
+def _missing(health: TargetHealth) -> Finding:
+    if not health.exchange and not health.routing_key:
+        summary, hint = "nobody knows the queue they failed in", "name a target"
+    else:
+        summary, hint = "it does not exist", "declare it first, or name another target"
+    return Finding(code="target-missing", address=health.address, summary=summary, hint=hint)
+
+
+def _overfull(health: TargetHealth, limits: QueueLimits, ready: int) -> Finding:
+    room = max(0, (limits.length_max or 0) - ready)
+    holds = f"it holds at most {limits.length_max:,} messages and has {ready:,}"
+    if limits.overflow.startswith("reject-publish"):
+        summary = f"{holds}; what does not fit is refused and stays a dead letter"
+        return _warning("target-full", health, summary)
+    lost = "dead-lettered" if limits.is_dead_lettered else "lost"
+    return Finding(
+        code="target-overflows",
+        address=health.address,
+        summary=f"{holds}; {health.copies:,} more would push out its oldest, which are {lost}",
+        hint=f"send at most {room:,} at a time (limit), or wait until it is shorter",
+    )
+
+
+def _warning(code: str, health: TargetHealth, summary: str) -> Finding:
+    return Finding(code=code, severity=Severity.WARNING, address=health.address, summary=summary)

@@ -1,0 +1,79 @@
+"""Runs an operation: takes what is queued, sends copies, records how each ended; to its end, or until it is paused.
+
+    claimed → [ taken → published → confirmed → recorded ] …        the checkpoints; a batch is in brackets
+
+The intent to send is committed before anything is sent (`taken`), the outcomes after all are known (`recorded`), and
+the next batch is not taken before that. So whenever this process dies, what it had taken and not recorded is in doubt
+for whoever claims the operation next, everything else is certain. One runner at a time: the lease `operation:<id>`,
+whose fence the store checks at every step.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from redrive.core import RedriveError
+from redrive.deadletters.runner import Run, RunnerParts
+from redrive.deadletters.runner_lease import hold_lease
+from redrive.deadletters.runner_pace import Progress
+from redrive.records import Operation
+from redrive.stores import UnknownOperation
+
+
+class RunsElsewhere(RedriveError):
+    """Somebody else runs the operation now."""
+
+    def __init__(self, operation_id: str) -> None:
+        self.operation_id = operation_id
+        super().__init__(
+            f"operation {operation_id} is run by somebody else at the moment; watch it, or try again later"
+        )
+
+
+class Redriver:
+    """Runs operations on one broker and vhost. Safe to have many times, in many processes."""
+
+    def __init__(self, parts: RunnerParts) -> None:
+        self.parts = parts
+
+    async def run(
+        self,
+        operation_id: str,
+        *,
+        stop: asyncio.Event | None = None,
+        pauses_when_stopped: bool = True,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Operation:
+        """Runs the operation until it has ended or is paused, and returns it as it is then.
+
+        Once `stop` is set the batch in hand is finished and recorded and the operation paused; or, without
+        `pauses_when_stopped`, left for the next runner. Raises RunsElsewhere, UnknownOperation, LeaseLost if another
+        runner took over, StoreUnavailable if the database stays away.
+        """
+        stopping = asyncio.Event() if stop is None else stop
+        parts = self.parts
+        async with hold_lease(
+            parts.store,
+            f"operation:{operation_id}",
+            parts.owner,
+            ttl_s=parts.options.lease_s,
+            patience_s=parts.options.store_s,
+            clock_ms=parts.clock_ms,
+            observer=parts.observer,
+        ) as held:
+            if held is None:
+                raise RunsElsewhere(operation_id)
+            operations = parts.store.operations
+            operation = await held.persist(lambda: operations.claim(operation_id, held.lease, now_ms=parts.clock_ms()))
+            if operation is None:
+                found = await held.persist(lambda: operations.get(operation_id))
+                if found is None:
+                    raise UnknownOperation(operation_id)
+                operation = found
+            run = Run(
+                parts, held, operation, stop=stopping, pauses_when_stopped=pauses_when_stopped, on_progress=on_progress
+            )
+            try:
+                await run.checkpoint("claimed")
+                return await run.to_end()
+            finally:
+                await run.close()

@@ -1,0 +1,57 @@
+"""Picks up operations that nobody runs: new ones, and those whose runner is gone. For `serve` and `collect`."""
+
+import asyncio
+
+from redrive.core import RedriveError
+from redrive.deadletters.redriver import Redriver, RunsElsewhere
+
+
+async def run_waiting(
+    redriver: Redriver, *, stop: asyncio.Event, interval_s: float = 2.0, at_once_max: int = 4
+) -> None:
+    """Until `stop` is set: looks every `interval_s` for operations that need a runner and runs them, several at once.
+
+    When it stops, each is left as it is after the batch in hand, for the next runner. An operation that fails is noted
+    and tried again at the next look.
+    """
+    running: dict[str, asyncio.Task[None]] = {}
+    try:
+        while not stop.is_set():
+            running = {id: task for id, task in running.items() if not task.done()}
+            for id in await _waiting(redriver):
+                if id not in running and len(running) < at_once_max:
+                    running[id] = asyncio.create_task(_run(redriver, id, stop), name=f"redrive operation {id}")
+            await _idle(stop, interval_s)
+        if running:
+            await asyncio.wait(running.values())
+    finally:
+        for task in running.values():
+            task.cancel()
+        if running:
+            await asyncio.wait(running.values())
+
+
+async def _waiting(redriver: Redriver) -> tuple[str, ...]:
+    parts = redriver.parts
+    try:
+        return await parts.store.operations.waiting(parts.clock_ms())
+    except RedriveError as error:
+        parts.observer.note("deadletters.store_unavailable", reason=str(error))
+        return ()
+
+
+async def _run(redriver: Redriver, id: str, stop: asyncio.Event) -> None:
+    try:
+        await redriver.run(id, stop=stop, pauses_when_stopped=False)
+    except RunsElsewhere:
+        pass
+    except (RedriveError, TimeoutError) as error:
+        redriver.parts.observer.note("deadletters.run_failed", operation=id, reason=str(error))
+
+
+async def _idle(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,107 @@
+"""How fast and in what steps an operation goes: its rate, its ramp, the size of its batches, its progress. No I/O.
+
+ramp (1, 2, 5, 20)    1, then 2, then 5, then 20 at a time; after each of the four the copies are given a while to
+                      come back, and if one does the operation pauses (the canary); then 20 at a time without waits
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redrive.records import Operation
+
+BATCH_MAX = 1_000
+BATCH_BYTES = 32 << 20
+_FIRST_BATCH = 20
+"""Before anything is known about how large they are: twenty of 16 MB are in memory at most."""
+_SLICE_S = 0.5
+"""With a rate, a batch is as much as may go in this time, so that a pause is seen soon."""
+_RATE_WINDOW = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an operation is. `rate_per_s` and `eta_s` are None while nobody can know."""
+
+    operation: Operation
+    rate_per_s: float | None
+    eta_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next batch: how many at most, and whether to watch for returns after it."""
+
+    size: int
+    is_canary: bool
+
+
+class Pace:
+    """Spreads sends over time, so that no more than `rate_per_s` leave; None is without limit."""
+
+    def __init__(self, rate_per_s: float | None) -> None:
+        if rate_per_s is not None and not rate_per_s > 0:
+            raise ValueError(f"a rate of {rate_per_s} messages a second sends nothing; it must be above zero")
+        self._rate_per_s = rate_per_s
+        self._free_at_s: float | None = None
+
+    @property
+    def batch_max(self) -> int:
+        """As many as may go at once."""
+        return BATCH_MAX if self._rate_per_s is None else max(1, min(BATCH_MAX, int(self._rate_per_s * _SLICE_S)))
+
+    def wait_s(self, now_s: float) -> float:
+        """How long until the next may go."""
+        return 0.0 if self._free_at_s is None else max(0.0, self._free_at_s - now_s)
+
+    def spend(self, count: int, now_s: float) -> None:
+        """So many go now."""
+        if self._rate_per_s is not None:
+            self._free_at_s = now_s + self.wait_s(now_s) + count / self._rate_per_s
+
+
+class BatchSize:
+    """How many to take so that their bodies fit into memory: judged by the last batch."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST_BATCH
+
+    @property
+    def value(self) -> int:
+        """The next size."""
+        return self._next
+
+    def learn(self, sizes: Sequence[int]) -> None:
+        """The sizes of what was taken, in bytes."""
+        if sizes:
+            average = max(1, sum(sizes) // len(sizes))
+            self._next = max(1, min(BATCH_MAX, BATCH_BYTES // average))
+
+
+class RateMeter:
+    """The rate of the last batches, and when they will all be done."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque(maxlen=_RATE_WINDOW)
+
+    def progress(self, operation: Operation, now_s: float) -> Progress:
+        """How far it is now; asked after every batch."""
+        done = operation.total - operation.left
+        self._seen.append((now_s, done))
+        (first_s, first_done), (last_s, last_done) = self._seen[0], self._seen[-1]
+        rate = (last_done - first_done) / (last_s - first_s) if last_s > first_s and last_done > first_done else None
+        eta_s = 0.0 if operation.left == 0 else None if rate is None else operation.left / rate
+        return Progress(operation=operation, rate_per_s=rate, eta_s=eta_s)
+
+
+def next_step(ramp: Sequence[int], done: int, most: int) -> Step:
+    """The next batch of an operation of which `done` items have ended: by its ramp, at most `most`."""
+    if not ramp:
+        return Step(most, False)
+    until = 0
+    for size in ramp:
+        until += size
+        if done < until:
+            size = min(until - done, most)
+            return Step(size, done + size == until)
+    return Step(min(ramp[-1], most), False)

@@ -1,0 +1,255 @@
+"""Which queues are dead-letter queues: those of a topology, or those of a broker whose names say so. Pure.
+
+Collecting takes messages away, so a wrong guess would eat live ones. A topology knows what each queue is for: its main
+and wait queues are refused, whatever a pattern matches. A broker alone knows names and arguments: there a queue that
+sends its own messages on after a time is a wait queue, and refused; one that has consumers is somebody's, and named.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from redrive.core import Finding, Severity
+from redrive.management import QueueInfo
+from redrive.topology import (
+    Arrangement,
+    BrokerVersion,
+    DeclaredQueue,
+    PolicyBook,
+    QueueType,
+    Role,
+    Topology,
+    build_graph,
+    queue_settings,
+)
+
+NAME_PATTERNS = (
+    "*.dlq",
+    "*.DLQ",
+    "*-dlq",
+    "*_dlq",
+    "*.dlq.*",
+    "dlq.*",
+    "*.dead",
+    "*.dead-letter",
+    "*.dead-letters",
+    "*.deadletter",
+    "*.parked",
+    "*.parking",
+    "*_error",
+    "*_skipped",
+    "error",
+)
+"""How people and frameworks call them: our own shapes, Spring, MassTransit, NServiceBus, and habit."""
+
+QUORUM_LIMIT_DEFAULT = 20
+"""What a quorum queue of 4.x has where nobody set another (facts on delivery limits)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A dead-letter queue to collect from. `known_queue` is the one queue that parks there, None if not just one."""
+
+    vhost: str
+    dlq: str
+    known_queue: str | None = None
+    service: str | None = None
+    observe_only: bool = False
+    """Never consumed from."""
+    queue_type: str | None = None
+    """None: not known, as over AMQP alone."""
+    delivery_limit: int | None = None
+    """As arguments and policies set it; None: not set, or not known."""
+
+    @property
+    def lease_name(self) -> str:
+        """The lease of whoever collects it."""
+        return f"collect:{self.vhost}/{self.dlq}"
+
+    def effective_limit(self, version: BrokerVersion) -> int | None:
+        """After how many returns the broker drops a message, None if never. An unknown type is taken for a quorum."""
+        if self.queue_type not in (None, QueueType.QUORUM):
+            return None
+        if self.delivery_limit is not None:
+            # On 3.10 -1 does not mean unlimited: it discards on the first return.
+            unlimited = self.delivery_limit < 0 and version >= BrokerVersion.V4_0
+            return None if unlimited else max(0, self.delivery_limit)
+        return QUORUM_LIMIT_DEFAULT if version >= BrokerVersion.V4_0 else None
+
+    def returns_to_front(self, version: BrokerVersion) -> bool:
+        """Whether what a consumer gives back comes first again. False also where nobody knows."""
+        if self.queue_type == QueueType.CLASSIC:
+            return True
+        return self.queue_type == QueueType.QUORUM and self.effective_limit(version) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """What to collect from, and what is to be said about it: an error is a queue that was refused."""
+
+    sources: tuple[Source, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        """Those that should stop somebody who asked for just these queues."""
+        return tuple(one for one in self.findings if one.severity is Severity.ERROR)
+
+
+def select_from_topology(
+    topology: Topology,
+    *,
+    arrangements: Iterable[Arrangement] = (),
+    declared: Iterable[DeclaredQueue] = (),
+    patterns: Sequence[str] = (),
+    observe_only: Sequence[str] = (),
+    forced: bool = False,
+) -> Selected:
+    """Every parking queue of a topology; with `patterns`, the queues that match one of them.
+
+    A declaration's arrangements say which they are; without them (a definitions.json) dead-letter routing does.
+    A matched main or wait queue is refused, or with `forced` only warned about.
+    """
+    graph = build_graph(topology, arrangements)
+    services = {one.name: one.service for one in declared if one.service is not None}
+    sources: list[Source] = []
+    findings: list[Finding] = []
+    for node, queue in graph.queues.items():
+        role = graph.role(node)
+        if not (matches(queue.name, patterns) if patterns else role == Role.PARKING):
+            continue
+        if role != Role.PARKING:
+            findings.append(_refusal(queue.address, _ROLE_WORDS[role], forced=forced))
+            if not forced:
+                continue
+        if queue.type == QueueType.STREAM:
+            findings.append(_stream(queue.address))
+            continue
+        owner = graph.owner(node) if role == Role.PARKING else None
+        known = None if owner is None or owner == node else owner[1]
+        sources.append(
+            Source(
+                vhost=queue.vhost,
+                dlq=queue.name,
+                known_queue=known,
+                service=None if known is None else services.get(known),
+                observe_only=matches(queue.name, observe_only),
+                queue_type=queue.type,
+                delivery_limit=graph.settings[node].delivery_limit,
+            )
+        )
+    return Selected(sources=tuple(sources), findings=tuple(findings))
+
+
+def select_from_broker(
+    queues: Iterable[QueueInfo],
+    *,
+    policies: PolicyBook,
+    patterns: Sequence[str] = NAME_PATTERNS,
+    observe_only: Sequence[str] = (),
+    forced: bool = False,
+    topology: Selected | None = None,
+) -> Selected:
+    """The queues of a broker whose names match, judged by what the management API says about them.
+
+    `topology` is what a declaration said before: what it refused stays refused, what it knows is kept.
+    """
+    known = {} if topology is None else {(one.vhost, one.dlq): one for one in topology.sources}
+    refused = () if topology is None else topology.refusals
+    sources: list[Source] = []
+    findings: list[Finding] = [*refused]
+    for info in queues:
+        source = known.get((info.vhost, info.name))
+        address = info.queue.address
+        if (source is None and not matches(info.name, patterns)) or info.exclusive:
+            continue
+        if any(one.address == address for one in refused):
+            continue
+        if info.type == QueueType.STREAM:
+            findings.append(_stream(address))
+            continue
+        settings = queue_settings(info.queue, policies)
+        if source is None and settings.dead_letter_exchange is not None and settings.ttl_ms is not None:
+            findings.append(_refusal(address, "sends its messages on after a time, as wait queues do", forced=forced))
+            if not forced:
+                continue
+        if info.consumers:
+            findings.append(_consumed(address, info.consumers))
+        sources.append(
+            Source(
+                vhost=info.vhost,
+                dlq=info.name,
+                known_queue=None if source is None else source.known_queue,
+                service=None if source is None else source.service,
+                observe_only=matches(info.name, observe_only) or (source is not None and source.observe_only),
+                queue_type=info.type,
+                delivery_limit=info.delivery_limit(policies),
+            )
+        )
+    return Selected(sources=tuple(sources), findings=tuple(findings))
+
+
+def select_by_name(
+    vhost: str, names: Sequence[str], *, observe_only: Sequence[str] = (), consumers: dict[str, int] | None = None
+) -> Selected:
+    """Queues by their exact names, where there is no management API to look with; a pattern is refused.
+
+    `consumers` is what passive declares said.
+    """
+    sources: list[Source] = []
+    findings: list[Finding] = []
+    for name in names:
+        if any(character in name for character in "*?["):
+            findings.append(
+                Finding(
+                    code="pattern-without-management",
+                    address=f"queue {name}",
+                    summary="is a pattern, and AMQP can't list queues",
+                    hint="name the queues exactly, or say where the management API is with --management-url",
+                )
+            )
+            continue
+        if consumers is not None and consumers.get(name):
+            findings.append(_consumed(f"queue {name}", consumers[name]))
+        sources.append(Source(vhost=vhost, dlq=name, observe_only=matches(name, observe_only)))
+    return Selected(sources=tuple(sources), findings=tuple(findings))
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name fits one of the globs; upper and lower case differ, as they do to the broker."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+_ROLE_WORDS = {
+    Role.MAIN: "is a main queue: its messages are live",
+    Role.WAIT: "is a wait queue: its messages come back",
+}
+
+
+def _refusal(address: str, why: str, *, forced: bool) -> Finding:
+    return Finding(
+        code="live-queue",
+        severity=Severity.WARNING if forced else Severity.ERROR,
+        address=address,
+        summary=f"{why}; collecting would take them away",
+        hint="leave it out of the pattern" if not forced else "it is collected because you insisted",
+    )
+
+
+def _stream(address: str) -> Finding:
+    return Finding(
+        code="stream",
+        address=address,
+        summary="is a stream: nothing can be taken out of it",
+        hint="leave it out of the pattern",
+    )
+
+
+def _consumed(address: str, consumers: int) -> Finding:
+    return Finding(
+        code="consumed",
+        severity=Severity.WARNING,
+        address=address,
+        summary=f"has {consumers} consumer{'' if consumers == 1 else 's'}: somebody takes messages from it already",
+        hint="one collects a queue, nobody else; stop the others, or leave it out",
+    )

@@ -1,0 +1,157 @@
+"""The witness: a second copy in a queue of the operation's own, so that a doubt can be settled without guessing.
+
+One publish goes by its BCC header to the target and to the witness queue, both or none. Once a batch is recorded its
+witness copies are thrown away. After a runner died, whoever claims the operation finds in the witness queue which of
+its copies had arrived: those dead letters are resolved, the others pending again, and none stays in doubt.
+
+Its trap: a publish that reaches the witness is confirmed and not returned even where the target is missing. So every
+target is declared passively before a batch and again after it; one that went meanwhile leaves its copies in doubt. Only
+for copies that go straight to a queue: BCC names keys of the same exchange.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from redrive.client import ChannelClosed, Client, ClientError, Outgoing
+from redrive.core import headers, read_count
+from redrive.deadletters.copies import targets_of
+from redrive.deadletters.preflight import queue_state
+from redrive.records import ItemState, Operation, Selection, Sent, Status
+from redrive.stores import Store
+from redrive.wire import Properties
+
+WHO = "witness"
+TARGET_GONE = "its queue was deleted while it was sent, or could not be looked at; only the witness is sure to have it"
+"""A doubt that the witness can't settle."""
+_PAGE = 500
+
+
+def witness_queue(operation_id: str) -> str:
+    """The name of an operation's witness queue."""
+    return f"redrive.witness.{operation_id}"
+
+
+class Witness:
+    """The witness of one operation. Every call raises ClientError without a broker, TimeoutError without an answer."""
+
+    def __init__(self, client: Client, operation_id: str) -> None:
+        self._client = client
+        self.queue = witness_queue(operation_id)
+
+    async def declare(self) -> None:
+        """Makes the queue; what a dead runner left in it stays."""
+        channel = await self._client.channel()
+        await channel.declare_queue(self.queue, arguments={"x-queue-type": "quorum"})
+        await channel.close()
+
+    async def watched(self, copies: Sequence[tuple[str, Outgoing]]) -> tuple[list[tuple[str, Outgoing]], list[Sent]]:
+        """The copies with the witness on them, and those that can't be sent: their target is missing, or no queue."""
+        await self.declare()  # without it a copy would arrive unseen
+        missing = await self.missing({copy.routing_key for _, copy in copies if not copy.exchange})
+        watched, refused = [], []
+        for id, copy in copies:
+            if copy.exchange:
+                reason = f"a witness needs a queue as target, and {copy.exchange} is an exchange"
+                refused.append(Sent(id=id, state=ItemState.REFUSED, reason=reason))
+            elif copy.routing_key in missing:
+                reason = f"no queue takes it: {copy.routing_key} does not exist"
+                refused.append(Sent(id=id, state=ItemState.REFUSED, reason=reason))
+            else:
+                watched.append((id, self._mark(copy)))
+        return watched, refused
+
+    async def checked(self, copies: Sequence[tuple[str, Outgoing]], results: Sequence[Sent]) -> list[Sent]:
+        """The results after a second look at the targets: what was confirmed to one that is gone is in doubt."""
+        try:
+            missing = await self.missing({copy.routing_key for _, copy in copies})
+        except (ClientError, TimeoutError):
+            missing = {copy.routing_key for _, copy in copies}
+        gone = {id for id, copy in copies if copy.routing_key in missing}
+        return [
+            Sent(id=one.id, state=ItemState.IN_DOUBT, reason=TARGET_GONE)
+            if one.state is ItemState.SENT and one.id in gone
+            else one
+            for one in results
+        ]
+
+    async def seen(self) -> set[tuple[str, int]]:
+        """Which copies arrived, as (dead letter, which redrive). They stay in the queue until `forget`."""
+        channel = await self._client.channel()
+        found: set[tuple[str, int]] = set()
+        # Given back all at once when the channel closes: nobody else reads this queue, and a look is no delivery limit
+        # away from the end, since the next step throws them away.
+        while (got := await channel.get_message(self.queue)) is not None:
+            told = Properties(got.header)
+            found.add((str(told.header(headers.REDRIVEN_ID)), read_count(told.header(headers.REDRIVEN_COUNT))))
+        await channel.close()
+        return found
+
+    async def forget(self) -> None:
+        """Throws the copies away: the batch is recorded."""
+        channel = await self._client.channel()
+        await channel.purge_queue(self.queue)
+        await channel.close()
+
+    async def dismiss(self) -> None:
+        """Deletes the queue: the operation has ended and nothing of it is in doubt."""
+        channel = await self._client.channel()
+        await channel.delete_queue(self.queue)
+        await channel.close()
+
+    async def missing(self, queues: Iterable[str]) -> set[str]:
+        """Which of these queues do not exist."""
+        missing = set()
+        for name in sorted(queues):
+            try:
+                if await queue_state(self._client, name) is None:
+                    missing.add(name)
+            except ChannelClosed:
+                pass  # not ours to look at, but there
+        return missing
+
+    def _mark(self, copy: Outgoing) -> Outgoing:
+        properties = copy.properties if isinstance(copy.properties, Properties) else Properties(copy.properties)
+        return copy._replace(properties=properties.edit(headers={"BCC": [self.queue]}))
+
+
+async def settle_by_witness(
+    store: Store, witness: Witness, operation: Operation, *, clock_ms: Callable[[], int]
+) -> tuple[int, int]:
+    """Settles the doubts of an operation whose runner died: how many had arrived, how many had not.
+
+    The lease has run out by then, so what the dead runner wrote has reached the queues. Raises ClientError, StoreError.
+    """
+    doubtful = await _doubtful(store, witness, operation)
+    if not doubtful:
+        return 0, 0
+    seen = await witness.seen()
+    arrived = tuple(one for one in doubtful if one in seen)
+    lost = tuple(one for one in doubtful if one not in seen)
+    for these, settle, why in (
+        (arrived, store.letters.resolve, "it arrived: the witness has a copy"),
+        (lost, store.letters.reopen, "it did not arrive: the witness has no copy"),
+    ):
+        if these:
+            selection = Selection(ids=tuple(id for id, _ in these))
+            await settle(selection, who=WHO, why=why, now_ms=clock_ms())
+    return len(arrived), len(lost)
+
+
+async def _doubtful(store: Store, witness: Witness, operation: Operation) -> list[tuple[str, int]]:
+    """The dead letters that this operation left in doubt and whose target is there, each with its count of redrives."""
+    found: list[tuple[str, str, int]] = []
+    cursor: str | None = None
+    while True:
+        items, cursor = await store.operations.items(operation.id, _PAGE, cursor, ItemState.IN_DOUBT)
+        for item in items:
+            letter = await store.letters.get(item.letter_id)
+            if letter is not None and letter.status is Status.IN_DOUBT and letter.operation_id == operation.id:
+                targets = targets_of({letter.queue: 1}, operation.target)
+                found += [
+                    (letter.id, key, letter.redrives)
+                    for exchange, key in targets
+                    if not exchange and key and item.reason != TARGET_GONE
+                ]
+        if cursor is None:
+            break
+    missing = await witness.missing({key for _, key, _ in found})
+    return [(id, redrives) for id, key, redrives in found if key not in missing]

@@ -1,0 +1,172 @@
+"""Wiring, for dead letters in the store: where it is, and what people do at it. `redriving` adds the broker.
+
+Chosen here, for `redrive dlq` and for the admin API. What speaks to a broker or reads a file is imported only where it
+is asked for: a list of dead letters should be there at once.
+"""
+
+import base64
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from redrive.config import Setting, broker_url, database_url, names_vhost
+from redrive.config import management_url as management_setting
+from redrive.core import SILENT, Observer
+from redrive.deadletters import Desk, Edit, Edited, edit_content, export_lines, import_lines
+from redrive.records import LUCK_BITS, Content, make_id
+from redrive.stores import Bucket, Changed, Imported, PastContent, Stats, Store, open_store
+from redrive.wire import properties_as_json
+
+if TYPE_CHECKING:
+    from redrive.client import Target
+    from redrive.files import LoadedFile
+    from redrive.management import Management
+
+__all__ = [
+    "Bucket",
+    "Changed",
+    "Described",
+    "Desk",
+    "Edit",
+    "Edited",
+    "Imported",
+    "PastContent",
+    "Place",
+    "Stats",
+    "Store",
+    "describe",
+    "desk_on",
+    "edit_content",
+    "export_lines",
+    "find_place",
+    "import_lines",
+    "new_id",
+    "new_luck",
+    "now_ms",
+    "opened_store",
+    "owner_name",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the dead letters and their broker are, and who said so. Nothing is opened or even read yet."""
+
+    url: Setting
+    management_url: Setting | None
+    database: Setting
+    loaded: "LoadedFile | None" = None
+
+    @property
+    def target(self) -> "Target":
+        """The broker and vhost. The URL's vhost wins over the file's. Raises `InvalidUrl`."""
+        from redrive.client import parse_url
+
+        target = parse_url(self.url.value)
+        if self.loaded is not None and not names_vhost(self.url.value) and self.loaded.topology.vhosts:
+            return replace(target, vhost=self.loaded.topology.vhosts[0].name)
+        return target
+
+    def management(self) -> "Management":
+        """A client of the management API, where it was said to be or where it usually is; nothing is asked yet.
+
+        Raises `InvalidUrl`, `InvalidManagementUrl`.
+        """
+        from redrive.management import Management, guess_endpoint, parse_management_url
+
+        target = self.target
+        if self.management_url is None:
+            host = target.hosts[0][0]
+            endpoint = guess_endpoint(host, is_tls=target.tls is not None, user=target.user, password=target.password)
+        else:
+            endpoint = parse_management_url(self.management_url.value, user=target.user, password=target.password)
+        tls = None if target.tls is None or not endpoint.is_tls else target.tls.context()
+        return Management(endpoint, tls=tls)
+
+
+def find_place(
+    *,
+    url: str | None = None,
+    management_url: str | None = None,
+    database: str | None = None,
+    file: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Place:
+    """A flag wins, then the environment, then the file. Raises what reading a file may."""
+    known = os.environ if environment is None else environment
+    loaded = None
+    if file is not None:
+        from redrive.files import load
+
+        loaded = load(file)
+    return Place(
+        url=broker_url(flag=url, environment=known, file=None if loaded is None else loaded.broker),
+        management_url=management_setting(flag=management_url, environment=known),
+        database=database_url(flag=database, environment=known, file=None if loaded is None else loaded.database),
+        loaded=loaded,
+    )
+
+
+@asynccontextmanager
+async def opened_store(place: Place, *, observer: Observer = SILENT) -> AsyncIterator[Store]:
+    """The store, made and brought up to date if need be.
+
+    Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
+    """
+    store = await open_store(place.database.value, observer=observer)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def desk_on(store: Store) -> Desk:
+    """Where people decide about dead letters."""
+    return Desk(store, clock_ms=now_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A content as JSON has it. `headers` are typed: see the docstring of `redrive.wire.typed_json`; a body that is no
+    UTF-8 is base64."""
+
+    properties: dict[str, Any]
+    headers: Any
+    body: str
+    body_encoding: str
+
+
+def describe(content: Content) -> Described:
+    """Everything of a content, lossless, whatever its bytes are."""
+    properties = properties_as_json(content.properties)
+    headers = properties.pop("headers", {})
+    try:
+        body, encoding = content.body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        body, encoding = base64.b64encode(content.body).decode(), "base64"
+    return Described(properties=properties, headers=headers, body=body, body_encoding=encoding)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def new_id() -> str:
+    """A new id, of now."""
+    return make_id(now_ms(), new_luck())
+
+
+def owner_name() -> str:
+    """This process among all that share a database."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+def new_luck() -> int:
+    """Random bits for an id."""
+    return secrets.randbits(LUCK_BITS)

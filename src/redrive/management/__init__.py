@@ -1,0 +1,30 @@
+"""RabbitMQ's management HTTP API, as far as we ask it: reading only, JSON in, values out.
+
+`endpoints` says where it is, `asking` is one bounded HTTP conversation, `queues` and `policies` read the answers, `api`
+puts them together.
+"""
+
+from redrive.management.api import Management
+from redrive.management.endpoints import Endpoint, guess_endpoint, parse_management_url
+from redrive.management.errors import (
+    InvalidManagementUrl,
+    ManagementDenied,
+    ManagementError,
+    ManagementFailed,
+    ManagementUnreachable,
+)
+from redrive.management.queues import MANY_DELIVERIES, QueueInfo
+
+__all__ = [
+    "MANY_DELIVERIES",
+    "Endpoint",
+    "InvalidManagementUrl",
+    "Management",
+    "ManagementDenied",
+    "ManagementError",
+    "ManagementFailed",
+    "ManagementUnreachable",
+    "QueueInfo",
+    "guess_endpoint",
+    "parse_management_url",
+]

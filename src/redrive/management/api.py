@@ -1,0 +1,97 @@
+"""What we ask a management API: its version, its queues, its policies. It changes nothing.
+
+    async with Management(parse_management_url("http://guest:guest@localhost:15672")) as management:
+        async for queue in management.queues("/"): ...
+
+Lists come page by page, so ten thousand queues cost no more memory than five hundred.
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+
+from redrive.management.asking import TIMEOUT_S, Asking
+from redrive.management.endpoints import Endpoint
+from redrive.management.errors import ManagementDenied, ManagementFailed
+from redrive.management.policies import read_policy
+from redrive.management.queues import COLUMNS, QueueInfo, read_queue
+from redrive.topology import Policy, PolicyBook
+
+_PAGE_SIZE = 500  # the most that RabbitMQ gives
+_PAGES_MAX = 2_000
+
+
+class Management:
+    """A client of one broker's management API. Every call raises `ManagementError`."""
+
+    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self.endpoint = endpoint
+        self._asking = Asking(endpoint, tls=tls, timeout_s=timeout_s)
+
+    async def __aenter__(self) -> "Management":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hangs up."""
+        await self._asking.close()
+
+    async def version(self) -> str:
+        """RabbitMQ's own version: "4.0.5"."""
+        overview = await self._asking.get(["overview"])
+        found = overview.get("rabbitmq_version") if isinstance(overview, dict) else None
+        if not isinstance(found, str):
+            raise ManagementFailed(
+                self.endpoint.address, path="/api/overview", status=200, detail="it names no rabbitmq_version"
+            )
+        return found
+
+    async def queues(self, vhost: str) -> AsyncIterator[QueueInfo]:
+        """Every queue of a vhost, by name. One declared or deleted meanwhile may or may not be among them."""
+        seen: set[str] = set()
+        for number in range(1, _PAGES_MAX + 1):
+            query = {"page": str(number), "page_size": str(_PAGE_SIZE), "columns": COLUMNS, "sort": "name"}
+            try:
+                page = await self._asking.get(["queues", vhost], query)
+            except ManagementFailed as error:
+                if error.status == 400 and number > 1:  # fewer pages than a moment ago
+                    return
+                raise
+            if page is None:
+                raise ManagementFailed(
+                    self.endpoint.address, path="/api/queues", status=404, detail=f"there is no vhost {vhost}"
+                )
+            items = page.get("items") if isinstance(page, dict) else None
+            for shown in items if isinstance(items, list) else []:
+                queue = read_queue(shown)
+                # A deletion moves the pages: what was the last of one may be the first of the next.
+                if queue is not None and queue.name not in seen:
+                    seen.add(queue.name)
+                    yield queue
+            if not isinstance(page, dict) or number >= int(page.get("page_count", 0)):
+                return
+
+    async def queue(self, vhost: str, name: str) -> QueueInfo | None:
+        """One queue, None if there is none of the name."""
+        return read_queue(await self._asking.get(["queues", vhost, name]))
+
+    async def policies(self, vhost: str) -> tuple[Policy, ...]:
+        """The policies and operator policies of a vhost. Those a user may not see are left out."""
+        found: list[Policy] = []
+        for path, operator in (("policies", False), ("operator-policies", True)):
+            try:
+                shown = await self._asking.get([path, vhost])
+            except ManagementDenied as error:
+                if error.status == 401:
+                    raise
+                continue
+            for one in shown if isinstance(shown, list) else []:
+                policy = read_policy(one, operator=operator)
+                if policy is not None:
+                    found.append(policy)
+        return tuple(found)
+
+    async def policy_book(self, vhost: str) -> PolicyBook:
+        """The same, ready to be asked which of them holds for a queue."""
+        return PolicyBook(await self.policies(vhost))

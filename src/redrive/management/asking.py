@@ -1,0 +1,134 @@
+"""One HTTP conversation with a management API: GET, JSON back, bounded in time and size.
+
+`http.client` in a thread of its own, because the standard library has no other and a client of HTTP is no dependency
+worth having for a dozen questions. One connection is kept open; a server that hung up meanwhile is asked once more.
+Proxies of the environment are not used: a broker is not the world outside.
+"""
+
+import asyncio
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from redrive.management.endpoints import Endpoint
+from redrive.management.errors import ManagementDenied, ManagementFailed, ManagementUnreachable
+
+JSON = Any  # foreign JSON; `queues`, `policies` and their like take from it what they know
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+"""A page of 500 queues is below 1 MiB; who sends this much is no management API."""
+TIMEOUT_S = 30.0
+_DETAIL_MAX = 300
+# What a kept connection ends with when the server closed it while nobody was asking.
+_HUNG_UP = (http.client.RemoteDisconnected, http.client.CannotSendRequest, BrokenPipeError, ConnectionResetError)
+
+
+class Asking:
+    """Asks one endpoint, one question at a time. Close it when done."""
+
+    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self.endpoint = endpoint
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._authorization = "Basic " + base64.b64encode(f"{endpoint.user}:{endpoint.password}".encode()).decode()
+        self._connection: http.client.HTTPConnection | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="redrive-management")
+
+    async def get(self, path: Sequence[str], query: Mapping[str, str] | None = None) -> JSON | None:
+        """The answer's JSON; None if there is no such thing (404). Raises `ManagementError`.
+
+        `path` are segments after /api, quoted here. The whole takes at most the timeout, or it is unreachable; a caller
+        that is cancelled leaves the thread to end by the same timeout.
+        """
+        target = self.endpoint.prefix + "/api/" + "/".join(quote(segment, safe="") for segment in path)
+        if query:
+            target += "?" + urlencode(query)
+        loop = asyncio.get_running_loop()
+        try:
+            # The socket's timeout is for each read; an answer in drops must end too.
+            async with asyncio.timeout(self._timeout_s * 2):
+                return await loop.run_in_executor(self._thread, self._ask, target)
+        except TimeoutError:
+            raise ManagementUnreachable(self.endpoint.address, f"no answer in {self._timeout_s * 2:.0f} s") from None
+
+    async def close(self) -> None:
+        """Hangs up. A question that is being asked is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._hang_up()
+
+    def _ask(self, target: str) -> JSON | None:
+        address = self.endpoint.address
+        is_kept = self._connection is not None
+        try:
+            try:
+                status, body = self._exchange(target)
+            except _HUNG_UP:
+                if not is_kept:
+                    raise
+                self._hang_up()
+                status, body = self._exchange(target)
+        except TimeoutError:
+            self._hang_up()
+            raise ManagementUnreachable(address, f"no answer in {self._timeout_s:.0f} s") from None
+        except ssl.SSLError as error:
+            self._hang_up()
+            raise ManagementUnreachable(address, f"TLS failed ({error.reason or error})") from None
+        except OSError as error:
+            self._hang_up()
+            raise ManagementUnreachable(address, (error.strerror or str(error)).lower()) from None
+        except http.client.HTTPException as error:
+            self._hang_up()
+            raise ManagementUnreachable(address, f"what answers there speaks no HTTP ({error!r:.80})") from None
+        return self._read(target, status, body)
+
+    def _exchange(self, target: str) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = self._dial()
+        self._connection.request("GET", target, headers={"Authorization": self._authorization})
+        with self._connection.getresponse() as answer:
+            body = answer.read(ANSWER_BYTES_MAX + 1)
+            if len(body) > ANSWER_BYTES_MAX or answer.will_close:
+                self._hang_up()
+            return answer.status, body
+
+    def _dial(self) -> http.client.HTTPConnection:
+        host, port = self.endpoint.host, self.endpoint.port
+        if not self.endpoint.is_tls:
+            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        context = ssl.create_default_context() if self._tls is None else self._tls
+        return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
+
+    def _read(self, target: str, status: int, body: bytes) -> JSON | None:
+        address, path = self.endpoint.address, target.partition("?")[0]
+        if status == 404:
+            return None
+        if status in (401, 403):
+            raise ManagementDenied(address, user=self.endpoint.user, status=status, path=path)
+        if status != 200:
+            raise ManagementFailed(address, path=path, status=status, detail=_detail(body))
+        if len(body) > ANSWER_BYTES_MAX:
+            raise ManagementFailed(address, path=path, status=status, detail="more than 64 MiB, which is not read")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise ManagementFailed(address, path=path, status=status, detail="what came is no JSON") from None
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _detail(body: bytes) -> str:
+    """The reason in an error's JSON, or the beginning of whatever came."""
+    try:
+        content = json.loads(body)
+        text = str(content.get("reason") or content.get("error") or "") if isinstance(content, dict) else str(content)
+    except (ValueError, RecursionError):
+        text = body[:_DETAIL_MAX].decode(errors="replace")
+    return " ".join(text.split())[:_DETAIL_MAX]

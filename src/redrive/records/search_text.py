@@ -1,0 +1,79 @@
+"""What full-text search finds a dead letter by.
+
+Words come from the body when it is text (its first 64 KiB), from header names and values, the error, the ids and the
+names of where it was. Of a stack only the lines about the failure itself: the rest would find everything by anything.
+
+Who narrows `body.path:value` or `header.name:value` down by full text first (with `certain_words`) must know what is
+not in here: the part of a body beyond `BODY_BYTES_MAX`, and the values of `STACK_HEADERS` and of x-death.
+"""
+
+import codecs
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from redrive.core import headers as known
+from redrive.records.body_paths import header_texts
+from redrive.records.letters import Explanation
+from redrive.records.understanding import STACK_HEADERS, top_lines
+
+BODY_BYTES_MAX = 64 * 1024
+_SKIPPED = STACK_HEADERS | known.DEATH_HEADERS
+_UNICODE_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
+_OTHER_ESCAPES = re.compile(r"\\[nrtbf/\"\\]")
+
+
+def search_text(explanation: Explanation, *, headers: Mapping[str, Any], body: bytes) -> str:
+    """The text of one letter; Unicode without NUL, whatever the message holds."""
+    told = explanation
+    parts = [
+        told.queue,
+        told.exchange,
+        told.routing_key,
+        told.reason,
+        told.error_type,
+        told.error_message,
+        told.message_id,
+        told.correlation_id,
+        told.type,
+        told.service,
+        None if told.stack is None else top_lines(told.stack),
+        *_header_parts(headers),
+        body_text(body),
+    ]
+    text = "\n".join(part for part in parts if part)
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def body_text(body: bytes) -> str:
+    """The beginning of a body as text, empty if it is none. JSON's escapes are resolved: `Z\\u00fcrich` is Zürich."""
+    try:
+        text, _ = codecs.utf_8_decode(body[:BODY_BYTES_MAX], "strict", len(body) <= BODY_BYTES_MAX)
+    except UnicodeDecodeError:
+        return ""
+    if "\\" in text and text.lstrip()[:1] in ("{", "[", '"'):
+        # An escaped backslash first, lest the letter after it is taken for an escape of its own.
+        text = text.replace("\\\\", " ")
+        text = _OTHER_ESCAPES.sub(" ", _UNICODE_ESCAPES.sub(_unescape, text))
+    return text
+
+
+def _unescape(found: "re.Match[str]") -> str:
+    return bytes.fromhex(found.group().replace("\\u", "")).decode("utf-16-be", "replace")
+
+
+def _header_parts(headers: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in headers.items():
+        yield name
+        if name not in _SKIPPED:
+            yield from header_texts(value)
+            if isinstance(value, Mapping):
+                yield from _table_parts(value)
+
+
+def _table_parts(table: Mapping[str, Any]) -> Iterator[str]:
+    """One level deep: what frameworks nest further is no text for people."""
+    for name, value in table.items():
+        yield name
+        if isinstance(value, str):
+            yield value

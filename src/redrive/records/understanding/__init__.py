@@ -1,0 +1,13 @@
+"""What a dead letter's headers tell, whoever parked it.
+
+`header_values` reads what may be anything; `tellers` know the headers of each framework, `deaths` the broker's own,
+`queue_names` what a DLQ's name says; `stacks` and `normalising` find what letters of one kind have in common,
+`grouping` makes a group of it, and `explaining` asks them all.
+"""
+
+from redrive.records.understanding.explaining import explain
+from redrive.records.understanding.normalising import normalise_message
+from redrive.records.understanding.queue_names import guess_failed_queue
+from redrive.records.understanding.stacks import STACK_HEADERS, top_lines
+
+__all__ = ["STACK_HEADERS", "explain", "guess_failed_queue", "normalise_message", "top_lines"]

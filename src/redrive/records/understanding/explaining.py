@@ -1,0 +1,89 @@
+"""One dead letter explained: what its headers tell, by whoever parked it, put together."""
+
+from dataclasses import replace
+
+from redrive.core import Attempt, Letter, headers, read_history
+from redrive.records.letters import Explanation
+from redrive.records.understanding.deaths import find_failing, latest_ms, read_deaths
+from redrive.records.understanding.grouping import group
+from redrive.records.understanding.header_values import NAME_BYTES_MAX, CarefulLetter, plausible_ms, text_of
+from redrive.records.understanding.queue_names import guess_failed_queue
+from redrive.records.understanding.tellers import Told, ask_tellers, type_of
+
+_NOBODY = Told(by="nobody", reason="unknown")
+
+
+def explain(
+    letter: Letter, *, dlq: str, now_ms: int, service: str | None = None, known_queue: str | None = None
+) -> Explanation:
+    """What is known about a message taken from `dlq`. Never raises, whatever its headers hold; every text is bounded.
+
+    `service` is the failed queue's declared one, `known_queue` the queue that is known to be dead-lettered into `dlq`,
+    where just one is.
+    """
+    careful = CarefulLetter(letter)
+    deaths = read_deaths(careful)
+    failing = find_failing(deaths, careful, known_queue=known_queue)
+    told = ask_tellers(careful)
+    if told is None:
+        told = _NOBODY if failing is None else Told(by="x-death", reason=failing.reason)
+    attempts = told.attempts
+    if attempts is None and failing is not None and failing.rejections > 0 and told.by in ("x-death", "event-bus"):
+        attempts = failing.rejections
+
+    queue = told.queue or careful.name(headers.ORIGINAL_QUEUE)
+    if not queue:
+        queue = failing.queue if failing is not None else known_queue or guess_failed_queue(dlq)
+    message_type = _text(careful, "type") or type_of(careful)
+    kind = group(
+        queue=queue,
+        reason=told.reason,
+        type=message_type,
+        error_type=told.error_type,
+        error_message=told.error_message,
+        stack=told.stack,
+    )
+    return Explanation(
+        queue=queue,
+        exchange=_first(
+            told.exchange,
+            careful.name(headers.ORIGINAL_EXCHANGE),
+            None if failing is None else failing.exchange,
+            letter.exchange,
+        ),
+        routing_key=_first(
+            told.routing_key,
+            careful.name(headers.ORIGINAL_ROUTING_KEY),
+            None if failing is None else failing.routing_key,
+            letter.routing_key,
+        ),
+        reason=told.reason,
+        told_by=told.by,
+        error_type=told.error_type,
+        error_message=told.error_message,
+        status_code=told.status_code,
+        stack=told.stack,
+        attempts=attempts,
+        history=_history(careful),
+        message_id=_text(careful, "message_id") or careful.text(headers.MESSAGE_ID),
+        correlation_id=_text(careful, "correlation_id"),
+        type=message_type,
+        service=service or _text(careful, "app_id"),
+        died_at_ms=plausible_ms(told.died_at_ms, now_ms) or plausible_ms(latest_ms(deaths), now_ms),
+        group_id=kind.id,
+        group_title=kind.title,
+    )
+
+
+def _history(letter: CarefulLetter) -> tuple[Attempt, ...]:
+    return tuple(replace(one, error=one.error.replace("\0", "\ufffd")) for one in read_history(letter))
+
+
+def _text(letter: CarefulLetter, name: str) -> str | None:
+    return text_of(letter.attribute(name), NAME_BYTES_MAX) or None
+
+
+def _first(*names: str | None) -> str:
+    """The first that is told; the last of them always is. Empty is a name: the default exchange's."""
+    told = next(name for name in names if name is not None)
+    return text_of(told, 3 * NAME_BYTES_MAX) or ""

@@ -1,0 +1,35 @@
+"""An error's text without what differs from one message to the next, so that errors of one kind read alike."""
+
+import re
+from functools import lru_cache
+
+NORMALISED_MAX = 200
+_READ_MAX = 1_000
+_UNITS = r"(?:[mµun]?s|secs?|min|[hd]|[kKMGT]?i?[bB]|%)"
+
+# One pass, the most particular first. Every group's name is its placeholder.
+_VARYING = re.compile(
+    r"(?P<uuid>(?<!\w)[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w))"
+    r"|(?P<time>(?<!\w)\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?(?!\w))"
+    r"""|(?P<text>(?<!\w)(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'|`[^`\n]{0,300}`|“[^”\n]{0,300}”|«[^»\n]{0,300}»)(?!\w))"""
+    r"|(?P<email>[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+)"
+    r"|(?P<hex>(?<!\w)(?:0[xX][0-9a-fA-F]+|[0-9a-fA-F]{8,})(?!\w))"
+    rf"|(?P<n>(?<!\w)[+-]?\d+(?:[.,:]\d+)*(?={_UNITS}?(?!\w)))"
+    r"|(?P<id>(?<!\w)\w*\d\w*)"
+)
+_ONLY_DIGITS = re.compile(r"\d+")
+
+
+@lru_cache(maxsize=1024)
+def normalise_message(text: str) -> str:
+    """The text on one line with `<n>`, `<uuid>`, `<hex>`, `<time>`, `<text>`, `<email>` and `<id>` for what varies."""
+    line = " ".join(text[:_READ_MAX].split())
+    return _VARYING.sub(_placeholder, line)[:NORMALISED_MAX].strip()
+
+
+def _placeholder(found: "re.Match[str]") -> str:
+    kind = found.lastgroup or "id"
+    # A long number is a number, whatever else it could be.
+    if kind == "hex" and _ONLY_DIGITS.fullmatch(found.group()):
+        kind = "n"
+    return f"<{kind}>"

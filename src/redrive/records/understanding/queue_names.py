@@ -1,0 +1,25 @@
+"""What the name of a queue says: whose dead letters it holds, and whether messages only wait in it."""
+
+import re
+
+_SUFFIX = re.compile(
+    r"[._-](?:dlq|dead[._-]?letters?(?:[._-]queue)?|dead|parked|parking|errors?|failed|skipped|poison)\Z", re.IGNORECASE
+)
+_PREFIX = re.compile(r"(?:dlq|dead[._-]?letters?|dead)[._-](?=.)", re.IGNORECASE)
+_WAITING = re.compile(r"(?:\A|[._-])(?:wait|waiting|retry|retries|delay|delayed)(?:\Z|[._-])", re.IGNORECASE)
+
+
+def guess_failed_queue(dlq: str) -> str:
+    """The queue whose dead letters a DLQ holds, as its name has it: `orders` of `orders.dlq`, `orders_error`,
+    `dlq.orders`; event-bus's `p.queue.s` of `p.dlq.s`. A name that says nothing is the answer itself."""
+    without = _SUFFIX.sub("", dlq)
+    if without and without != dlq:
+        return without
+    if ".dlq." in dlq.strip("."):
+        return dlq.replace(".dlq.", ".queue.", 1)
+    return _PREFIX.sub("", dlq, count=1) if _PREFIX.match(dlq) else dlq
+
+
+def is_waiting_place(queue: str) -> bool:
+    """Whether messages only wait in a queue of this name before they are tried again."""
+    return _WAITING.search(queue) is not None

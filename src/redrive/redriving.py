@@ -1,0 +1,161 @@
+"""Wiring, for what `redrive dlq` does on a broker: a redriver on the store and a connection, and a look at queues."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from redrive.client import Client
+from redrive.core import SILENT, Observer
+from redrive.deadletters import (
+    AutoRetry,
+    Peeked,
+    PeekedMessage,
+    Plan,
+    Preflight,
+    RedriveDesk,
+    Redriver,
+    Round,
+    RunnerParts,
+    RunsElsewhere,
+    check_targets,
+    keep_collectors_away,
+    limits_by,
+    peek,
+    returned_copy,
+)
+from redrive.dlq import Place, Store, new_luck, now_ms, owner_name
+from redrive.management import Management
+from redrive.records import (
+    Event,
+    Filter,
+    Named,
+    NewOperation,
+    Operation,
+    OperationKind,
+    OperationState,
+    Selection,
+    Target,
+    sources,
+)
+
+__all__ = ["Broker", "Peeked", "PeekedMessage", "Preflight", "Round", "opened_broker", "peek_at"]
+
+_LOOKED_AFTER_S = 0.5
+_PAGE = 500
+
+
+class Broker:
+    """A broker to send dead letters to: looks at targets, plans and runs operations."""
+
+    def __init__(
+        self,
+        store: Store,
+        client: Client,
+        management: Management,
+        *,
+        observer: Observer = SILENT,
+        has_witness: bool = False,
+    ) -> None:
+        parts = RunnerParts(
+            store=store,
+            client=client,
+            owner=owner_name(),
+            clock_ms=now_ms,
+            observer=observer,
+            has_witness=has_witness,
+            returning=returned_copy,
+        )
+        self.client = client
+        self.redriver = Redriver(parts)
+        self.desk = RedriveDesk(store, clock_ms=now_ms, luck=new_luck, check_targets=self._check)
+        self.auto_retry = AutoRetry(self.redriver, luck=new_luck)
+        self._store = store
+        self._observer = observer
+        self.management = management
+
+    async def plan(self, request: NewOperation) -> Plan:
+        """What a request would take, and the health of where it would go. Raises as `RedriveDesk.plan` does."""
+        plan = await self.desk.plan(request)
+        if request.kind is not OperationKind.RETURN or not plan.preview.total:
+            return plan
+        found = await self._check(await self._dead_letter_queues(request.selection), Target())
+        # Nobody should consume a dead-letter queue.
+        findings = tuple(one for one in found.findings if one.code != "no-consumers")
+        return replace(plan, preflight=replace(found, findings=findings))
+
+    @asynccontextmanager
+    async def undisturbed(self, request: NewOperation) -> AsyncIterator[None]:
+        """While the block runs, and after it until somebody says resume, nobody collects what is given back.
+
+        Raises `StillCollected`. What is sent elsewhere needs no such care.
+        """
+        if request.kind is not OperationKind.RETURN:
+            yield
+            return
+        async with keep_collectors_away(
+            self._store,
+            self.client.target.vhost,
+            await self._dead_letter_queues(request.selection),
+            owner=owner_name(),
+            who=request.who,
+            clock_ms=now_ms,
+            observer=self._observer,
+        ):
+            yield
+
+    async def run(self, operation_id: str, *, stop: asyncio.Event) -> Operation:
+        """Runs an operation until it has ended or is paused; one that runs elsewhere is watched instead.
+
+        Raises as `Redriver.run` does, but for `RunsElsewhere`.
+        """
+        while True:
+            try:
+                return await self.redriver.run(operation_id, stop=stop)
+            except RunsElsewhere:
+                found = await self._store.operations.get(operation_id)
+                if found is not None and found.state not in (OperationState.WAITING, OperationState.RUNNING):
+                    return found
+                if stop.is_set():
+                    return await self._store.operations.pause(operation_id, "paused by hand", now_ms=now_ms())
+                await asyncio.sleep(_LOOKED_AFTER_S)
+
+    async def _dead_letter_queues(self, selection: Selection) -> dict[str, int]:
+        """The queues that what is chosen lay in, and how many of each may be sent."""
+        chosen = Filter() if selection.filter is None else selection.filter
+        if selection.ids:
+            chosen = Filter((Named(field="id", values=selection.ids),))
+        claimable = sources(Event.CLAIMED)
+        found: Counter[str] = Counter()
+        cursor = None
+        while True:
+            page = await self._store.letters.page(chosen, limit=_PAGE, cursor=cursor, now_ms=now_ms())
+            found.update(one.dlq for one in page.letters if one.status in claimable)
+            cursor = page.next_cursor
+            if cursor is None:
+                return dict(found)
+
+    async def _check(self, queues: Mapping[str, int], target: Target) -> Preflight:
+        return await check_targets(self.client, queues, target, limits_of=limits_by(self.management))
+
+
+@asynccontextmanager
+async def opened_broker(
+    place: Place, store: Store, *, observer: Observer = SILENT, has_witness: bool = False
+) -> AsyncIterator[Broker]:
+    """A connection to the broker with a redriver on it; `has_witness`: doubts are settled by second copies.
+
+    Raises `InvalidUrl`, `ConnectionFailed`.
+    """
+    async with (
+        place.management() as management,
+        Client(place.target, name="redrive dlq", observer=observer) as client,
+    ):
+        yield Broker(store, client, management, observer=observer, has_witness=has_witness)
+
+
+async def peek_at(place: Place, queue: str, *, limit: int) -> Peeked:
+    """The first messages of a queue on the broker. Raises as `peek` does, and `ConnectionFailed`."""
+    async with place.management() as management, Client(place.target, name="redrive dlq peek") as client:
+        return await peek(client, management, queue, limit)

@@ -1,0 +1,57 @@
+"""Where dead letters are kept: SQLite or PostgreSQL behind one API.
+
+`database` is the port, `sqlite` and `postgres` its adapters; `dialect` lets one SQL text serve both. `transitions` is
+the only way a status changes, `tallies` keeps the counts beside it. `collecting`, `operations`, `rules` and `leases`
+are what machines do; `letters`, `groups`, `stats` and `audit` are what people look at.
+Why SQL and no library for it: docs/decisions/0007-sql-of-our-own.md.
+"""
+
+from redrive.stores.changing import Changed, LetterBusy, UnknownLetter
+from redrive.stores.collecting import Batch, Stored
+from redrive.stores.cursors import InvalidCursor
+from redrive.stores.errors import (
+    IdempotencyConflict,
+    InvalidDatabaseUrl,
+    LeaseLost,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+    UnknownOperation,
+    VersionConflict,
+)
+from redrive.stores.exporting import Edit, Exported, Imported, PastContent
+from redrive.stores.groups import UnknownGroup
+from redrive.stores.leases import Lease
+from redrive.stores.letters import Page
+from redrive.stores.rules import InvalidScope
+from redrive.stores.stats import Bucket, Stats
+from redrive.stores.store import Store, open_store
+
+__all__ = [
+    "Batch",
+    "Bucket",
+    "Changed",
+    "Edit",
+    "Exported",
+    "IdempotencyConflict",
+    "Imported",
+    "InvalidCursor",
+    "InvalidDatabaseUrl",
+    "InvalidScope",
+    "Lease",
+    "LeaseLost",
+    "LetterBusy",
+    "Page",
+    "PastContent",
+    "Stats",
+    "Store",
+    "StoreError",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "Stored",
+    "UnknownGroup",
+    "UnknownLetter",
+    "UnknownOperation",
+    "VersionConflict",
+    "open_store",
+]

@@ -1,0 +1,223 @@
+"""The collector's side of the store: a hand of messages becomes rows and the batch that lists them, all at once.
+
+The batch row says "these are stored, but not yet known to be acked". It is deleted (`own`) when the ack is known to
+have arrived; one that is still there after a crash tells the next session what it may meet again.
+
+    arrival                                                    becomes
+    x-redriven-id names a row, x-redriven-count fits,          that row again: pending, or failed when the attempts of
+        the row is retrying, in doubt or resolved                  its rule are spent; its content joins the past ones
+    x-redriven-id names a row, anything else                   a new row, `copy_of` that one: a second copy died
+    anything else                                              a new row
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from redrive.records import Arrival, AuditEntry, Event, Status, sources
+from redrive.stores.arriving import Entry, died_at_ms, entry_of, insert_entries, see_groups
+from redrive.stores.audit import note
+from redrive.stores.database import Database, Row, Writing
+from redrive.stores.leases import Lease, check
+from redrive.stores.returning import Returned, take_back
+from redrive.stores.rules import RuleBook, read_rules
+from redrive.stores.tallies import Ledger
+from redrive.stores.transitions import Standing, lock
+
+_OPEN = "SELECT id, vhost, dlq, owner, at_ms, entries FROM batches WHERE vhost = $1 AND dlq = $2 ORDER BY at_ms, id"
+_STORED = "SELECT outcome FROM batches WHERE id = $1"
+_INSERT_BATCH = """
+INSERT INTO batches (id, vhost, dlq, owner, at_ms, entries, outcome) VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""
+_DROP_BATCHES = "DELETE FROM batches WHERE id = ANY($1::text[])"
+_SEQS = "SELECT seq FROM letters WHERE id = ANY($1::text[])"
+_RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
+_QUEUE_OF = "SELECT vhost, dlq FROM letters WHERE id = ANY($1::text[])"
+_STOP = """
+INSERT INTO stopped_queues (vhost, dlq, reason, at_ms) VALUES ($1, $2, $3, $4)
+ON CONFLICT (vhost, dlq) DO UPDATE SET reason = excluded.reason, at_ms = excluded.at_ms
+"""
+_RESUME = "DELETE FROM stopped_queues WHERE vhost = $1 AND dlq = $2"
+_STOPPED = "SELECT vhost, dlq, reason FROM stopped_queues ORDER BY vhost, dlq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one collector had in hand and stored: (fingerprint, dead letter's id) of each message."""
+
+    id: str
+    vhost: str
+    dlq: str
+    entries: tuple[tuple[bytes, str], ...]
+    owner: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What became of a hand: ids of new rows, of rows that came back, and which of the new ones are further copies."""
+
+    batch_id: str
+    inserted: tuple[str, ...]
+    came_back: tuple[str, ...]
+    copies: tuple[str, ...]
+
+
+class Collecting:
+    """Storing what was collected."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def open_batches(self, vhost: str, dlq: str) -> tuple[Batch, ...]:
+        """Batches of a queue that nobody has owned yet, oldest first."""
+        async with self._database.read() as tx:
+            return tuple(_read_batch(row) for row in await tx.rows(_OPEN, vhost, dlq))
+
+    async def store(
+        self,
+        arrivals: Sequence[Arrival],
+        *,
+        lease: Lease,
+        known: Sequence[tuple[bytes, str]] = (),
+        replaces: Sequence[str] = (),
+        batch_id: str,
+        now_ms: int,
+        queue: tuple[str, str] | None = None,
+    ) -> Stored:
+        """Stores a hand and opens its batch, which also lists what is `known` (stored before, met again). The batches
+        it `replaces` are closed. With a batch id that is stored already: what was answered then, and nothing is done.
+        With `queue` (vhost, dlq) the batch is opened even if it lists nothing: a hand is about to be taken.
+        Raises `LeaseLost`."""
+        async with self._database.write() as tx:
+            await check(tx, lease)
+            done = await tx.value(_STORED, batch_id)
+            if done is not None:
+                return msgspec.msgpack.decode(done, type=Stored)
+            ledger = Ledger()
+            book = await read_rules(tx)
+            hand = await _sort_out(tx, arrivals, book)
+            group_seqs = await see_groups(tx, hand.entries(), hand.left_groups())
+            await insert_entries(tx, ledger, hand.new, group_seqs)
+            await take_back(tx, ledger, hand.returned, group_seqs, now_ms=now_ms)
+            stored = Stored(
+                batch_id=batch_id,
+                inserted=tuple(entry.letter.id for entry in hand.new),
+                came_back=tuple(one.standing.id for one in hand.returned),
+                copies=tuple(entry.letter.id for entry in hand.new if entry.letter.copy_of is not None),
+            )
+            await tx.run(_DROP_BATCHES, list(replaces))
+            await _open_batch(tx, stored, arrivals, hand, known, queue=queue, owner=lease.owner, now_ms=now_ms)
+            await ledger.write(tx)
+            return stored
+
+    async def own(self, batch_id: str) -> None:
+        """The ack of the batch is known to have arrived: its messages are ours alone. Twice is as good as once."""
+        async with self._database.write() as tx:
+            await tx.run(_DROP_BATCHES, [batch_id])
+
+    async def stop_queue(self, vhost: str, dlq: str, reason: str, *, now_ms: int, who: str = "") -> None:
+        """Nothing is collected from this queue until somebody says resume."""
+        async with self._database.write() as tx:
+            await tx.run(_STOP, vhost, dlq, reason, now_ms)
+            await note(tx, _about_queue("queue.stopped", dlq, reason, now_ms=now_ms, who=who))
+
+    async def resume_queue(self, vhost: str, dlq: str, *, now_ms: int = 0, who: str = "") -> None:
+        """It may be collected again."""
+        async with self._database.write() as tx:
+            if await tx.run(_RESUME, vhost, dlq):
+                await note(tx, _about_queue("queue.resumed", dlq, "", now_ms=now_ms, who=who))
+
+    async def stopped_queues(self) -> dict[tuple[str, str], str]:
+        """Why each of the stopped queues, (vhost, dlq), was stopped."""
+        async with self._database.read() as tx:
+            return {(vhost, dlq): reason for vhost, dlq, reason in await tx.rows(_STOPPED)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hand:
+    """A hand, sorted: what becomes new rows and what comes back to old ones, and each arrival's row."""
+
+    new: list[Entry]
+    returned: list[Returned]
+    row_ids: list[str]
+
+    def entries(self) -> Iterable[Entry]:
+        yield from self.new
+        yield from (one.entry for one in self.returned)
+
+    def left_groups(self) -> set[int]:
+        return {one.standing.place.group_seq for one in self.returned}
+
+
+async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) -> _Hand:
+    """Which row each arrival belongs to, by the table above. Of two copies in one hand only the first can fit."""
+    rows = await _find_redriven(tx, arrivals)
+    seqs = [standing.seq for standing in rows.values()]
+    returns: dict[int, int] = dict(await tx.rows(_RETURNS, seqs)) if seqs else {}
+    hand = _Hand(new=[], returned=[], row_ids=[])
+    for arrival in arrivals:
+        row = None if arrival.redriven_id is None else rows.get(arrival.redriven_id)
+        rule = book.rule_for(arrival.explanation.queue, arrival.explanation.group_id)
+        if row is None or row.status not in sources(Event.CAME_BACK) or row.redrives != arrival.redriven_count:
+            due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=0)
+            copy_of = arrival.twin_of if row is None else row.id
+            hand.new.append(entry_of(arrival, due_at_ms=due_at_ms, copy_of=copy_of))
+            hand.row_ids.append(arrival.id)
+            continue
+        due_at_ms, event = None, Event.CAME_BACK
+        if rule is not None and rule.enabled:
+            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=returns[row.seq] + 1)
+            event = Event.CAME_BACK if due_at_ms is not None else Event.SPENT
+        entry = entry_of(arrival, due_at_ms=due_at_ms, copy_of=None)
+        hand.returned.append(Returned(standing=row, event=event, entry=entry, returns=returns[row.seq] + 1))
+        hand.row_ids.append(row.id)
+        rows[row.id] = replace(row, status=Status.PENDING)
+    return hand
+
+
+async def _find_redriven(tx: Writing, arrivals: Sequence[Arrival]) -> dict[str, Standing]:
+    named = sorted({arrival.redriven_id for arrival in arrivals if arrival.redriven_id is not None})
+    if not named:
+        return {}
+    seqs = [row[0] for row in await tx.rows(_SEQS, named)]
+    return {standing.id: standing for standing in await lock(tx, seqs)}
+
+
+async def _open_batch(
+    tx: Writing,
+    stored: Stored,
+    arrivals: Sequence[Arrival],
+    hand: _Hand,
+    known: Sequence[tuple[bytes, str]],
+    *,
+    queue: tuple[str, str] | None,
+    owner: str,
+    now_ms: int,
+) -> None:
+    entries = [*known, *((arrival.fingerprint, id) for arrival, id in zip(arrivals, hand.row_ids, strict=True))]
+    if not entries and queue is None:
+        return
+    if queue is not None:
+        vhost, dlq = queue
+    elif arrivals:
+        vhost, dlq = arrivals[0].vhost, arrivals[0].dlq
+    else:
+        row = await tx.row(_QUEUE_OF, [id for _, id in known])
+        if row is None:
+            # All of them were deleted meanwhile: whatever comes again is new.
+            return
+        vhost, dlq = row
+    packed, outcome = msgspec.msgpack.encode(entries), msgspec.msgpack.encode(stored)
+    await tx.run(_INSERT_BATCH, stored.batch_id, vhost, dlq, owner, now_ms, packed, outcome)
+
+
+def _read_batch(row: Row) -> Batch:
+    id, vhost, dlq, owner, at_ms, packed = row
+    entries = msgspec.msgpack.decode(packed, type=tuple[tuple[bytes, str], ...])
+    return Batch(id=id, vhost=vhost, dlq=dlq, entries=entries, owner=owner, at_ms=at_ms)
+
+
+def _about_queue(action: str, dlq: str, reason: str, *, now_ms: int, who: str) -> AuditEntry:
+    return AuditEntry(at_ms=now_ms, who=who, action=action, subject=dlq, count=0, why=reason)

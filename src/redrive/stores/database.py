@@ -1,0 +1,65 @@
+"""The port to a database: transactions, and statements in them. Adapters are `sqlite` and `postgres`.
+
+A transaction that is left by an error, also by a cancellation, has changed nothing. Drivers' errors come out as
+`StoreUnavailable` when trying again may help, and as they are when the statement is at fault: a mistake of ours.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeAlias
+
+from redrive.stores.dialect import Dialect
+
+Row: TypeAlias = tuple[Any, ...]
+"""A row's values in the order of the statement's columns. Only to be taken apart: a driver's rows are no tuples."""
+
+
+class Reading(Protocol):
+    """A transaction that sees one state of the database throughout."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How this database differs from the other."""
+
+    async def rows(self, sql: str, *arguments: Any) -> list[Row]:
+        """All rows of a query, or of a statement with RETURNING."""
+
+    async def row(self, sql: str, *arguments: Any) -> Row | None:
+        """The first row, or None."""
+
+    async def value(self, sql: str, *arguments: Any) -> Any:
+        """The first column of the first row, or None."""
+
+
+class Writing(Reading, Protocol):
+    """A transaction that may change things; they are seen by others after its end, all at once."""
+
+    async def run(self, sql: str, *arguments: Any) -> int:
+        """A statement; the rows it touched."""
+
+    async def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """One statement for every row of arguments, in their order."""
+
+
+class Database(Protocol):
+    """A database that is open."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which kind it is."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, without a password."""
+
+    def read(self) -> AbstractAsyncContextManager[Reading]:
+        """A transaction that only reads; it neither waits for writers nor makes them wait."""
+
+    def write(self) -> AbstractAsyncContextManager[Writing]:
+        """A transaction that writes; it is committed when the block ends, undone when the block raises."""
+
+    async def migrate(self) -> int:
+        """Brings the schema up to date, alone; the version it has now. Raises `StoreTooNew`."""
+
+    async def close(self) -> None:
+        """Ends it; transactions under way are undone."""

@@ -1,0 +1,167 @@
+"""Which index leads to the letters that a filter asks for, and in which pieces.
+
+The field that leaves the fewest letters drives, as the counts kept beside the letters say; the other conditions are
+asked of what its index gives. Names with `*` are written out first where the counts know all names there are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from redrive.records import ErrorLike, Named, matches_glob
+from redrive.stores.database import Reading
+from redrive.stores.questions import COLUMNS, Condition, Statement, sql, statuses_left
+
+PIECES_MAX = 60
+"""More pieces of an index are not merged."""
+GATHERED_MAX = 5_000
+"""So many letters are sorted rather than found in order."""
+
+_COUNTED = {"queue": ("queue", "dlq"), "dlq": ("dlq",), "topic": ("topic",), "service": ("service",), "type": ("type",)}
+_WITH_STATUS = {"queue", "dlq"}
+"""Their indexes go on with the status."""
+_LOOKED_UP = {"id", "message_id", "correlation_id"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """`letters`: at most so many, None when nobody counted. `rest`: conditions that it does not answer itself."""
+
+    term: Named | None = None
+    groups: tuple[int, ...] | None = None
+    drives_by_groups: bool = False
+    statuses: tuple[str, ...] = ()
+    letters: int | None = None
+    rest: tuple[Condition, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """No letter can answer."""
+        return self.groups == () or (self.term is not None and not self.term.values) or not self.statuses
+
+    @property
+    def is_gathered(self) -> bool:
+        """Its letters are few and come in no order."""
+        if self.drives_by_groups:
+            return self.groups is not None and len(self.groups) > PIECES_MAX
+        return self.term is not None and self.term.field in _LOOKED_UP
+
+    def pieces(self, statement: Statement) -> Iterator[tuple[str, ...]]:
+        """The conditions of each piece of the index."""
+        others = self._groups_condition(statement) if self.groups is not None and not self.drives_by_groups else ()
+        if self.drives_by_groups and self.groups is not None:
+            if self.is_gathered:
+                yield (f"l.group_seq = ANY({statement.bind(list(self.groups))}::bigint[])",)
+            else:
+                yield from ((f"l.group_seq = {statement.bind(seq)}",) for seq in self.groups)
+        elif self.term is None:
+            yield others
+        elif self.is_gathered:
+            column = COLUMNS[self.term.field][0]
+            yield (f"l.{column} = ANY({statement.bind(list(self.term.values))}::text[])", *others)
+        else:
+            for column in COLUMNS[self.term.field]:
+                for value in self.term.values:
+                    is_value = f"l.{column} = {statement.bind(value)}"
+                    if column in _WITH_STATUS:
+                        yield from ((is_value, f"l.status = {statement.bind(each)}", *others) for each in self.statuses)
+                    else:
+                        yield (is_value, *others)
+
+    def all_conditions(self, statement: Statement) -> tuple[str, ...]:
+        """Everything it stands for and leaves, as conditions."""
+        groups = () if self.groups is None else self._groups_condition(statement)
+        terms = (*self.rest, *((self.term,) if self.term is not None else ()))
+        if self.term is not None and self.term.field in _WITH_STATUS and len(self.statuses) < 5:
+            terms = (*terms, Named(field="status", values=self.statuses))
+        return (*groups, *statement.all_of(terms))
+
+    def _groups_condition(self, statement: Statement) -> tuple[str, ...]:
+        # `+`: whatever drives, it is not this.
+        return (f"+l.group_seq = ANY({statement.bind(list(self.groups or ()))}::bigint[])",)
+
+
+async def find_groups(tx: Reading, terms: Iterable[Named | ErrorLike]) -> list[tuple[int, int]]:
+    """The groups that answer all terms, with how many letters each has."""
+    statement = Statement(tx.dialect, now_ms=0)
+    where = " AND ".join(statement.on_group(term) for term in terms)
+    rows = await tx.rows(sql("SELECT g.seq, g.letters FROM groups AS g WHERE", where), *statement.arguments)
+    return [(seq, letters) for seq, letters in rows if letters]
+
+
+async def expand_names(tx: Reading, conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """The conditions with names that hold `*` written out, where they are few."""
+    expanded: list[Condition] = []
+    for term in conditions:
+        if isinstance(term, Named) and not term.negated and term.field in _COUNTED and _is_open(term):
+            query = "SELECT DISTINCT key FROM tallies WHERE dimension = ANY($1::text[])"
+            known = [key for (key,) in await tx.rows(query, list(_COUNTED[term.field]))]
+            values = tuple(sorted(key for key in known if any(matches_glob(value, key) for value in term.values)))
+            if len(values) <= PIECES_MAX:
+                term = Named(field=term.field, values=values)
+        expanded.append(term)
+    return tuple(expanded)
+
+
+async def choose_driver(
+    tx: Reading, conditions: Sequence[Condition], groups: list[tuple[int, int]] | None, *, measured: bool
+) -> Driver:
+    """The field with the fewest letters. `measured`: how many they are is asked even where there is no choice."""
+    statuses = statuses_left(conditions)
+    seqs = None if groups is None else tuple(seq for seq, _ in groups)
+    best: Driver | None = None
+    if groups is not None and seqs is not None:
+        letters = sum(each for _, each in groups)
+        if len(seqs) <= PIECES_MAX or letters <= GATHERED_MAX:
+            best = Driver(
+                groups=seqs, drives_by_groups=True, statuses=statuses, letters=letters, rest=tuple(conditions)
+            )
+    drivers = [term for term in conditions if isinstance(term, Named) and _may_drive(term, statuses)]
+    is_choice = len(drivers) + (best is not None) > 1
+    for term in drivers:
+        size = await _letters_of(tx, term, statuses) if is_choice or measured else None
+        if best is None or (size is not None and (best.letters is None or size < best.letters)):
+            best = Driver(
+                term=term,
+                groups=seqs,
+                statuses=statuses,
+                letters=size,
+                rest=tuple(each for each in conditions if not _is_answered(each, term)),
+            )
+    return best or Driver(groups=seqs, statuses=statuses, rest=tuple(conditions))
+
+
+def _may_drive(term: Named, statuses: tuple[str, ...]) -> bool:
+    if term.negated or _is_open(term):
+        return False
+    if term.field in _LOOKED_UP:
+        return True
+    if term.field == "status":
+        return len(term.values) <= PIECES_MAX
+    columns = COLUMNS[term.field]
+    pieces = sum(len(statuses) if column in _WITH_STATUS else 1 for column in columns)
+    return term.field in _COUNTED and len(term.values) * pieces <= PIECES_MAX
+
+
+def _is_open(term: Named) -> bool:
+    return any("*" in value for value in term.values)
+
+
+def _is_answered(condition: Condition, driver: Named) -> bool:
+    """The driver's pieces answer this condition."""
+    if condition is driver:
+        return True
+    return driver.field in _WITH_STATUS and isinstance(condition, Named) and condition.field == "status"
+
+
+async def _letters_of(tx: Reading, term: Named, statuses: tuple[str, ...]) -> int:
+    """At most so many letters answer the term."""
+    if term.field in _LOOKED_UP:
+        return len(term.values)
+    if term.field == "status":
+        query = "SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all' AND status = ANY($1::text[])"
+        return int(await tx.value(query, list(term.values)))
+    query = """
+    SELECT coalesce(sum(n), 0) FROM tallies
+    WHERE dimension = ANY($1::text[]) AND key = ANY($2::text[]) AND status = ANY($3::text[])
+    """
+    return int(await tx.value(query, list(_COUNTED[term.field]), list(term.values), list(statuses)))

@@ -1,0 +1,211 @@
+"""Dead letters with everything that is known of them, out of one store and into another.
+
+Lossless: what comes in is what went out, under the same ids.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from redrive.core import Attempt
+from redrive.records import AuditEntry, Content, DeadLetter, Filter, Happening
+from redrive.stores.arriving import Entry, insert_entries, see_groups, unpack_history
+from redrive.stores.audit import note
+from redrive.stores.changing import KEEP_EDIT
+from redrive.stores.database import Database, Reading, Writing
+from redrive.stores.indexing import read_words
+from redrive.stores.letter_rows import read_letters
+from redrive.stores.searching import Key, start_walk
+from redrive.stores.tallies import Ledger
+
+PIECE = 200
+BYTES_MAX = 16 << 20
+_SIZES = "SELECT seq, size_bytes FROM letters WHERE seq = ANY($1::bigint[])"
+_CONTENTS = "SELECT seq, history, properties, body FROM contents WHERE seq = ANY($1::bigint[])"
+_PAST = """
+SELECT letter_seq, at_ms, redrives, properties, body FROM past_contents
+WHERE letter_seq = ANY($1::bigint[]) ORDER BY seq
+"""
+_EDITS = """
+SELECT letter_seq, at_ms, who, why, diff, properties, body FROM edits WHERE letter_seq = ANY($1::bigint[]) ORDER BY seq
+"""
+_LIVES = """
+SELECT letter_seq, version, at_ms, event, who, detail, operation_id FROM happenings
+WHERE letter_seq = ANY($1::bigint[]) ORDER BY letter_seq, version
+"""
+_TITLES = """
+SELECT l.seq, g.title FROM letters AS l JOIN groups AS g ON g.seq = l.group_seq WHERE l.seq = ANY($1::bigint[])
+"""
+_KEEP_PAST = "INSERT INTO past_contents (letter_seq, at_ms, redrives, properties, body) VALUES ($1, $2, $3, $4, $5)"
+_KEEP_LIFE = """
+INSERT INTO happenings (letter_seq, version, at_ms, event, who, detail, operation_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastContent:
+    """What a dead letter was before it came back: after how many redrives, and until when."""
+
+    at_ms: int
+    redrives: int
+    content: Content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Another content somebody gave it."""
+
+    at_ms: int
+    who: str
+    why: str
+    diff: str
+    content: Content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A dead letter and everything about it. `content` is the original; the last of `edits` counts."""
+
+    letter: DeadLetter
+    content: Content
+    history: tuple[Attempt, ...]
+    past: tuple[PastContent, ...]
+    edits: tuple[Edit, ...]
+    life: tuple[tuple[int, Happening], ...]
+    """What happened, each with the version it led to."""
+    group_title: str
+    words: str
+    """What full-text search finds it by, as words with spaces between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """How many came in, and how many were there already and were left as they are."""
+
+    inserted: int
+    skipped: int
+
+
+async def export(database: Database, filter: Filter, *, now_ms: int) -> AsyncIterator[Exported]:
+    """Everything that answers the filter, in pieces that fit into memory, each from one state of the database.
+
+    No transaction is open between two pieces, so a slow reader holds nobody up.
+    """
+    after: Key | None = None
+    is_searched: bool | None = None
+    while True:
+        async with database.read() as tx:
+            walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=False, is_searched=is_searched)
+            is_searched = walk.is_searched
+            bite = await walk.bite(after, PIECE)
+        seqs = [key[-1] for key in bite.found]
+        while seqs:
+            async with database.read() as tx:
+                count = await _fitting(tx, seqs)
+                exported = await read_exported(tx, seqs[:count])
+            for each in exported:
+                yield each
+            seqs = seqs[count:]
+        if bite.is_end:
+            return
+        after = bite.last
+
+
+async def read_exported(tx: Reading, seqs: Sequence[int]) -> list[Exported]:
+    """Everything about these letters, in their order."""
+    numbers = list(seqs)
+    contents = {row[0]: (row[1], row[2], row[3]) for row in await tx.rows(_CONTENTS, numbers)}
+    titles = {row[0]: row[1] for row in await tx.rows(_TITLES, numbers)}
+    words = await read_words(tx, numbers)
+    past: defaultdict[int, list[PastContent]] = defaultdict(list)
+    for seq, at_ms, redrives, properties, body in await tx.rows(_PAST, numbers):
+        content = Content(properties=bytes(properties), body=bytes(body))
+        past[seq].append(PastContent(at_ms=at_ms, redrives=redrives, content=content))
+    edits: defaultdict[int, list[Edit]] = defaultdict(list)
+    for seq, at_ms, who, why, diff, properties, body in await tx.rows(_EDITS, numbers):
+        content = Content(properties=bytes(properties), body=bytes(body))
+        edits[seq].append(Edit(at_ms=at_ms, who=who, why=why, diff=diff, content=content))
+    lives: defaultdict[int, list[tuple[int, Happening]]] = defaultdict(list)
+    for seq, version, at_ms, event, who, detail, operation_id in await tx.rows(_LIVES, numbers):
+        happening = Happening(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
+        lives[seq].append((version, happening))
+    exported = []
+    for seq, letter in await read_letters(tx, numbers):
+        history, properties, body = contents[seq]
+        exported.append(
+            Exported(
+                letter=letter,
+                content=Content(properties=bytes(properties), body=bytes(body)),
+                history=unpack_history(history),
+                past=tuple(past[seq]),
+                edits=tuple(edits[seq]),
+                life=tuple(lives[seq]),
+                group_title=titles[seq],
+                words=words.get(seq, ""),
+            )
+        )
+    return exported
+
+
+async def insert_exported(database: Database, batch: Sequence[Exported], *, who: str, now_ms: int) -> Imported:
+    """Puts dead letters into this store, all of the batch or nothing. One whose id is there already is skipped."""
+    unique = {each.letter.id: each for each in batch}
+    async with database.write() as tx:
+        rows = await tx.rows("SELECT id FROM letters WHERE id = ANY($1::text[])", list(unique))
+        for (id,) in rows:
+            del unique[id]
+        if unique:
+            await _insert(tx, list(unique.values()))
+            ids = list(unique)
+            subject = ids[0] if len(ids) == 1 else f"{len(ids)} dead letters"
+            entry = AuditEntry(
+                at_ms=now_ms,
+                who=who,
+                action="letters.imported",
+                subject=subject,
+                count=len(ids),
+                why="",
+                detail={"ids": ids},
+            )
+            await note(tx, entry)
+    return Imported(inserted=len(unique), skipped=len(batch) - len(unique))
+
+
+async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
+    ledger = Ledger()
+    entries = [
+        Entry(
+            letter=each.letter,
+            content=each.content,
+            history=each.history,
+            search_text=each.words,
+            group_title=each.group_title,
+        )
+        for each in batch
+    ]
+    seqs = await insert_entries(tx, ledger, entries, await see_groups(tx, entries))
+    past, edits, lives = [], [], []
+    for each in batch:
+        seq = seqs[each.letter.id]
+        past += [(seq, p.at_ms, p.redrives, p.content.properties, p.content.body) for p in each.past]
+        edits += [(seq, e.at_ms, e.who, e.why, e.diff, e.content.properties, e.content.body) for e in each.edits]
+        lives += [(seq, v, h.at_ms, h.event, h.who, h.detail, h.operation_id) for v, h in each.life]
+    if past:
+        await tx.many(_KEEP_PAST, past)
+    if edits:
+        await tx.many(KEEP_EDIT, edits)
+    if lives:
+        await tx.many(_KEEP_LIFE, lives)
+    await ledger.write(tx)
+
+
+async def _fitting(tx: Reading, seqs: list[int]) -> int:
+    """How many of them, from the first on, fit into memory together; at least one."""
+    sizes = {row[0]: row[1] for row in await tx.rows(_SIZES, seqs)}
+    total = 0
+    for count, seq in enumerate(seqs):
+        total += sizes.get(seq, 0)
+        if total > BYTES_MAX:
+            return max(count, 1)
+    return len(seqs)

@@ -1,0 +1,139 @@
+"""Groups: dead letters of one kind, how they stand, and what people said about them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from redrive.records import AuditEntry, Group, GroupState, Note
+from redrive.stores.arriving import clean
+from redrive.stores.audit import note
+from redrive.stores.cursors import read_cursor, write_cursor
+from redrive.stores.database import Database, Reading, Row
+from redrive.stores.errors import StoreError
+from redrive.stores.questions import sql
+
+_COLUMNS = """g.seq, g.id, g.title, g.queue, g.error_type, g.state, g.first_seen_ms, g.last_seen_ms, g.letters,
+    g.redriven, g.returned"""
+_ORDERS = {"last_seen": "last_seen_ms", "count": "letters"}
+_STANDING = """
+SELECT key, status, n FROM tallies WHERE dimension = 'group' AND key = ANY($1::text[]) ORDER BY key, status
+"""
+_NOTES = """
+SELECT group_seq, at_ms, who, text FROM notes WHERE group_seq = ANY($1::bigint[]) ORDER BY group_seq, seq
+"""
+
+
+class UnknownGroup(StoreError):
+    """No group has this id."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        super().__init__(f"there is no group {group_id}; list them to see which there are")
+
+
+class Groups:
+    """The groups of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(
+        self,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        state: GroupState | None = None,
+        queue: str | None = None,
+        order: Literal["last_seen", "count"] = "last_seen",
+    ) -> tuple[list[Group], str | None]:
+        """Groups that have dead letters, the last seen or the largest first, and a cursor where there are more.
+
+        Raises InvalidCursor.
+        """
+        column = f"g.{_ORDERS[order]}"
+        arguments: list[Any] = [limit + 1]
+        conditions = ["g.letters > 0"]
+        for name, value in (("state", state), ("queue", queue)):
+            if value is not None:
+                arguments.append(clean(str(value)))
+                conditions.append(f"g.{name} = ${len(arguments)}")
+        if cursor is not None:
+            arguments += read_cursor(f"groups by {order}", cursor, sizes=(2,))
+            conditions.append(f"({column}, g.seq) < (${len(arguments) - 1}, ${len(arguments)})")
+        where = " AND ".join(conditions)
+        query = sql("SELECT", _COLUMNS, "FROM groups AS g WHERE", where)
+        async with self._database.read() as tx:
+            rows = await tx.rows(sql(query, f"ORDER BY {column} DESC, g.seq DESC LIMIT $1"), *arguments)
+            groups = await _groups(tx, rows[:limit])
+        if len(rows) <= limit:
+            return groups, None
+        last = rows[limit - 1]
+        return groups, write_cursor(f"groups by {order}", [last[7] if order == "last_seen" else last[8], last[0]])
+
+    async def get(self, id: str) -> Group | None:
+        """The group with this id, also when it has no dead letters any more."""
+        async with self._database.read() as tx:
+            return await _get(tx, id)
+
+    async def set_state(self, id: str, state: GroupState, who: str, why: str, now_ms: int) -> Group:
+        """What people say about it now. Raises UnknownGroup."""
+        async with self._database.write() as tx:
+            changed = await tx.run("UPDATE groups SET state = $2 WHERE id = $1", clean(id), state.value)
+            group = await _get(tx, id) if changed else None
+            if group is None:
+                raise UnknownGroup(id)
+            await note(
+                tx,
+                AuditEntry(
+                    at_ms=now_ms, who=who, action=f"group.{state.value}", subject=id, count=group.count, why=why
+                ),
+            )
+        return group
+
+    async def add_note(self, id: str, text: str, who: str, now_ms: int) -> Group:
+        """Something to remember about it. Raises UnknownGroup."""
+        async with self._database.write() as tx:
+            seq = await tx.value("SELECT seq FROM groups WHERE id = $1", clean(id))
+            if seq is None:
+                raise UnknownGroup(id)
+            keep = "INSERT INTO notes (group_seq, at_ms, who, text) VALUES ($1, $2, $3, $4)"
+            await tx.run(keep, seq, now_ms, clean(who), clean(text))
+            await note(tx, AuditEntry(at_ms=now_ms, who=who, action="group.noted", subject=id, count=1, why=text))
+            group = await _get(tx, id)
+            if group is None:
+                raise UnknownGroup(id)
+        return group
+
+
+async def _get(tx: Reading, id: str) -> Group | None:
+    rows = await tx.rows(sql("SELECT", _COLUMNS, "FROM groups AS g WHERE g.id = $1"), clean(id))
+    groups = await _groups(tx, rows)
+    return groups[0] if groups else None
+
+
+async def _groups(tx: Reading, rows: Sequence[Row]) -> list[Group]:
+    seqs = [row[0] for row in rows]
+    standing: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    notes: defaultdict[int, list[Note]] = defaultdict(list)
+    if seqs:
+        for key, status, n in await tx.rows(_STANDING, [str(seq) for seq in seqs]):
+            standing[int(key)][status] = n
+        for seq, at_ms, who, text in await tx.rows(_NOTES, seqs):
+            notes[seq].append(Note(at_ms=at_ms, who=who, text=text))
+    return [
+        Group(
+            id=row[1],
+            title=row[2],
+            queue=row[3],
+            error_type=row[4],
+            state=GroupState(row[5]),
+            first_seen_ms=row[6],
+            last_seen_ms=row[7],
+            count=row[8],
+            by_status=standing[row[0]],
+            redriven=row[9],
+            returned=row[10],
+            notes=tuple(notes[row[0]]),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,59 @@
+"""Putting dead letters into the full-text index and taking them out. What a word is, `words` says.
+
+SQLite's index has no content of its own, which would be searched no faster and written twice; it can forget only words
+it is told again, so they are kept beside it. Long texts are kept packed; packing a short one costs more time than the
+index itself and saves little.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+from redrive.stores.database import Reading, Writing
+from redrive.stores.words import searchable
+
+PACKED_FROM = 4_096
+"""Characters."""
+
+_KEEP = "INSERT INTO search_texts (seq, words) VALUES ($1, $2)"
+_KEPT = "SELECT seq, words FROM search_texts WHERE seq = ANY($1::bigint[])"
+_IN_ORDER = """
+SELECT w.seq, (SELECT string_agg(lexeme, ' ' ORDER BY place) FROM unnest(w.words), unnest(positions) AS place)
+FROM letter_words AS w WHERE w.seq = ANY($1::bigint[])
+"""
+_DROP_KEPT = "DELETE FROM search_texts WHERE seq = ANY($1::bigint[])"
+_FORGET_SQLITE = "INSERT INTO letter_words (letter_words, rowid, words) VALUES ('delete', $1, $2)"
+_FORGET_POSTGRESQL = "DELETE FROM letter_words WHERE seq = ANY($1::bigint[])"
+_FASTEST = 1
+
+
+async def index_words(tx: Writing, texts: Sequence[tuple[int, str]]) -> None:
+    """Makes dead letters (by number) findable by their texts. They must not be in the index already."""
+    words = [(seq, searchable(text)) for seq, text in texts]
+    await tx.many(tx.dialect.index_words, words)
+    if tx.dialect.kind == "sqlite":
+        await tx.many(_KEEP, [(seq, _pack(text)) for seq, text in words])
+
+
+async def forget_words(tx: Writing, seqs: Sequence[int]) -> None:
+    """Takes dead letters out of the index; those not in it are passed over."""
+    if tx.dialect.kind == "postgresql":
+        await tx.run(_FORGET_POSTGRESQL, list(seqs))
+        return
+    await tx.many(_FORGET_SQLITE, list((await read_words(tx, seqs)).items()))
+    await tx.run(_DROP_KEPT, list(seqs))
+
+
+async def read_words(tx: Reading, seqs: Sequence[int]) -> dict[int, str]:
+    """The words dead letters are found by, by their numbers."""
+    if tx.dialect.kind == "postgresql":
+        return {seq: words or "" for seq, words in await tx.rows(_IN_ORDER, list(seqs))}
+    return {seq: _unpack(words) for seq, words in await tx.rows(_KEPT, list(seqs))}
+
+
+def _pack(words: str) -> str | bytes:
+    """SQLite keeps apart what was given as text and what as bytes."""
+    return words if len(words) < PACKED_FROM else zlib.compress(words.encode(), _FASTEST)
+
+
+def _unpack(kept: str | bytes) -> str:
+    return kept if isinstance(kept, str) else zlib.decompress(kept).decode()

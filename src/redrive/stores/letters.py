@@ -1,0 +1,215 @@
+"""Dead letters: found, read, changed by people, exported, forgotten. What each of these is, its own module says."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from redrive.core import Attempt
+from redrive.records import ID_LENGTH, Content, DeadLetter, Event, Filter, Happening, Selection, Status
+from redrive.stores.arriving import clean
+from redrive.stores.changing import Changed, change, edit
+from redrive.stores.cursors import read_cursor, write_cursor
+from redrive.stores.database import Database, Reading
+from redrive.stores.exporting import Exported, Imported, PastContent, export, insert_exported, read_exported
+from redrive.stores.letter_rows import read_letter, read_letters
+from redrive.stores.questions import sql
+from redrive.stores.retention import retain
+from redrive.stores.searching import Key, condition, start_walk
+
+LOOKED_AT_MAX = 5_000
+"""So many letters a page looks at one by one before it says that it is partial."""
+FOUND_MAX = 10
+_ORDERS = {True: "newest", False: "oldest"}
+_EDITED = "SELECT e.properties, e.body FROM edits AS e WHERE e.letter_seq = $1 ORDER BY e.seq DESC LIMIT 1"
+_ORIGINAL = "SELECT c.properties, c.body FROM contents AS c WHERE c.seq = $1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some letters. With a cursor there may be more; a partial page has looked at enough before it was full."""
+
+    letters: tuple[DeadLetter, ...]
+    next_cursor: str | None
+    is_partial: bool = False
+
+
+class Letters:
+    """The dead letters of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, id: str) -> DeadLetter | None:
+        """The letter with this id."""
+        async with self._database.read() as tx:
+            found = await read_letter(tx, clean(id))
+        return None if found is None else found[1]
+
+    async def find(self, text: str) -> tuple[str, ...]:
+        """Ids that begin with the text, else those that end with it; at most ten."""
+        text = clean(text.lower())
+        if not text or not text.isalnum() or len(text) > ID_LENGTH:
+            return ()
+        low, high = text.ljust(ID_LENGTH, "0"), text.ljust(ID_LENGTH, "z")
+        async with self._database.read() as tx:
+            query = "SELECT l.id FROM letters AS l WHERE l.id BETWEEN $1 AND $2 ORDER BY l.id LIMIT $3"
+            rows = await tx.rows(query, low, high, FOUND_MAX)
+            if not rows:
+                query = "SELECT l.id FROM letters AS l WHERE l.id LIKE $1 ORDER BY l.id LIMIT $2"
+                rows = await tx.rows(query, f"%{text}", FOUND_MAX)
+        return tuple(row[0] for row in rows if row[0].startswith(text) or row[0].endswith(text))
+
+    async def content(self, id: str, *, edited: bool = True) -> Content | None:
+        """What would be sent: the last edit, or without `edited` the original."""
+        async with self._database.read() as tx:
+            found = await read_letter(tx, clean(id))
+            if found is None:
+                return None
+            row = await tx.row(_EDITED, found[0]) if edited and found[1].is_edited else None
+            if row is None:
+                row = await tx.row(_ORIGINAL, found[0])
+        return None if row is None else Content(properties=bytes(row[0]), body=bytes(row[1]))
+
+    async def past(self, id: str) -> tuple[PastContent, ...]:
+        """What it was before each of its returns, the oldest first."""
+        exported = await self._exported(id)
+        return () if exported is None else exported.past
+
+    async def history(self, id: str) -> tuple[Attempt, ...]:
+        """The attempts that its headers tell of."""
+        exported = await self._exported(id)
+        return () if exported is None else exported.history
+
+    async def life(self, id: str) -> tuple[Happening, ...]:
+        """What happened to it since it was collected."""
+        exported = await self._exported(id)
+        if exported is None:
+            return ()
+        at_ms = exported.letter.collected_at_ms
+        collected = Happening(at_ms=at_ms, event="collected", who="collector", detail="", operation_id=None)
+        return (collected, *(happening for _, happening in exported.life))
+
+    async def page(
+        self, filter: Filter, *, limit: int, cursor: str | None = None, newest_first: bool = True, now_ms: int
+    ) -> Page:
+        """Letters that answer the filter: by when they died, or by when they were stored where words are looked for.
+
+        Raises InvalidCursor.
+        """
+        after, is_searched = _read_cursor(cursor, newest_first)
+        found: list[Key] = []
+        looked_at = 0
+        async with self._database.read() as tx:
+            walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=newest_first, is_searched=is_searched)
+            while True:
+                bite = await walk.bite(after, limit + 1 - len(found))
+                found += bite.found
+                looked_at += bite.looked_at
+                after = bite.last
+                if len(found) > limit or bite.is_end or looked_at >= LOOKED_AT_MAX:
+                    break
+            letters = await read_letters(tx, [key[-1] for key in found[:limit]])
+        if len(found) > limit:
+            return Page(letters=_values(letters), next_cursor=_write_cursor(found[limit - 1], newest_first))
+        if bite.is_end or after is None:
+            return Page(letters=_values(letters), next_cursor=None)
+        return Page(letters=_values(letters), next_cursor=_write_cursor(after, newest_first), is_partial=True)
+
+    async def count(self, filter: Filter, *, now_ms: int, at_most: int | None = None) -> int:
+        """How many answer the filter; not more than `at_most` are counted."""
+        async with self._database.read() as tx:
+            if not filter.terms:
+                counted = await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'")
+                return int(counted) if at_most is None else min(int(counted), at_most)
+            asked = condition(filter, dialect=tx.dialect, now_ms=now_ms)
+            if not asked.is_exact:
+                return await _count_by_looking(tx, filter, now_ms=now_ms, at_most=at_most)
+            rows = sql("SELECT 1 FROM letters AS l WHERE", asked.sql)
+            if at_most is not None:
+                rows = sql(rows, f"LIMIT ${len(asked.args) + 1}")
+            limit = () if at_most is None else (at_most,)
+            return int(await tx.value(sql("SELECT count(*) FROM (", rows, ") AS found"), *asked.args, *limit))
+
+    async def resolve(
+        self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
+    ) -> Changed:
+        """Nothing more is to be done about them."""
+        return await change(
+            self._database, selection, Event.RESOLVED, who=who, why=why, now_ms=now_ms, if_version=if_version
+        )
+
+    async def reopen(
+        self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
+    ) -> Changed:
+        """They are pending again."""
+        return await change(
+            self._database, selection, Event.REOPENED, who=who, why=why, now_ms=now_ms, if_version=if_version
+        )
+
+    async def delete(
+        self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
+    ) -> Changed:
+        """They are gone, with everything about them but the audit."""
+        return await change(
+            self._database, selection, Event.DELETED, who=who, why=why, now_ms=now_ms, if_version=if_version
+        )
+
+    async def edit(
+        self,
+        id: str,
+        content: Content,
+        *,
+        who: str,
+        why: str,
+        diff: str,
+        if_version: int | None = None,
+        now_ms: int,
+    ) -> DeadLetter:
+        """Another content for the copies to come. Raises UnknownLetter, LetterBusy, VersionConflict."""
+        return await edit(
+            self._database, id, content, who=who, why=why, diff=diff, if_version=if_version, now_ms=now_ms
+        )
+
+    def stream(self, filter: Filter, *, now_ms: int) -> AsyncIterator[Exported]:
+        """Everything that answers the filter with everything about it, the longest dead first."""
+        return export(self._database, filter, now_ms=now_ms)
+
+    async def insert_exported(self, batch: Sequence[Exported], *, who: str, now_ms: int) -> Imported:
+        """Takes in what another store gave out."""
+        return await insert_exported(self._database, batch, who=who, now_ms=now_ms)
+
+    async def retain(self, *, before_ms: int, statuses: Sequence[Status], limit: int, now_ms: int | None = None) -> int:
+        """Deletes what was left alone since then; how many it were."""
+        now_ms = before_ms if now_ms is None else now_ms
+        return await retain(self._database, before_ms=before_ms, statuses=statuses, limit=limit, now_ms=now_ms)
+
+    async def _exported(self, id: str) -> Exported | None:
+        async with self._database.read() as tx:
+            found = await read_letter(tx, clean(id))
+            exported = [] if found is None else await read_exported(tx, [found[0]])
+        return exported[0] if exported else None
+
+
+def _values(letters: list[tuple[int, DeadLetter]]) -> tuple[DeadLetter, ...]:
+    return tuple(letter for _, letter in letters)
+
+
+def _write_cursor(key: Key, newest_first: bool) -> str:
+    return write_cursor(_ORDERS[newest_first], key)
+
+
+def _read_cursor(cursor: str | None, newest_first: bool) -> tuple[Key | None, bool | None]:
+    """The key, and whether the walk was by number."""
+    if cursor is None:
+        return None, None
+    key = read_cursor(_ORDERS[newest_first], cursor, sizes=(1, 2))
+    return key, len(key) == 1
+
+
+async def _count_by_looking(tx: Reading, filter: Filter, *, now_ms: int, at_most: int | None) -> int:
+    walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True)
+    counted = 0
+    async for keys in walk.bites(1_000):
+        counted += len(keys)
+        if at_most is not None and counted >= at_most:
+            return at_most
+    return counted

@@ -1,0 +1,22 @@
+"""The list of steps, oldest first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redrive.stores.dialect import Dialect
+from redrive.stores.migrations import s0001_dead_letters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One version of the schema: the statements that make it from the one before."""
+
+    version: int
+    title: str
+    statements: Callable[[Dialect], tuple[str, ...]]
+
+
+STEPS: tuple[Step, ...] = (
+    Step(version=1, title="dead letters, operations, leases", statements=s0001_dead_letters.statements),
+)
+"""Versions count from 1 without a gap."""

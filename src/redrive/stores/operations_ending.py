@@ -1,0 +1,136 @@
+"""What the end of a sending is to its dead letters: it waits to be missed, is pending again, or in doubt.
+
+And the end of the waiting: the broker gives no sign of success, so one that has not come back for long enough counts as
+resolved, with that reason.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from redrive.core import format_duration_ms
+from redrive.records import Event, Operation, OperationKind, Status
+from redrive.stores.arriving import LISTEN
+from redrive.stores.database import Writing
+from redrive.stores.rules import read_rules
+from redrive.stores.tallies import Ledger
+from redrive.stores.transitions import STANDING, Standing, lock, move, note_life, read_standing
+
+_SILENT = " ".join(
+    (
+        "SELECT l.silent_at_ms - l.updated_at_ms,",
+        STANDING,
+        "FROM letters AS l WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq FOR UPDATE OF l",
+    )
+)
+_OVER = """
+SELECT silent_at_ms, letter_seq FROM silences WHERE silent_at_ms <= $1 ORDER BY silent_at_ms, letter_seq LIMIT $2
+"""
+_LOOKED_AT = "DELETE FROM silences WHERE silent_at_ms = $1 AND letter_seq = $2"
+_RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
+_GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
+
+_LIFE = {Event.CONFIRMED: "sent", Event.REFUSED: "refused", Event.LOST: "in doubt"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentItem:
+    """An item that was given out to be sent."""
+
+    place: int
+    seq: int
+    redrives: int
+    """Its dead letter's, when it was taken: if it has others now, it is about something else."""
+
+
+async def end_letters(
+    tx: Writing, ledger: Ledger, operation: Operation, items: list[SentItem], event: Event, reason: str, *, now_ms: int
+) -> None:
+    """What the end of a sending is to its dead letters. One that came back meanwhile, or was even sent again, is past
+    this: it only counts as sent."""
+    redrives = {item.seq: item.redrives for item in items}
+    standings = await lock(tx, list(redrives))
+    current = [one for one in standings if one.redrives == redrives[one.seq] and one.status is Status.RETRYING]
+    seqs = [one.seq for one in current]
+    match event:
+        case Event.CONFIRMED if operation.kind is OperationKind.RETURN:
+            await _give_back(tx, ledger, current, operation.who, now_ms=now_ms)
+        case Event.CONFIRMED:
+            for settle_ms, these in (await _by_settling(tx, operation, current)).items():
+                sets, more = ", silent_at_ms = $6", (now_ms + settle_ms,)
+                await move(tx, ledger, these, event, now_ms=now_ms, reason=None, sets=sets, arguments=more)
+                await tx.many(LISTEN, [(*more, one.seq) for one in these])
+            for one in standings:
+                ledger.happened("redriven", one.place, now_ms)
+        case Event.REFUSED:
+            for due_at_ms, these in (await _by_due(tx, current, now_ms=now_ms)).items():
+                sets, due = ", due_at_ms = $6", (due_at_ms,)
+                await move(tx, ledger, these, event, now_ms=now_ms, reason=reason, sets=sets, arguments=due)
+        case _:
+            await move(tx, ledger, current, event, now_ms=now_ms, reason=reason)
+    name = "given back" if operation.kind is OperationKind.RETURN and event is Event.CONFIRMED else _LIFE[event]
+    await note_life(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
+
+
+async def settle_silent(tx: Writing, *, now_ms: int, limit: int) -> int:
+    """Resolves redriven dead letters that have not come back in their time, of the `limit` that are looked at; how
+    many. Those that came back, or were sent again, are not silent any more."""
+    over = [tuple(row) for row in await tx.rows(_OVER, now_ms, limit)]
+    if not over:
+        return 0
+    by_silence: defaultdict[int, list[Standing]] = defaultdict(list)
+    for silence_ms, *standing in await tx.rows(_SILENT, sorted({seq for _, seq in over}), now_ms):
+        by_silence[silence_ms].append(read_standing(tuple(standing)))
+    ledger = Ledger()
+    count = 0
+    for silence_ms, standings in by_silence.items():
+        reason = f"has not come back for {format_duration_ms(silence_ms)}"
+        moved = await move(
+            tx, ledger, standings, Event.SILENCE, now_ms=now_ms, reason=reason, sets=", silent_at_ms = NULL"
+        )
+        await note_life(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
+        for one in moved:
+            ledger.happened("resolved", one.place, now_ms)
+        count += len(moved)
+    await tx.many(_LOOKED_AT, over)
+    await ledger.write(tx)
+    return count
+
+
+async def _give_back(tx: Writing, ledger: Ledger, standings: list[Standing], who: str, *, now_ms: int) -> None:
+    """The message is a dead letter of the broker's again, and nothing of ours: nobody waits for it to come back."""
+    reason, sets = "given back to its dead-letter queue", ", silent_at_ms = NULL, resolved_by = $6"
+    await move(tx, ledger, standings, Event.SILENCE, now_ms=now_ms, reason=reason, sets=sets, arguments=(who,))
+    for one in standings:
+        ledger.happened("resolved", one.place, now_ms)
+
+
+async def _by_settling(tx: Writing, operation: Operation, standings: list[Standing]) -> dict[int, list[Standing]]:
+    """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules."""
+    default_ms = round(operation.settle_s * 1000)
+    if operation.kind is not OperationKind.AUTO_RETRY:
+        return {default_ms: standings} if standings else {}
+    book = await read_rules(tx)
+    groups = await _group_ids(tx, standings)
+    sorted_out: defaultdict[int, list[Standing]] = defaultdict(list)
+    for one in standings:
+        rule = book.rule_for(one.place.queue, groups[one.place.group_seq])
+        sorted_out[default_ms if rule is None else rule.settle_ms].append(one)
+    return sorted_out
+
+
+async def _by_due(tx: Writing, standings: list[Standing], *, now_ms: int) -> dict[int | None, list[Standing]]:
+    """Dead letters that were not sent, by when auto-retry may try again: as if they had died now."""
+    book = await read_rules(tx)
+    groups = await _group_ids(tx, standings)
+    returns: dict[int, int] = dict(await tx.rows(_RETURNS, [one.seq for one in standings]))
+    sorted_out: defaultdict[int | None, list[Standing]] = defaultdict(list)
+    for one in standings:
+        rule = book.rule_for(one.place.queue, groups[one.place.group_seq])
+        due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=now_ms, returns=returns[one.seq])
+        sorted_out[due_at_ms].append(one)
+    return sorted_out
+
+
+async def _group_ids(tx: Writing, standings: list[Standing]) -> dict[int, str]:
+    seqs = sorted({one.place.group_seq for one in standings})
+    return dict(await tx.rows(_GROUP_IDS, seqs))

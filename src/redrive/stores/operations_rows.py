@@ -1,0 +1,100 @@
+"""Operations as rows: reading one, locking one, counting on, and ending it when nothing is left."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from redrive.records import Item, ItemState, Operation, OperationKind, OperationState, Target
+from redrive.stores.database import Reading, Row, Writing
+from redrive.stores.errors import UnknownOperation
+
+COLUMNS = """
+o.seq, o.id, o.kind, o.state, o.selection_text, o.target_exchange, o.target_routing_key, o.rate_per_s, o.keep_attempts,
+o.ramp, o.settle_s, o.who, o.why, o.includes_in_doubt, o.request, o.total, o.sending, o.sent, o.refused, o.in_doubt,
+o.skipped, o.created_at_ms, o.started_at_ms, o.ended_at_ms, o.note
+"""
+_BY_ID = " ".join(("SELECT", COLUMNS, "FROM operations AS o WHERE o.id = $1"))
+_BY_ID_LOCKED = " ".join((_BY_ID, "FOR UPDATE OF o"))
+_COUNT = """
+UPDATE operations SET sending = sending + $2, sent = sent + $3, refused = refused + $4, in_doubt = in_doubt + $5,
+    skipped = skipped + $6
+WHERE seq = $1
+"""
+# A cancelled operation stays so, whatever becomes of the last copies it had on the way.
+_END = """
+UPDATE operations SET state = CASE WHEN state = 'cancelled' THEN state ELSE 'done' END, ended_at_ms = $2
+WHERE seq = $1 AND ended_at_ms IS NULL AND total = sent + refused + in_doubt + skipped
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationRow:
+    """An operation with what only the store knows of it."""
+
+    seq: int
+    includes_in_doubt: bool
+    request: str
+    """What was asked for, shortened: equal for equal requests."""
+    sending: int
+    operation: Operation
+
+
+def read_operation(row: Row) -> OperationRow:
+    """A row of `COLUMNS`."""
+    (
+        seq, id, kind, state, selection_text, exchange, routing_key, rate_per_s, keep_attempts,
+        ramp, settle_s, who, why, includes_in_doubt, request, total, sending, sent, refused, in_doubt,
+        skipped, created_at_ms, started_at_ms, ended_at_ms, note,
+    ) = row  # fmt: skip
+    operation = Operation(
+        id=id,
+        kind=OperationKind(kind),
+        state=OperationState(state),
+        selection_text=selection_text,
+        target=Target(exchange=exchange, routing_key=routing_key),
+        rate_per_s=rate_per_s,
+        keep_attempts=bool(keep_attempts),
+        ramp=tuple(json.loads(ramp)),
+        settle_s=settle_s,
+        who=who,
+        why=why,
+        total=total,
+        sent=sent,
+        refused=refused,
+        in_doubt=in_doubt,
+        skipped=skipped,
+        created_at_ms=created_at_ms,
+        started_at_ms=started_at_ms,
+        ended_at_ms=ended_at_ms,
+        note=note,
+    )
+    return OperationRow(
+        seq=seq, includes_in_doubt=bool(includes_in_doubt), request=request, sending=sending, operation=operation
+    )
+
+
+def read_item(row: Row) -> Item:
+    """A row of (letter_id, queue, state, reason, at_ms)."""
+    letter_id, queue, state, reason, at_ms = row
+    return Item(letter_id=letter_id, queue=queue, state=ItemState(state), reason=reason, at_ms=at_ms)
+
+
+async def find_operation(tx: Reading, id: str) -> OperationRow | None:
+    """The operation with this id."""
+    row = await tx.row(_BY_ID, id)
+    return None if row is None else read_operation(row)
+
+
+async def lock_operation(tx: Writing, id: str) -> OperationRow:
+    """The operation, which nobody else changes before the transaction ends. Raises `UnknownOperation`."""
+    row = await tx.row(_BY_ID_LOCKED, id)
+    if row is None:
+        raise UnknownOperation(id)
+    return read_operation(row)
+
+
+async def count_on(tx: Writing, seq: int, changes: Mapping[ItemState, int], *, now_ms: int) -> None:
+    """Adds to the counts of items by state, and ends the operation when every item has."""
+    counted = (ItemState.SENDING, ItemState.SENT, ItemState.REFUSED, ItemState.IN_DOUBT, ItemState.SKIPPED)
+    await tx.run(_COUNT, seq, *(changes.get(state, 0) for state in counted))
+    await tx.run(_END, seq, now_ms)

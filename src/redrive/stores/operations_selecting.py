@@ -1,0 +1,102 @@
+"""Which dead letters an operation takes, and freezing them into it.
+
+By ids or by a filter; only those that may be claimed (`records.states`), doubtful ones only when asked for. What
+arrives after this transaction is not in it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from redrive.records import Event, Filter, Preview, Selection, Status, sources
+from redrive.stores.database import Reading, Writing
+from redrive.stores.searching import condition, matching
+
+_NO_LIMIT = 1 << 62
+
+_FREEZE = """
+INSERT INTO items (operation_seq, place, letter_seq, letter_id, queue, state, reason, at_ms, fence, turn, redrives,
+    was_in_doubt)
+SELECT CAST($1 AS BIGINT), row_number() OVER (ORDER BY l.dead_at_ms, l.seq), l.seq, l.id, l.queue, 'queued', '',
+    CAST(NULL AS BIGINT), 0, 0, 0, 0
+FROM letters AS l WHERE l.status = ANY($2::text[]) AND ({condition})
+ORDER BY l.dead_at_ms, l.seq LIMIT $3
+"""
+_BY_QUEUE = """
+SELECT queue, count(*) FROM (
+    SELECT l.queue FROM letters AS l WHERE l.status = ANY($1::text[]) AND ({condition})
+    ORDER BY l.dead_at_ms, l.seq LIMIT $2
+) AS chosen GROUP BY queue ORDER BY queue
+"""
+_LEFT_ALONE = """
+SELECT l.status, count(*) FROM letters AS l WHERE l.status <> ALL($1::text[]) AND ({condition}) GROUP BY l.status
+"""
+_DUE = """
+SELECT l.seq FROM letters AS l
+WHERE l.due_at_ms <= $1 AND l.status = 'pending'
+    AND NOT EXISTS (SELECT 1 FROM items AS i WHERE i.letter_seq = l.seq AND i.state = 'queued')
+ORDER BY l.due_at_ms, l.seq LIMIT $2
+"""
+
+
+def may_take_doubtful(selection: Selection) -> bool:
+    """Whether doubtful ones are asked for: by name, or in so many words."""
+    return bool(selection.ids) or selection.includes_in_doubt
+
+
+async def preview(tx: Reading, selection: Selection, *, now_ms: int) -> Preview:
+    """What an operation on this selection would take now."""
+    statuses = _takes(includes_in_doubt=may_take_doubtful(selection))
+    every = tuple(Status)
+    where = await _condition(tx, selection, statuses=every, limit=None, now_ms=now_ms, first=3)
+    limit = _NO_LIMIT if selection.limit is None else selection.limit
+    by_queue = await tx.rows(_BY_QUEUE.replace("{condition}", where.sql), statuses, limit, *where.arguments)
+    where = await _condition(tx, selection, statuses=every, limit=None, now_ms=now_ms, first=2)
+    left = await tx.rows(_LEFT_ALONE.replace("{condition}", where.sql), statuses, *where.arguments)
+    return Preview(
+        total=sum(row[1] for row in by_queue),
+        by_queue=dict(by_queue),
+        left_alone=dict(left),
+    )
+
+
+async def freeze(tx: Writing, operation_seq: int, selection: Selection, *, now_ms: int) -> int:
+    """Writes the selection down as the operation's items, the longest dead first; how many."""
+    statuses = _takes(includes_in_doubt=may_take_doubtful(selection))
+    wanted = tuple(Status(status) for status in statuses)
+    where = await _condition(tx, selection, statuses=wanted, limit=selection.limit, now_ms=now_ms, first=4)
+    limit = _NO_LIMIT if selection.limit is None else selection.limit
+    sql = _FREEZE.replace("{condition}", where.sql)
+    return await tx.run(sql, operation_seq, statuses, limit, *where.arguments)
+
+
+async def freeze_due(tx: Writing, operation_seq: int, *, now_ms: int, limit: int) -> int:
+    """Writes down what is due for auto-retry and not in another operation's queue; how many."""
+    seqs = [row[0] for row in await tx.rows(_DUE, now_ms, limit)]
+    if not seqs:
+        return 0
+    sql = _FREEZE.replace("{condition}", "l.seq = ANY($4::bigint[])")
+    return await tx.run(sql, operation_seq, [Status.PENDING.value], _NO_LIMIT, seqs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Where:
+    sql: str
+    arguments: tuple[Any, ...]
+
+
+async def _condition(
+    tx: Reading, selection: Selection, *, statuses: tuple[Status, ...], limit: int | None, now_ms: int, first: int
+) -> _Where:
+    """The selection in SQL; where contents must be read to decide, they are read here."""
+    if selection.ids:
+        return _Where(sql=f"l.id = ANY(${first}::text[])", arguments=(list(selection.ids),))
+    asked = Filter() if selection.filter is None else selection.filter
+    told = condition(asked, dialect=tx.dialect, now_ms=now_ms, first=first)
+    if told.is_exact:
+        return _Where(sql=told.sql, arguments=told.args)
+    seqs = await matching(tx, asked, statuses=statuses, limit=limit, now_ms=now_ms)
+    return _Where(sql=f"l.seq = ANY(${first}::bigint[])", arguments=(seqs,))
+
+
+def _takes(*, includes_in_doubt: bool) -> list[str]:
+    return [status.value for status in sources(Event.CLAIMED) if status is not Status.IN_DOUBT or includes_in_doubt]

@@ -1,0 +1,201 @@
+"""The PostgreSQL adapter: a pool of asyncpg's connections.
+
+A connection that is gone is replaced by the pool when it is next asked for, so a server may be restarted under us:
+calls under way raise `StoreUnavailable`, later ones succeed. A commit whose answer was lost is raised like any other
+failure. `synchronous_commit` is left as the server has it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from redrive.stores.database import Reading, Row, Writing
+from redrive.stores.dialect import POSTGRESQL, Dialect
+from redrive.stores.errors import InvalidDatabaseUrl, StoreUnavailable
+from redrive.stores.migrations import migrate_postgresql
+
+if TYPE_CHECKING:
+    from asyncpg import Pool, Record
+    from asyncpg.pool import PoolConnectionProxy
+    from asyncpg.transaction import Transaction
+
+    _Connection: TypeAlias = PoolConnectionProxy[Record]
+
+CONNECTIONS = 8
+CONNECT_TIMEOUT_S = 10.0
+STATEMENT_TIMEOUT_S = 120.0
+
+_AGAIN = "try again when the server answers; nothing was half done"
+
+
+class PostgresDatabase:
+    """A database of PostgreSQL."""
+
+    def __init__(self, pool: "Pool[Record]", address: str) -> None:
+        self._pool = pool
+        self._address = address
+
+    @property
+    def dialect(self) -> Dialect:
+        """PostgreSQL."""
+        return POSTGRESQL
+
+    @property
+    def address(self) -> str:
+        """The server and the database's name."""
+        return self._address
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Writing]:
+        """A transaction at READ COMMITTED: what it decides on, it locks."""
+        async with self._transaction(is_reading=False) as connection:
+            yield _Transaction(connection, self._address)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Reading]:
+        """A read-only transaction on one state of the database."""
+        async with self._transaction(is_reading=True) as connection:
+            yield _Transaction(connection, self._address)
+
+    async def migrate(self) -> int:
+        """Brings the schema up to date under an advisory lock."""
+        async with self._transaction(is_reading=False) as connection:
+            with _telling(self._address):
+                return await migrate_postgresql(connection, self._address)
+
+    async def close(self) -> None:
+        """Ends the pool; a connection that does not end in time is cut."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    @asynccontextmanager
+    async def _transaction(self, *, is_reading: bool) -> AsyncIterator["_Connection"]:
+        with _telling(self._address):
+            connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT_S)
+        try:
+            transaction = connection.transaction(
+                isolation="repeatable_read" if is_reading else "read_committed", readonly=is_reading
+            )
+            with _telling(self._address):
+                await transaction.start()
+            try:
+                yield connection
+            except BaseException:
+                await self._undo(transaction)
+                raise
+            with _telling(self._address):
+                await transaction.commit()
+        finally:
+            await self._pool.release(connection, timeout=CONNECT_TIMEOUT_S)
+
+    async def _undo(self, transaction: "Transaction") -> None:
+        """Rolls back; a server that is gone has done so itself, and the first error is the one to tell."""
+        try:
+            with _telling(self._address):
+                await transaction.rollback()
+        except StoreUnavailable:
+            pass
+
+
+class _Transaction:
+    """Statements on one connection."""
+
+    def __init__(self, connection: "_Connection", address: str) -> None:
+        self._connection = connection
+        self._address = address
+
+    @property
+    def dialect(self) -> Dialect:
+        """PostgreSQL."""
+        return POSTGRESQL
+
+    async def rows(self, sql: str, *arguments: Any) -> list[Row]:
+        """All rows."""
+        with _telling(self._address):
+            return cast(list[Row], await self._connection.fetch(sql, *arguments))
+
+    async def row(self, sql: str, *arguments: Any) -> Row | None:
+        """The first row."""
+        with _telling(self._address):
+            return cast(Row | None, await self._connection.fetchrow(sql, *arguments))
+
+    async def value(self, sql: str, *arguments: Any) -> Any:
+        """The first value."""
+        with _telling(self._address):
+            return await self._connection.fetchval(sql, *arguments)
+
+    async def run(self, sql: str, *arguments: Any) -> int:
+        """The rows touched, as the server's command tag says: `UPDATE 5`."""
+        with _telling(self._address):
+            tag = await self._connection.execute(sql, *arguments)
+        count = tag.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    async def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """One prepared statement, its arguments sent in a pipeline."""
+        with _telling(self._address):
+            await self._connection.executemany(sql, rows)
+
+
+async def connect_postgres(url: str, address: str) -> PostgresDatabase:
+    """Opens a pool. Raises `StoreUnavailable` if nobody answers, `InvalidDatabaseUrl` if the driver can't read it."""
+    try:
+        import asyncpg
+    except ImportError:
+        raise StoreUnavailable(
+            address, "the PostgreSQL driver is not installed", "pip install 'redrive[postgres]'"
+        ) from None
+    try:
+        with _telling(address):
+            pool = await asyncpg.create_pool(
+                url,
+                min_size=1,
+                max_size=CONNECTIONS,
+                timeout=CONNECT_TIMEOUT_S,
+                command_timeout=STATEMENT_TIMEOUT_S,
+                server_settings={"application_name": "redrive"},
+            )
+    except (ValueError, asyncpg.ClientConfigurationError) as error:
+        raise InvalidDatabaseUrl(f"{address}: {error}; check the database URL") from None
+    return PostgresDatabase(pool, address)
+
+
+@contextmanager
+def _telling(address: str) -> Iterator[None]:
+    """Raises what may be tried again as `StoreUnavailable`; a mistake of ours as it is."""
+    import asyncpg
+
+    gone = (
+        OSError,
+        TimeoutError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.OperatorInterventionError,
+        asyncpg.InternalClientError,
+    )
+    refused = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+    short = (asyncpg.InsufficientResourcesError, asyncpg.PostgresSystemError, asyncpg.ReadOnlySQLTransactionError)
+    raced = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
+    try:
+        yield
+    except gone as error:
+        raise StoreUnavailable(address, _sentence(error), _AGAIN) from error
+    except refused as error:
+        raise StoreUnavailable(address, _sentence(error), "check the user, the password and the name") from error
+    except short as error:
+        raise StoreUnavailable(address, _sentence(error), "make room on the server or let it write") from error
+    except raced as error:
+        raise StoreUnavailable(address, _sentence(error), "try again; nothing was half done") from error
+    except asyncpg.InterfaceError as error:
+        # The driver says so of connections that went between two calls; of wrong arguments it says DataError.
+        if isinstance(error, asyncpg.DataError):
+            raise
+        raise StoreUnavailable(address, _sentence(error), _AGAIN) from error
+
+
+def _sentence(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else "it does not answer"

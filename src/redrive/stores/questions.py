@@ -1,0 +1,260 @@
+"""A filter taken apart by what answers it, and its terms said in SQL. Pure: nothing here asks a database.
+
+    groups       the error and the group: a few rows of `groups`, whose letters have an index
+    conditions   columns of a row: names, moments, numbers, marks
+    words        the full-text index
+    checks       a value in the body or a header: candidates by their words, then `checking` reads the content
+
+A negated term is the complement: `-service:a` holds for letters without a service too.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, assert_never
+
+from redrive.records import (
+    Between,
+    BodyPath,
+    ErrorLike,
+    Filter,
+    HeaderIs,
+    Marked,
+    Named,
+    Numbered,
+    Status,
+    Words,
+    matches_glob,
+)
+from redrive.stores.arriving import clean
+from redrive.stores.checking import Check, words_wanted
+from redrive.stores.dialect import Dialect
+from redrive.stores.words import cut_words
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "id": ("id",),
+    "vhost": ("vhost",),
+    "queue": ("queue", "dlq"),
+    "dlq": ("dlq",),
+    "exchange": ("exchange",),
+    "topic": ("routing_key",),
+    "service": ("service",),
+    "type": ("type",),
+    "reason": ("reason",),
+    "status": ("status",),
+    "group": ("group_id",),
+    "message_id": ("message_id",),
+    "correlation_id": ("correlation_id",),
+    "error_type": ("error_type",),
+    "operation": ("operation_id",),
+}
+_MOMENTS = {"dead": "dead_at_ms", "collected": "collected_at_ms", "updated": "updated_at_ms"}
+_NUMBERS = {
+    "attempts": "attempts",
+    "redrives": "redrives",
+    "returns": "returns",
+    "size": "size_bytes",
+    "status_code": "status_code",
+}
+
+_LARGEST = 2**63 - 1
+# What has a meaning in SQLite's GLOB and in PostgreSQL's LIKE, besides our `*`.
+_GLOB_WORDS = re.compile(r"([\[?])")
+_LIKE_WORDS = re.compile(r"([%_\\])")
+
+Condition: TypeAlias = Named | Between | Numbered | Marked | ErrorLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A filter by what answers it. `groups` are the terms that a group answers for all of its letters; of the words,
+    those that must not be there are `without`."""
+
+    groups: tuple[Named | ErrorLike, ...]
+    conditions: tuple[Condition, ...]
+    words: tuple[Words, ...]
+    without: tuple[Words, ...]
+    checks: tuple[Check, ...]
+
+
+def take_apart(filter: Filter) -> Question:
+    """What answers each term. The words of a value that is looked for in contents join the full-text question."""
+    groups: list[Named | ErrorLike] = []
+    conditions: list[Condition] = []
+    words: list[Words] = []
+    without: list[Words] = []
+    checks: list[Check] = []
+    for term in filter.terms:
+        match term:
+            case Words():
+                if any(cut_words(word) for word in term.words):
+                    (without if term.negated else words).append(term)
+            case BodyPath() | HeaderIs():
+                checks.append(term)
+                if any(cut_words(word) for word in words_wanted(term)):
+                    words.append(Words(words=words_wanted(term)))
+            case ErrorLike() | Named(field="group" | "error_type") if not term.negated:
+                groups.append(term)
+            case Named() | Between() | Numbered() | Marked() | ErrorLike():
+                conditions.append(term)
+            case _:
+                assert_never(term)
+    return Question(
+        groups=tuple(groups),
+        conditions=tuple(conditions),
+        words=tuple(words),
+        without=tuple(without),
+        checks=tuple(checks),
+    )
+
+
+def statuses_left(conditions: Iterable[Condition]) -> tuple[str, ...]:
+    """The statuses that conditions on them leave."""
+    left = [status.value for status in Status]
+    for term in conditions:
+        if isinstance(term, Named) and term.field == "status":
+            left = [
+                status
+                for status in left
+                if any(matches_glob(value, status) for value in term.values) is not term.negated
+            ]
+    return tuple(left)
+
+
+def sql(*parts: str) -> str:
+    """A statement from its parts: words of ours and places of arguments, never what somebody gave."""
+    return " ".join(parts)
+
+
+class Statement:
+    """Terms in SQL over the rows of `letters AS l` and `groups AS g`, with their arguments.
+
+    SQLite knows no statistics: whatever has an index, it takes for rare. So columns are written `+l.queue` there, which
+    no index answers, and whoever writes the statement chooses the index, unless the database `chooses`. `now_ms` is
+    what `due` is measured by, `first` the number of the first argument.
+    """
+
+    def __init__(self, dialect: Dialect, *, now_ms: int, first: int = 1, chooses: bool = False) -> None:
+        self.dialect = dialect
+        self._first = first
+        self.arguments: list[Any] = []
+        self._now_ms = now_ms
+        self._letter = "+l." if dialect.kind == "sqlite" and not chooses else "l."
+
+    def bind(self, value: Any) -> str:
+        """The place of an argument."""
+        # A filter's texts come from people; stored ones were cleaned the same way.
+        if isinstance(value, list):
+            value = [clean(each) if isinstance(each, str) else each for each in value]
+        self.arguments.append(clean(value) if isinstance(value, str) else value)
+        return f"${self._first + len(self.arguments) - 1}"
+
+    def all_of(self, conditions: Iterable[Condition], without: Iterable[Words] = ()) -> list[str]:
+        """One SQL condition for each."""
+        return [*(self.condition(each) for each in conditions), *(f"NOT {self.has_words([each])}" for each in without)]
+
+    def condition(self, term: Condition) -> str:
+        """A term as a condition on a letter."""
+        match term:
+            case Named(field="group") | ErrorLike():
+                holds = sql("IN (SELECT g.seq FROM groups AS g WHERE", self.on_group(term), ")")
+                holds = f"{self._letter}group_seq {holds}"
+            case Named():
+                holds = self._named([f"{self._letter}{column}" for column in COLUMNS[term.field]], term.values)
+            case Between():
+                holds = self._within(_MOMENTS[term.field], term.from_ms, term.until_ms, upper="<")
+            case Numbered():
+                holds = self._within(_NUMBERS[term.field], term.low, term.high, upper="<=")
+            case Marked():
+                holds = self._marked(term)
+            case _:
+                assert_never(term)
+        # NULL is neither: a letter without the field does not have the value.
+        return f"NOT coalesce(({holds}), FALSE)" if term.negated else f"({holds})"
+
+    def on_group(self, term: Named | ErrorLike) -> str:
+        """A term as a condition on a group, as if it were not negated."""
+        if isinstance(term, Named):
+            return self._named(["g.error_type" if term.field == "error_type" else "g.id"], term.values)
+        # The title holds the normalised message. SQLite's lower() knows ASCII only.
+        place, find = self.bind(term.text.lower()), "instr" if self._is_sqlite else "strpos"
+        return f"({find}(lower(coalesce(g.error_type, '')), {place}) > 0 OR {find}(lower(g.title), {place}) > 0)"
+
+    def search(self, words: Iterable[Words]) -> str:
+        """The full-text question, as an argument for `MATCH` or `@@`."""
+        if self._is_sqlite:
+            return self.bind(" AND ".join(map(_fts5, words)))
+        return f"{self.bind(' & '.join(map(_tsquery, words)))}::text::tsquery"
+
+    def has_words(self, words: Iterable[Words]) -> str:
+        """The letter at hand has them. One look into the index a letter: not for finding letters."""
+        asked = self.search(words)
+        if self._is_sqlite:
+            return sql("EXISTS (SELECT 1 FROM letter_words WHERE letter_words MATCH", asked, "AND rowid = l.seq)")
+        return sql("EXISTS (SELECT 1 FROM letter_words AS w WHERE w.seq = l.seq AND w.words @@", asked, ")")
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self.dialect.kind == "sqlite"
+
+    def _named(self, columns: list[str], values: tuple[str, ...]) -> str:
+        exact = [value for value in values if "*" not in value]
+        parts = []
+        for column in columns:
+            if len(exact) == 1:
+                parts.append(f"{column} = {self.bind(exact[0])}")
+            elif exact:
+                parts.append(f"{column} = ANY({self.bind(exact)}::text[])")
+            parts += [self._like(column, value) for value in values if "*" in value]
+        return " OR ".join(parts) if parts else "FALSE"
+
+    def _like(self, column: str, pattern: str) -> str:
+        if self._is_sqlite:
+            place = self.bind(_GLOB_WORDS.sub(r"[\1]", pattern))
+            return f"{column} GLOB {place}"
+        place = self.bind(_LIKE_WORDS.sub(r"\\\1", pattern).replace("*", "%"))
+        return f"{column} LIKE {place}"
+
+    def _within(self, column: str, low: int | None, high: int | None, *, upper: str) -> str:
+        parts = []
+        if low is not None:
+            parts.append(f"l.{column} >= {self.bind(max(min(low, _LARGEST), -_LARGEST))}")
+        if high is not None:
+            parts.append(f"l.{column} {upper} {self.bind(max(min(high, _LARGEST), -_LARGEST))}")
+        return " AND ".join(parts) if parts else f"l.{column} IS NOT NULL"
+
+    def _marked(self, term: Marked) -> str:
+        match term.mark:
+            case "poison":
+                return "l.is_poison = 1"
+            case "edited":
+                return "l.is_edited = 1"
+            case "copy":
+                return "l.copy_of IS NOT NULL"
+            case "due":
+                return f"{self._letter}status = 'pending' AND {self._letter}due_at_ms <= {self.bind(self._now_ms)}"
+            case _:
+                assert_never(term.mark)
+
+
+def _phrases(asked: Words) -> list[list[str]]:
+    """Words that stand side by side: all of them in a phrase, the parts of one word such as `orders.created` else."""
+    cut = [cut_words(word) for word in asked.words]
+    if asked.is_phrase:
+        return [[part for parts in cut for part in parts]]
+    return [parts for parts in cut if parts]
+
+
+def _fts5(asked: Words) -> str:
+    phrases = [f'"{" ".join(parts)}"' for parts in _phrases(asked)]
+    return " AND ".join(phrases) + (" *" if _ends_open(asked) else "")
+
+
+def _tsquery(asked: Words) -> str:
+    phrases = [" <-> ".join(f"'{part}'" for part in parts) for parts in _phrases(asked)]
+    phrases[-1] += ":*" if _ends_open(asked) else ""
+    return " & ".join(f"({phrase})" for phrase in phrases)
+
+
+def _ends_open(asked: Words) -> bool:
+    return asked.is_prefix and bool(cut_words(asked.words[-1]))

@@ -1,0 +1,180 @@
+"""How many dead letters there are, along every dimension, and what happened over time.
+
+Without a filter, and for a status, the counts that are kept beside the letters say it. Otherwise the letters are
+counted, at most `COUNTED_MAX` of the newest; an answer from fewer than all says that it is partial. For one name, such
+as a queue, how many there are by status is exact even then.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from redrive.records import Filter, Named, Status
+from redrive.stores.database import Database, Reading
+from redrive.stores.questions import statuses_left
+from redrive.stores.searching import start_walk
+from redrive.stores.tallies import ACTIVITY_BUCKET_MS
+
+KEYS_MAX = 200
+COUNTED_MAX = 2_000
+BUCKETS_MAX = 2_000
+DIMENSIONS = ("queue", "dlq", "topic", "service", "type", "group")
+
+Standing = dict[str, dict[str, int]]
+
+_LARGEST = """
+SELECT t.key, t.status, t.n FROM tallies AS t WHERE t.dimension = $1 AND t.status = ANY($2::text[]) AND t.key IN (
+    SELECT k.key FROM tallies AS k WHERE k.dimension = $1 AND k.status = ANY($2::text[])
+    GROUP BY k.key ORDER BY sum(k.n) DESC, k.key LIMIT $3
+)
+"""
+_COUNTED = """
+SELECT l.status, l.queue, l.dlq, l.routing_key, l.service, l.type, l.group_seq FROM letters AS l
+WHERE l.seq = ANY($1::bigint[])
+"""
+_OF_NAMES = """
+SELECT t.dimension, t.status, sum(t.n) FROM tallies AS t
+WHERE t.dimension = ANY($1::text[]) AND t.key = ANY($2::text[]) AND t.status = ANY($3::text[])
+GROUP BY t.dimension, t.status
+"""
+_ACTIVITY = """
+SELECT (a.at_ms - $1) / $3, sum(a.dead), sum(a.redriven), sum(a.returned), sum(a.resolved) FROM activity AS a
+WHERE a.at_ms >= $1 AND a.at_ms < $2 AND (CAST($4 AS TEXT) IS NULL OR a.queue = $4) GROUP BY 1 ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Counts by status; along each dimension by key and status, for the 200 keys with the most."""
+
+    total: int
+    by_status: dict[str, int]
+    by_queue: Standing
+    by_dlq: Standing
+    by_topic: Standing
+    by_service: Standing
+    by_type: Standing
+    by_group: Standing
+    is_partial: bool = False
+    """Not all were counted, only the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """What happened from `at_ms` until the next bucket."""
+
+    at_ms: int
+    dead: int
+    redriven: int
+    returned: int
+    resolved: int
+
+
+class Statistics:
+    """The statistics of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def totals(self, filter: Filter | None = None, *, now_ms: int) -> Stats:
+        """How many there are of what answers the filter."""
+        terms = () if filter is None else filter.terms
+        async with self._database.read() as tx:
+            if all(isinstance(term, Named) and term.field == "status" for term in terms):
+                kept = {name: await _largest(tx, name, terms) for name in ("all", *DIMENSIONS)}
+                return await _stats(tx, kept, is_partial=False)
+            counted, is_partial = await _count(tx, Filter(terms), now_ms)
+            return await _stats(tx, counted, is_partial=is_partial)
+
+    async def series(
+        self, *, from_ms: int, until_ms: int, bucket_ms: int, queue: str | None = None
+    ) -> tuple[Bucket, ...]:
+        """What happened, bucket by bucket, empty ones too.
+
+        Buckets begin and end at whole five minutes, and are as wide as it takes to be at most `BUCKETS_MAX`.
+        """
+        begin = from_ms - from_ms % ACTIVITY_BUCKET_MS
+        width = max(bucket_ms, ACTIVITY_BUCKET_MS, -(-(until_ms - begin) // BUCKETS_MAX))
+        width = -(-width // ACTIVITY_BUCKET_MS) * ACTIVITY_BUCKET_MS
+        async with self._database.read() as tx:
+            rows = await tx.rows(_ACTIVITY, begin, until_ms, width, queue)
+        found = {int(place): [int(n) for n in deeds] for place, *deeds in rows}
+        buckets = []
+        for place in range(max(0, -(-(until_ms - begin) // width))):
+            dead, redriven, returned, resolved = found.get(place, [0, 0, 0, 0])
+            at_ms = begin + place * width
+            buckets.append(Bucket(at_ms=at_ms, dead=dead, redriven=redriven, returned=returned, resolved=resolved))
+        return tuple(buckets)
+
+
+async def _largest(tx: Reading, dimension: str, terms: Iterable[object]) -> Standing:
+    statuses = statuses_left(term for term in terms if isinstance(term, Named))
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for key, status, n in await tx.rows(_LARGEST, dimension, list(statuses), KEYS_MAX):
+        found[key][status] = n
+    return found
+
+
+async def _count(tx: Reading, filter: Filter, now_ms: int) -> tuple[dict[str, Standing], bool]:
+    """The newest letters that answer, counted along every dimension; and whether there are more."""
+    walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True)
+    seqs: list[int] = []
+    looked_at, bite = 0, await walk.bite(None, COUNTED_MAX)
+    while True:
+        seqs += [key[-1] for key in bite.found]
+        looked_at += bite.looked_at
+        if bite.is_end or looked_at >= COUNTED_MAX:
+            break
+        bite = await walk.bite(bite.last, COUNTED_MAX - len(seqs))
+    counts: dict[str, defaultdict[str, Counter[str]]] = {name: defaultdict(Counter) for name in ("all", *DIMENSIONS)}
+    for status, *keys in await tx.rows(_COUNTED, seqs) if seqs else ():
+        counts["all"][""][status] += 1
+        for name, key in zip(DIMENSIONS, keys, strict=True):
+            if key is not None:
+                counts[name][str(key)][status] += 1
+    if not bite.is_end:
+        exact = await _by_status(tx, filter)
+        if exact is not None:
+            counts["all"][""] = Counter(exact)
+    return {name: {key: dict(by) for key, by in count.items()} for name, count in counts.items()}, not bite.is_end
+
+
+async def _by_status(tx: Reading, filter: Filter) -> dict[str, int] | None:
+    """Exact counts for a filter on one name, and perhaps on statuses; None for any other."""
+    terms = [term for term in filter.terms if isinstance(term, Named)]
+    named = [term for term in terms if term.field != "status"]
+    if len(terms) < len(filter.terms) or len(named) != 1 or named[0].negated or "*" in "".join(named[0].values):
+        return None
+    dimensions = {"queue": ["queue", "dlq"]}.get(named[0].field, [named[0].field])
+    if not set(dimensions) <= set(DIMENSIONS) or named[0].field == "group":
+        return None
+    rows = await tx.rows(_OF_NAMES, dimensions, list(named[0].values), list(statuses_left(terms)))
+    if len({row[0] for row in rows}) > 1:
+        # Somebody's dead-letter queue is another's queue: letters may be in both counts.
+        return None
+    return {status: int(n) for _, status, n in rows}
+
+
+async def _stats(tx: Reading, counts: dict[str, Standing], *, is_partial: bool) -> Stats:
+    by_status = counts["all"].get("", {})
+    top = {name: _ranked(counts[name]) for name in DIMENSIONS}
+    seqs = [int(key) for key in top["group"]]
+    rows = await tx.rows("SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])", seqs) if seqs else []
+    ids = {str(row[0]): row[1] for row in rows}
+    return Stats(
+        total=sum(by_status.values()),
+        by_status={status.value: by_status[status.value] for status in Status if status.value in by_status},
+        by_queue=top["queue"],
+        by_dlq=top["dlq"],
+        by_topic=top["topic"],
+        by_service=top["service"],
+        by_type=top["type"],
+        by_group={ids[key]: by for key, by in top["group"].items() if key in ids},
+        is_partial=is_partial,
+    )
+
+
+def _ranked(counts: Standing) -> Standing:
+    """The keys with the most first; at most `KEYS_MAX`."""
+    ranked = sorted(counts.items(), key=lambda each: (-sum(each[1].values()), each[0]))
+    return dict(ranked[:KEYS_MAX])

@@ -1,0 +1,76 @@
+"""A store: one database, opened, with everything that can be asked of it."""
+
+from types import TracebackType
+from typing import Self
+
+from redrive.core import SILENT, Observer
+from redrive.stores.audit import Audit
+from redrive.stores.collecting import Collecting
+from redrive.stores.database import Database
+from redrive.stores.dialect import Kind
+from redrive.stores.groups import Groups
+from redrive.stores.leases import Leases
+from redrive.stores.letters import Letters
+from redrive.stores.operations import Operations
+from redrive.stores.postgres import connect_postgres
+from redrive.stores.rules import Rules
+from redrive.stores.sqlite import SqliteDatabase
+from redrive.stores.stats import Statistics
+from redrive.stores.urls import SqlitePlace, read_database_url
+
+
+class Store:
+    """Dead letters and all that belongs to them. Made by `open_store`; its parts are its attributes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.leases = Leases(database)
+        self.collecting = Collecting(database)
+        self.operations = Operations(database)
+        self.rules = Rules(database)
+        self.letters = Letters(database)
+        self.groups = Groups(database)
+        self.stats = Statistics(database)
+        self.audit = Audit(database)
+
+    @property
+    def kind(self) -> Kind:
+        """`sqlite` or `postgresql`."""
+        return self._database.dialect.kind
+
+    @property
+    def address(self) -> str:
+        """Where it is, without a password."""
+        return self._database.address
+
+    async def close(self) -> None:
+        """Ends it; transactions under way are undone."""
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def open_store(url: str, observer: Observer = SILENT) -> Store:
+    """Opens the store at a URL, and makes or updates its tables, alone. Raises `InvalidDatabaseUrl`,
+    `StoreUnavailable`, `StoreTooNew`."""
+    database = await _connect(url)
+    try:
+        version = await database.migrate()
+    except BaseException:
+        await database.close()
+        raise
+    observer.note("store.opened", address=database.address, kind=database.dialect.kind, version=version)
+    return Store(database)
+
+
+async def _connect(url: str) -> Database:
+    place = read_database_url(url)
+    if isinstance(place, SqlitePlace):
+        return SqliteDatabase(place.path, place.address)
+    return await connect_postgres(place.url, place.address)

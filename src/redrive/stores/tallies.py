@@ -1,0 +1,120 @@
+"""Counts that are kept beside the dead letters, so that no page has to count them: by status along every dimension, by
+group, and what happened over time.
+
+A transaction notes its changes in a `Ledger` and writes them once, at its end, summed up and in a fixed order: two
+transactions that touch the same counts then wait for each other instead of locking each other out.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from redrive.records import Status
+from redrive.stores.database import Writing
+
+ACTIVITY_BUCKET_MS = 300_000
+"""What happened is counted by five minutes; wider buckets are sums of these."""
+
+Deed: TypeAlias = Literal["dead", "redriven", "returned", "resolved"]
+_DEEDS: tuple[Deed, ...] = ("dead", "redriven", "returned", "resolved")
+
+_TALLY = """
+INSERT INTO tallies (dimension, key, status, n) VALUES ($1, $2, $3, $4)
+ON CONFLICT (dimension, key, status) DO UPDATE SET n = tallies.n + excluded.n
+"""
+_EMPTY = "DELETE FROM tallies WHERE n = 0 AND dimension = $1 AND key = $2 AND status = $3"
+_GROUP = "UPDATE groups SET letters = letters + $2, redriven = redriven + $3, returned = returned + $4 WHERE seq = $1"
+_ACTIVITY = """
+INSERT INTO activity (at_ms, queue, dead, redriven, returned, resolved) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (at_ms, queue) DO UPDATE SET dead = activity.dead + excluded.dead,
+    redriven = activity.redriven + excluded.redriven, returned = activity.returned + excluded.returned,
+    resolved = activity.resolved + excluded.resolved
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a dead letter is counted."""
+
+    queue: str
+    dlq: str
+    topic: str
+    service: str | None
+    type: str | None
+    group_seq: int
+
+    def counted_as(self) -> tuple[tuple[str, str], ...]:
+        """Its key in every dimension that it has."""
+        keys = [
+            ("all", ""),
+            ("queue", self.queue),
+            ("dlq", self.dlq),
+            ("topic", self.topic),
+            ("group", str(self.group_seq)),
+        ]
+        if self.service is not None:
+            keys.append(("service", self.service))
+        if self.type is not None:
+            keys.append(("type", self.type))
+        return tuple(keys)
+
+
+class Ledger:
+    """The changes of one transaction."""
+
+    def __init__(self) -> None:
+        self._standing: Counter[tuple[Place, Status]] = Counter()
+        self._redriven: Counter[int] = Counter()
+        self._returned: Counter[int] = Counter()
+        self._activity: defaultdict[tuple[int, str], Counter[Deed]] = defaultdict(Counter)
+
+    def moved(self, place: Place, before: Status | None, after: Status | None, *, n: int = 1) -> None:
+        """Dead letters changed their status there; None is not being in the store."""
+        if before is not None:
+            self._standing[place, before] -= n
+        if after is not None:
+            self._standing[place, after] += n
+
+    def happened(self, deed: Deed, place: Place, at_ms: int, *, n: int = 1) -> None:
+        """Something happened to dead letters of this place."""
+        self._activity[at_ms - at_ms % ACTIVITY_BUCKET_MS, place.queue][deed] += n
+        if deed == "redriven":
+            self._redriven[place.group_seq] += n
+        elif deed == "returned":
+            self._returned[place.group_seq] += n
+
+    async def write(self, tx: Writing) -> None:
+        """Adds everything to the counts. Once, as the last thing of a transaction."""
+        await self._write_groups(tx)
+        await self._write_tallies(tx)
+        rows: list[tuple[int, str, int, int, int, int]] = []
+        for (at_ms, queue), deeds in sorted(self._activity.items()):
+            dead, redriven, returned, resolved = (deeds[deed] for deed in _DEEDS)
+            rows.append((at_ms, queue, dead, redriven, returned, resolved))
+        await _many(tx, _ACTIVITY, rows)
+
+    async def _write_groups(self, tx: Writing) -> None:
+        letters: Counter[int] = Counter()
+        for (place, _), n in self._standing.items():
+            letters[place.group_seq] += n
+        rows = [
+            (seq, letters[seq], self._redriven[seq], self._returned[seq])
+            for seq in sorted(letters.keys() | self._redriven.keys() | self._returned.keys())
+        ]
+        await _many(tx, _GROUP, [row for row in rows if any(row[1:])])
+
+    async def _write_tallies(self, tx: Writing) -> None:
+        sums: Counter[tuple[str, str, str]] = Counter()
+        for (place, status), n in self._standing.items():
+            for dimension, key in place.counted_as():
+                sums[dimension, key, status.value] += n
+        rows = [(*where, n) for where, n in sorted(sums.items()) if n]
+        await _many(tx, _TALLY, rows)
+        # A count that may have come to nothing would stay as an empty line of statistics.
+        await _many(tx, _EMPTY, [where for where, n in sorted(sums.items()) if n < 0])
+
+
+async def _many(tx: Writing, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+    if rows:
+        await tx.many(sql, rows)

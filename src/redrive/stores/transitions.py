@@ -1,0 +1,124 @@
+"""The only way a dead letter changes its status: along the table of `records.states`, with its life and the counts.
+
+`lock` first (rows in the order of their numbers, so that two transactions wait instead of deadlocking), then `move` or
+`remove`, then `Ledger.write` at the end of the transaction.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redrive.records import TRANSITIONS, Event, Status
+from redrive.stores.database import Row, Writing
+from redrive.stores.indexing import forget_words
+from redrive.stores.tallies import Ledger, Place
+
+STANDING = "l.seq, l.id, l.status, l.version, l.redrives, l.queue, l.dlq, l.routing_key, l.service, l.type, l.group_seq"
+"""The columns of a `Standing`."""
+
+_LOCK = " ".join(
+    ("SELECT", STANDING, "FROM letters AS l WHERE l.seq = ANY($1::bigint[]) ORDER BY l.seq FOR UPDATE OF l")
+)
+# `coalesce` keeps PostgreSQL from the index on the status: with the letters' numbers it looks like a short way, and is
+# as long as the index for each of them.
+_MOVE = """
+UPDATE letters SET status = $2, version = version + 1, updated_at_ms = $3, status_reason = $4{sets}
+WHERE seq = ANY($1::bigint[]) AND coalesce(status, '') = $5
+"""
+_LIFE = """
+INSERT INTO happenings (letter_seq, version, at_ms, event, who, detail, operation_id)
+SELECT seq, version, $2, $3, $4, $5, CAST($6 AS TEXT) FROM letters WHERE seq = ANY($1::bigint[])
+"""
+_REMOVALS = (
+    "DELETE FROM contents WHERE seq = ANY($1::bigint[])",
+    "DELETE FROM past_contents WHERE letter_seq = ANY($1::bigint[])",
+    "DELETE FROM edits WHERE letter_seq = ANY($1::bigint[])",
+    "DELETE FROM happenings WHERE letter_seq = ANY($1::bigint[])",
+    "DELETE FROM letters WHERE seq = ANY($1::bigint[])",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a dead letter stands, and where it is counted."""
+
+    seq: int
+    id: str
+    status: Status
+    version: int
+    redrives: int
+    place: Place
+
+
+async def lock(tx: Writing, seqs: Sequence[int]) -> list[Standing]:
+    """How these dead letters stand; nobody else changes them before this transaction ends. Gone ones are missing."""
+    return [read_standing(row) for row in await tx.rows(_LOCK, sorted(seqs))]
+
+
+def read_standing(row: Row) -> Standing:
+    """A row of `STANDING`'s columns."""
+    seq, id, status, version, redrives, queue, dlq, topic, service, type, group_seq = row
+    place = Place(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
+    return Standing(seq=seq, id=id, status=Status(status), version=version, redrives=redrives, place=place)
+
+
+async def move(
+    tx: Writing,
+    ledger: Ledger,
+    standings: Iterable[Standing],
+    event: Event,
+    *,
+    now_ms: int,
+    reason: str | None,
+    sets: str = "",
+    arguments: tuple[Any, ...] = (),
+) -> list[Standing]:
+    """What the event makes of locked dead letters; those it made something of, as they stand now.
+
+    Those whose status the table does not know with this event are left as they are. `sets` are further columns, such as
+    `, resolved_by = $6`; its arguments begin at $6.
+    """
+    sorted_out: defaultdict[tuple[Status, Status], list[Standing]] = defaultdict(list)
+    for standing in standings:
+        after = TRANSITIONS.get((standing.status, event))
+        if after is not None:
+            sorted_out[standing.status, after].append(standing)
+    moved: list[Standing] = []
+    for (before, after), these in sorted_out.items():
+        seqs = [standing.seq for standing in these]
+        await tx.run(_MOVE.replace("{sets}", sets), seqs, after.value, now_ms, reason, before.value, *arguments)
+        for standing in these:
+            ledger.moved(standing.place, before, after)
+            moved.append(replace(standing, status=after, version=standing.version + 1))
+    return moved
+
+
+async def note_life(
+    tx: Writing,
+    seqs: Sequence[int],
+    event: str,
+    *,
+    now_ms: int,
+    who: str,
+    detail: str = "",
+    operation_id: str | None = None,
+) -> None:
+    """An entry in the life of each, under the version it has now: after the change it tells of."""
+    if seqs:
+        await tx.run(_LIFE, list(seqs), now_ms, event, who, detail, operation_id)
+
+
+async def remove(tx: Writing, ledger: Ledger, standings: Iterable[Standing]) -> list[Standing]:
+    """Deletes locked dead letters with everything about them; those that may not be deleted now are left. The rest is
+    returned."""
+    removed = [standing for standing in standings if (standing.status, Event.DELETED) in TRANSITIONS]
+    seqs = [standing.seq for standing in removed]
+    if not seqs:
+        return []
+    await forget_words(tx, seqs)
+    for sql in _REMOVALS:
+        await tx.run(sql, seqs)
+    for standing in removed:
+        ledger.moved(standing.place, standing.status, None)
+    return removed

@@ -1,0 +1,77 @@
+"""The copy of a message: what it keeps to the byte, what it can't keep, and how it says so.
+
+A copy is persistent and has the `expiration` it was given or none. It has no user_id (another user's closes the
+channel) and no CC or BCC (they would route it to further queues). What the original had of these is kept in the table
+`x-redrive-stripped`; a copy of a copy keeps what the first one said.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from redrive import core
+from redrive.core import headers
+from redrive.wire.properties import Properties
+
+_HEADER_BYTES_MAX = 120_000
+"""A header frame must stay below the 131 kB frame that everybody agrees to."""
+
+_FRAME_BYTES_MAX = 131_000
+"""More can't be sent, however it is filled."""
+
+_PERSISTENT = 2
+
+
+def copy_properties(
+    properties: Properties,
+    *,
+    set_headers: Mapping[str, Any],
+    drop_headers: frozenset[str],
+    new_id: Callable[[], str],
+    expiration_ms: int | None = None,
+) -> Properties:
+    """The properties of a copy: `set_headers` written, `drop_headers` taken away; one that is in both is written.
+
+    A message without message_id gets `x-redrive-id` from `new_id`. Raises EncodingError for values that AMQP can't
+    carry, and RemoteProtocolError if the old bytes are malformed.
+    """
+    written = dict(set_headers)
+    drops = drop_headers.difference(written)
+    stripped = _stripped(properties, drops)
+    if stripped:
+        written[headers.STRIPPED] = stripped
+    if properties.message_id is None and properties.header(headers.MESSAGE_ID) is None:
+        written[headers.MESSAGE_ID] = new_id()
+    # By its room's name: core loads what decides about messages when it is first used, a broker starts without it.
+    fitting = core.fit_headers(written, max(_HEADER_BYTES_MAX - len(properties.raw), 0))
+
+    def edited(drop: frozenset[str]) -> Properties:
+        return properties.edit(
+            headers=fitting,
+            drop=drop,
+            delivery_mode=_PERSISTENT,
+            user_id=None,
+            expiration=None if expiration_ms is None else str(expiration_ms),
+        )
+
+    made = edited(drops)
+    # Evidence is given up before the message is: what the broker has added may be what is too much.
+    return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drops | headers.DEATH_HEADERS.difference(written))
+
+
+def _stripped(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:
+    """What this copy takes away, beside what an earlier one did."""
+    taken: dict[str, Any] = {}
+    for name in ("expiration", "user_id"):
+        value = getattr(properties, name)
+        if value is not None:
+            taken[name] = value
+    if properties.delivery_mode not in (None, _PERSISTENT):
+        taken["delivery_mode"] = properties.delivery_mode
+    for name in headers.ROUTING_HEADERS & drops:
+        value = properties.header(name)
+        if value is not None:
+            taken[name] = value
+    if not taken:
+        return {}
+    earlier = properties.header(headers.STRIPPED)
+    return {**taken, **earlier} if isinstance(earlier, dict) else taken

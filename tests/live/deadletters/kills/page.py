@@ -1,0 +1,91 @@
+"""The matrix as Markdown, and the windows in words."""
+
+from collections.abc import Mapping, Sequence
+
+from tests.live.deadletters.kills.cells import STORES, Flow, Victim, windows_of
+from tests.live.deadletters.kills.ledger import Account
+
+INTRODUCTION = """\
+# The crash matrix of dead letters
+
+Collector, redriver and auto-retry are killed with SIGKILL between any two steps and inside their transactions; the
+broker and the database are killed while they stand there; and process and broker together, as when a machine loses its
+power. Then a fresh process takes over, and every message is accounted for: in the store once, or in a queue. `make
+matrix` plays it all and writes this page; `make test` plays a seeded sample. Last played {today}.
+"""
+
+
+def write_page(results: Mapping[str, Sequence[Account]], words: str, today: str) -> str:
+    """The whole page. `results`: the accounts by version; `words`: the windows, explained by hand."""
+    lines = [INTRODUCTION.format(today=today), *_totals(results), "", words.strip(), ""]
+    lines += [
+        "## Every window",
+        "",
+        "In each cell: kills, messages lost, duplicates that are marked + those that are not, letters in doubt; summed",
+        "over classic and quorum queues and over batches. A dash: there is no such window.",
+        "",
+    ]
+    columns = [(version, store) for version in results for store in STORES]
+    for flow in Flow:
+        for victim in Victim:
+            heads = " | ".join(f"{version} {store}" for version, store in columns)
+            lines += [f"**{flow}: {_title(victim)}**", "", f"| window | {heads} |", f"|---|{'--:|' * len(columns)}"]
+            windows = dict.fromkeys(window for store in STORES for window in windows_of(flow, victim, store))
+            for window in windows:
+                cells = " | ".join(
+                    _cell(
+                        [
+                            one
+                            for one in results[version]
+                            if (one.cell.flow, one.cell.victim, one.cell.window, one.cell.store)
+                            == (flow, victim, window, store)
+                        ]
+                    )
+                    for version, store in columns
+                )
+                lines.append(f"| {window} | {cells} |")
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _totals(results: Mapping[str, Sequence[Account]]) -> list[str]:
+    lines = [
+        "| RabbitMQ | store | kills | messages | lost | duplicates, marked | duplicates, unmarked | in doubt |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for version, accounts in results.items():
+        for store in STORES:
+            chosen = [one for one in accounts if one.cell.store == store]
+            if chosen:
+                figures = " | ".join(str(figure) for figure in _figures(chosen))
+                messages = sum(one.published for one in chosen)
+                kills, _, rest = figures.partition(" | ")
+                lines.append(f"| {version} | {store} | {kills} | {messages} | {rest} |")
+    return lines
+
+
+def _figures(accounts: Sequence[Account]) -> tuple[int, int, int, int, int]:
+    """Kills, lost, marked, unmarked, doubts."""
+    return (
+        sum(one.reached for one in accounts),
+        sum(len(one.lost) for one in accounts),
+        sum(one.marked for one in accounts),
+        sum(len(one.unmarked) for one in accounts),
+        sum(one.doubts for one in accounts),
+    )
+
+
+def _cell(accounts: Sequence[Account]) -> str:
+    if not accounts:
+        return "–"
+    kills, lost, marked, unmarked, doubts = _figures(accounts)
+    return f"{kills}, {lost}, {marked}+{unmarked}, {doubts}"
+
+
+def _title(victim: Victim) -> str:
+    return {
+        Victim.PROCESS: "the process is killed",
+        Victim.BROKER: "the broker is killed",
+        Victim.DATABASE: "PostgreSQL is killed; SQLite is locked by somebody else",
+        Victim.MACHINE: "process and broker are killed",
+    }[victim]

@@ -1,0 +1,118 @@
+"""Auto-retry on real brokers, with short times: three attempts and failed, or silence and resolved."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from redrive.client import Client, Confirmed
+from redrive.deadletters.auto_retry import AutoRetry
+from redrive.records import RetryRule, Status
+from redrive.wire import Properties
+from tests.live.client.accounts import drain
+from tests.live.deadletters.redriving_stage import RedrivingStage, redriving_stage
+from tests.rig.brokers import Vhost
+from tests.unit.deadletters.arrivals import luck, now_ms
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+RULE = RetryRule(scope="queue:orders", attempts=3, first_ms=50, ceiling_ms=200, settle_ms=1_500)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'redrive.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+async def declare(on: RedrivingStage) -> None:
+    channel = await on.client.channel()
+    await channel.declare_queue("orders.parked")
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.parked"}
+    await channel.declare_queue("orders", arguments=dead)
+    await channel.close()
+
+
+async def reach(on: RedrivingStage, id: str, status: Status) -> None:
+    """Until the dead letter has the status."""
+    async with asyncio.timeout(60):
+        while True:
+            letter = await on.store.letters.get(id)
+            assert letter is not None
+            if letter.status is status:
+                return
+            await asyncio.sleep(0.05)
+
+
+def test_bad_ones_fail_after_three_attempts_and_good_ones_are_resolved_by_silence(
+    vhost: Vhost, database_url: str
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(120), redriving_stage(database_url, vhost.amqp_url, vhost.name) as on:
+            await declare(on)
+            await on.store.rules.set(RULE, now_ms=now_ms())
+            publisher = await on.client.publisher()
+            for name in ("bad", "good"):
+                properties = Properties.of(message_id=name, delivery_mode=2)
+                assert await publisher.publish("", "orders.parked", name.encode(), properties) == Confirmed()
+            ids = (await on.collect("orders.parked")).inserted
+            bad, good = ids
+            runs: list[bytes] = []
+
+            async def collecting() -> None:
+                while True:
+                    await on.collect("orders.parked")
+                    await asyncio.sleep(0.1)
+
+            deliveries = await on.client.deliveries("orders")
+
+            async def consuming() -> None:
+                async for delivery in deliveries:
+                    runs.append(delivery.body)
+                    if delivery.body == b"bad":
+                        delivery.reject(requeue=False)
+                    else:
+                        delivery.ack()
+
+            stop = asyncio.Event()
+            work = [asyncio.create_task(one) for one in (collecting(), consuming())]
+            loop = asyncio.create_task(AutoRetry(on.redriver(), luck=luck, interval_s=0.2).run(stop=stop))
+            await reach(on, bad, Status.FAILED)
+            await reach(on, good, Status.RESOLVED)
+            stop.set()
+            await loop
+            for task in work:
+                task.cancel()
+            await asyncio.wait(work)
+            assert sorted(runs) == [b"bad"] * 3 + [b"good"]
+            letter = await on.store.letters.get(bad)
+            assert letter is not None
+            assert (letter.redrives, letter.returns, letter.due_at_ms) == (3, 3, None)
+            letter = await on.store.letters.get(good)
+            assert letter is not None
+            assert (letter.redrives, letter.returns) == (1, 0)
+            assert "has not come back" in (letter.status_reason or "")
+
+    asyncio.run(main())
+    assert drain(vhost.amqp_url, "orders") == []
+    assert drain(vhost.amqp_url, "orders.parked") == []
+
+
+def test_three_at_once_send_what_is_due_once(vhost: Vhost, database_url: str) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(120), redriving_stage(database_url, vhost.amqp_url, vhost.name) as on:
+            await declare(on)
+            await on.store.rules.set(RULE, now_ms=now_ms())
+            ids = await on.collected([(Properties.of(message_id=f"m{n}"), b"%d" % n) for n in range(100)])
+            await asyncio.sleep(0.1)
+            async with Client(vhost.amqp_url) as other:
+                looks = [
+                    AutoRetry(on.redriver(name, client=client), luck=luck)
+                    for name, client in (("a", on.client), ("b", other), ("c", other))
+                ]
+                await asyncio.gather(*(one.once() for one in looks for _ in range(3)))
+            assert set((await on.statuses(ids)).values()) == {"retrying"}
+            there = sorted(held.properties.headers["x-redriven-id"] for held in drain(vhost.amqp_url, "orders"))
+            assert there == sorted(ids)
+
+    asyncio.run(main())

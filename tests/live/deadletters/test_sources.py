@@ -1,0 +1,40 @@
+"""Dead-letter queues found on real brokers by what the management API says."""
+
+import pytest
+
+from redrive.client import Client
+from redrive.deadletters.sources import select_from_broker
+from redrive.management import Management, parse_management_url
+from tests.rig.brokers import Vhost
+from tests.unit.client.scenario import run_scenario
+
+
+@pytest.mark.live
+def test_a_brokers_dead_letter_queues_are_found_and_its_wait_queues_are_not(vhost: Vhost) -> None:
+    queues: dict[str, dict[str, str | int]] = {
+        "orders": {},
+        "orders.dlq": {"x-queue-type": "quorum", "x-delivery-limit": 50},
+        "orders.wait.30s": {"x-message-ttl": 30_000, "x-dead-letter-exchange": ""},
+        "retry.dead": {"x-message-ttl": 30_000, "x-dead-letter-exchange": ""},
+        "billing_error": {},
+        "log.dlq": {"x-queue-type": "stream"},
+    }
+
+    async def steps() -> None:
+        async with Client(vhost.amqp_url) as client:
+            channel = await client.channel()
+            for name, arguments in queues.items():
+                await channel.declare_queue(name, arguments=arguments)
+        async with Management(parse_management_url(vhost.management_url)) as management:
+            selected = select_from_broker(
+                [queue async for queue in management.queues(vhost.name)],
+                policies=await management.policy_book(vhost.name),
+            )
+        found = {one.dlq: (one.queue_type, one.delivery_limit) for one in selected.sources}
+        assert found == {"orders.dlq": ("quorum", 50), "billing_error": ("classic", None)}
+        assert {(one.code, one.address.split(" (")[0]) for one in selected.refusals} == {
+            ("live-queue", "queue retry.dead"),
+            ("stream", "queue log.dlq"),
+        }
+
+    run_scenario(steps())

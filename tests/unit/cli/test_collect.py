@@ -1,0 +1,106 @@
+"""`redrive collect` on an embedded broker."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.dlq_stage import Scene, publish, scene_in
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with scene_in(tmp_path) as made:
+        yield made
+
+
+def test_collecting_moves_everything_into_the_database(scene: Scene) -> None:
+    scene.park(3)
+    ran = scene.collect()
+    assert (ran.code, ran.out) == (0, "3 dead letters collected.\n")
+    assert scene.broker.depths() == {}
+    assert [(one["queue"], one["dlq"], one["status"]) for one in scene.letters()] == [
+        ("orders", "orders.parked", "pending")
+    ] * 3
+    again = scene.run("collect", "--match", "*.parked", "--once", "--format", "json")
+    assert again.json == {"stored": 0, "came_back": 0, "copies": 0, "queues": {"orders.parked": 0}, "problems": {}}
+
+
+def test_collecting_refuses_live_queues_and_says_when_there_is_nothing(scene: Scene) -> None:
+    publish(scene.broker.url, "", "orders", 2)
+    ran = scene.run("collect", scene.file, "--match", "orders", "--once")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is a main queue: its messages are live" in ran.err
+    none = scene.run("collect", "--match", "nothing.*", "--once")
+    assert none.code == 2
+    assert none.err.startswith("error: there is no dead-letter queue to collect")
+    assert scene.broker.depths() == {"orders": 2}
+
+
+def test_observed_queues_are_never_taken_from(scene: Scene) -> None:
+    scene.park(2)
+    scene.park(1, "bills", "bills.dlq")
+    ran = scene.run("collect", scene.file, "--observe", "orders.*", "--once")
+    assert (ran.code, ran.out) == (0, "1 dead letter collected.\n")
+    assert scene.broker.depths() == {"orders.parked": 2}
+
+
+def test_without_a_management_api_a_file_or_exact_names_must_do(scene: Scene) -> None:
+    scene.park(2)
+    nowhere = ("--management-url", "http://127.0.0.1:1", "--once")
+    lost = scene.run("collect", *nowhere)
+    assert lost.code == 2
+    assert "say where it is with --management-url" in lost.err
+    pattern = scene.run("collect", "--match", "*.parked", *nowhere)
+    assert pattern.code == 2
+    assert "is a pattern, and AMQP can't list queues" in pattern.err
+    assert scene.broker.depths() == {"orders.parked": 2}
+    assert scene.run("collect", "--match", "orders.parked", *nowhere).out == "2 dead letters collected.\n"
+    scene.park(1)
+    assert scene.run("collect", scene.file, *nowhere).out == "1 dead letter collected.\n"
+    assert scene.broker.depths() == {}
+    assert len(scene.letters()) == 3
+
+
+def test_a_queue_that_is_not_there_is_a_problem_of_once(scene: Scene) -> None:
+    ran = scene.run(
+        "collect", "--match", "gone", "--management-url", "http://127.0.0.1:1", "--once", "--format", "json"
+    )
+    assert ran.code == 1
+    assert ran.json["problems"] == {"gone": "there is no queue gone"}
+
+
+def test_it_goes_on_until_a_signal_and_sends_back_what_is_due(scene: Scene) -> None:
+    scene.run("dlq", "auto-retry", "on", "--first", "1ms", "--attempts", "1")
+    scene.park(2)
+    scene.collect()
+    scene.park(1, "bills", "bills.dlq")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "redrive", "collect", scene.file, "--auto-retry", "--log-format", "text"],
+        env={**os.environ, **scene.environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until_s = time.monotonic() + 60
+        while scene.broker.depths() != {"orders": 2} and time.monotonic() < until_s:
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Collecting bills.dlq, orders.parked of amqp://" in err
+    assert "Traceback" not in err
+    assert scene.broker.depths() == {"orders": 2}
+    assert [(one["queue"], one["status"]) for one in scene.letters()] == [
+        ("orders", "retrying"),
+        ("orders", "retrying"),
+        ("bills", "pending"),
+    ]

@@ -1,0 +1,213 @@
+"""A redriven copy: where it goes, what it says, and that all else is as it was."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive.core import Counter, PlainLetter, count_retries, headers
+from redrive.deadletters.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
+from redrive.records import Claimed, Content, Target
+from redrive.wire import Properties
+from tests.unit.wire import strategies as amqp
+
+NOW_MS = 1_800_000_000_123
+RULES = CopyRules(target=Target(), who="ann")
+OURS = {headers.REDRIVEN_ID, headers.REDRIVEN_COUNT, headers.REDRIVEN_AT, headers.REDRIVEN_BY}
+
+
+def claimed(properties: Properties | None = None, *, body: bytes = b"{}", **fields: Any) -> Claimed:
+    made = Properties.of(message_id="m1") if properties is None else properties
+    known: dict[str, Any] = {
+        "id": "letter1",
+        "vhost": "/",
+        "queue": "orders",
+        "dlq": "orders.parked",
+        "dlq_exchange": "",
+        "dlq_routing_key": "orders.parked",
+        "redrives": 1,
+        "attempts": 4,
+        "was_in_doubt": False,
+    }
+    return Claimed(content=Content(properties=made.raw, body=body), **{**known, **fields})
+
+
+def made_of(properties: Properties, rules: CopyRules = RULES, **fields: Any) -> Properties:
+    made = copy_of(claimed(properties, **fields), rules, now_ms=NOW_MS).properties
+    assert isinstance(made, Properties)
+    return made
+
+
+def test_a_parked_message_goes_back_to_its_queue_without_the_marks_of_the_life_that_is_over() -> None:
+    parked = Properties.of(
+        headers={
+            "mine": 1,
+            "x-original-queue": "orders",
+            "x-original-routing-key": "orders.placed",
+            "x-retry-count": 3,
+            "x-final-retry-count": 3,
+            "x-final-error": "Timeout: no answer",
+            "x-final-status-code": 504,
+            "x-redrive-reason": "attempts",
+            "x-redrive-stack": "at …",
+            "x-redrive-history": [{"number": 1}],
+            "x-redrive-parked-at": 5,
+            "x-redrive-not-before": 6,
+            "x-redrive-deliveries": 2,
+            "x-redrive-first-seen": 4,
+            "x-death": [{"queue": "orders", "reason": "rejected", "count": 3}],
+            "x-first-death-queue": "orders",
+            "x-last-death-reason": "rejected",
+            "x-delivery-count": 2,
+            "x-acquired-count": 2,
+            "CC": ["elsewhere"],
+        },
+        message_id="m1",
+        delivery_mode=1,
+        expiration="60000",
+        user_id="shop",
+        content_type="application/json",
+    )
+    outgoing = copy_of(claimed(parked, body=b"\x00\xff"), RULES, now_ms=NOW_MS)
+    assert isinstance(outgoing.properties, Properties)
+    assert (outgoing.exchange, outgoing.routing_key, outgoing.body) == ("", "orders", b"\x00\xff")
+    assert outgoing.mandatory
+    assert outgoing.properties.present() == {
+        "message_id": "m1",
+        "delivery_mode": 2,
+        "content_type": "application/json",
+        "headers": {
+            "mine": 1,
+            "x-original-queue": "orders",
+            "x-original-routing-key": "orders.placed",
+            "x-redriven-id": "letter1",
+            "x-redriven-count": 1,
+            "x-redriven-at": "2027-01-15T08:00:00.123Z",
+            "x-redriven-by": "ann",
+            "x-redrive-stripped": {
+                "expiration": "60000",
+                "user_id": "shop",
+                "delivery_mode": 1,
+                "CC": ["elsewhere"],
+            },
+        },
+    }
+
+
+@settings(max_examples=200, deadline=None)
+@given(table=amqp.tables, fields=amqp.properties, body=st.binary(max_size=50))
+def test_everything_that_is_not_named_is_the_same_to_the_byte(
+    table: dict[str, Any], fields: dict[str, Any], body: bytes
+) -> None:
+    original = Properties.of(headers=table, **fields)
+    outgoing = copy_of(claimed(original, body=body), RULES, now_ms=NOW_MS)
+    made = outgoing.properties
+    assert isinstance(made, Properties)
+    assert outgoing.body == body
+    changed = {"headers", "delivery_mode", "expiration", "user_id"}
+    assert {name: value for name, value in made.present().items() if name not in changed} == {
+        name: value for name, value in original.present().items() if name not in changed
+    }
+    may_add = OURS | {headers.STRIPPED, headers.MESSAGE_ID}
+    assert set(made.headers) - may_add == set(table) - may_add - REDRIVE_DROPS
+    for name in set(table) - may_add - REDRIVE_DROPS:
+        assert made.raw_header(name) == original.raw_header(name)
+
+
+@settings(deadline=None)
+@given(table=amqp.tables, fields=amqp.properties)
+def test_the_copy_of_a_copy_differs_only_in_what_says_which_redrive_it_is(
+    table: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    first = made_of(Properties.of(headers=table, **fields))
+    second = made_of(first, redrives=2)
+    assert second == first.edit(headers={headers.REDRIVEN_COUNT: 2})
+
+
+def test_a_copy_of_a_copy_that_was_in_doubt_is_no_longer_marked_as_a_possible_duplicate() -> None:
+    first = made_of(Properties.of(message_id="m"), was_in_doubt=True)
+    assert first.headers["x-redrive-possible-duplicate"] is True
+    assert "x-redrive-possible-duplicate" not in made_of(first, redrives=2).headers
+
+
+def test_a_message_without_an_id_gets_the_dead_letters_and_keeps_it() -> None:
+    first = made_of(Properties.of())
+    assert first.message_id is None
+    assert first.headers["x-redrive-id"] == "letter1"
+    assert made_of(first, id="letter2").headers["x-redrive-id"] == "letter1"
+
+
+@pytest.mark.parametrize("counter", list(Counter))
+def test_attempts_start_afresh_unless_the_operation_keeps_them(counter: Counter) -> None:
+    parked = Properties.of(headers={"x-retry-count": 3, "x-redrive-attempts-before": 7}, message_id="m")
+
+    def retries(rules: CopyRules, **fields: Any) -> int:
+        copy = made_of(parked, rules, **fields)
+        return count_retries(PlainLetter(queue="orders", headers=dict(copy.headers)), counter)
+
+    assert retries(RULES) == 0
+    assert retries(replace(RULES, keep_attempts=True)) == 4
+    assert retries(replace(RULES, keep_attempts=True), attempts=None) == 7
+
+
+def test_64_kb_of_headers_are_carried_and_the_copy_fits_into_a_frame() -> None:
+    original = Properties.of(headers={f"h{number}": "x" * 1000 for number in range(64)}, message_id="m")
+    made = made_of(original)
+    for number in range(64):
+        assert made.raw_header(f"h{number}") == original.raw_header(f"h{number}")
+    assert len(made.raw) < 131_000
+    assert set(made.headers) >= OURS
+
+
+def test_properties_that_are_no_properties_are_refused_in_a_sentence() -> None:
+    letter = replace(claimed(), content=Content(properties=b"\xff\xfe\x01", body=b""))
+    with pytest.raises(Uncopyable, match="its properties can't be copied"):
+        copy_of(letter, RULES, now_ms=NOW_MS)
+
+
+FIRST_KEY = Properties.of(headers={"x-original-routing-key": "orders.placed.{queue}"})
+
+
+@pytest.mark.parametrize(
+    ("target", "route"),
+    [
+        (Target(), ("", "orders")),
+        (Target(exchange="retry.{queue}", routing_key="retry"), ("retry.orders", "retry")),
+        (Target(routing_key="{queue}.copy"), ("", "orders.copy")),
+        (Target(exchange="domain.events"), ("domain.events", "orders.placed.{queue}")),
+        (Target(exchange="", routing_key="other"), ("", "other")),
+    ],
+)
+def test_a_target_is_the_failed_queue_or_what_it_says(target: Target, route: tuple[str, str]) -> None:
+    assert route_of(claimed(FIRST_KEY), target) == route
+
+
+def test_an_exchange_without_a_key_gets_the_key_of_the_first_death_where_nobody_told_it() -> None:
+    death = {"queue": "orders", "reason": "rejected", "exchange": "shop", "routing-keys": ["orders.placed"], "count": 1}
+    letter = claimed(Properties.of(headers={"x-death": [death]}))
+    assert route_of(letter, Target(exchange="shop")) == ("shop", "orders.placed")
+
+
+@pytest.mark.parametrize(
+    ("queue", "target", "reason"),
+    [
+        ("q" * 250, Target(exchange="retry.{queue}", routing_key="retry"), "longer than 255 bytes"),
+        ("", Target(), "nobody knows the queue it failed in"),
+    ],
+)
+def test_a_route_that_can_not_be_is_refused(queue: str, target: Target, reason: str) -> None:
+    with pytest.raises(Uncopyable, match=reason):
+        route_of(claimed(queue=queue), target)
+
+
+def test_targets_are_counted_by_where_the_copies_go() -> None:
+    queues = {"a": 2, "b": 3}
+    assert targets_of(queues, Target()) == {("", "a"): 2, ("", "b"): 3}
+    assert targets_of(queues, Target(routing_key="c")) == {("", "c"): 5}
+    assert targets_of(queues, Target(exchange="retry.{queue}", routing_key="retry")) == {
+        ("retry.a", "retry"): 2,
+        ("retry.b", "retry"): 3,
+    }
+    assert targets_of(queues, Target(exchange="shop")) == {("shop", None): 5}

@@ -1,0 +1,180 @@
+"""The way back: copies as they were collected, and no collector that eats them again."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive.client import Client
+from redrive.core import SILENT
+from redrive.deadletters.copies import Uncopyable
+from redrive.deadletters.redriver import Redriver
+from redrive.deadletters.returning import StillCollected, keep_collectors_away, returned_copy
+from redrive.deadletters.runner import RunnerParts
+from redrive.deadletters.sources import Source
+from redrive.embedded import EmbeddedBroker
+from redrive.records import (
+    Claimed,
+    Content,
+    Filter,
+    NewOperation,
+    Operation,
+    OperationKind,
+    OperationState,
+    Selection,
+    Status,
+    Target,
+    make_id,
+)
+from redrive.wire import Properties
+from tests.unit.client.scenario import run_scenario
+from tests.unit.deadletters.collecting_scene import (
+    luck,
+    make_collector,
+    now_ms,
+    park,
+    ready,
+    sqlite_store,
+    stored_letters,
+    wait_for,
+)
+
+DEATH = {"queue": "orders", "reason": "rejected", "count": 3, "exchange": "", "routing-keys": ["orders"]}
+ORIGINAL = Properties.of(
+    headers={"x-death": [DEATH], "x-final-error": "Oops: no", "n": 1}, message_id="m", delivery_mode=2
+)
+OPERATION = Operation(
+    id="op",
+    kind=OperationKind.RETURN,
+    state=OperationState.RUNNING,
+    selection_text="",
+    target=Target(),
+    rate_per_s=None,
+    keep_attempts=False,
+    ramp=(),
+    settle_s=1,
+    who="ann",
+    why="",
+    total=1,
+    sent=0,
+    refused=0,
+    in_doubt=0,
+    skipped=0,
+    created_at_ms=0,
+    started_at_ms=None,
+    ended_at_ms=None,
+    note="",
+)
+
+
+def claimed(properties: Properties | bytes, **changes: Any) -> Claimed:
+    raw = properties if isinstance(properties, bytes) else properties.raw
+    return Claimed(
+        **{
+            "id": "x",
+            "vhost": "/",
+            "queue": "orders",
+            "dlq": "orders.dlq",
+            "dlq_exchange": "dlx",
+            "dlq_routing_key": "k",
+            "content": Content(properties=raw, body=b"body"),
+            "redrives": 1,
+            "attempts": 3,
+            "was_in_doubt": False,
+            **changes,
+        }
+    )
+
+
+def copied(properties: Properties | bytes, **changes: Any) -> Properties:
+    copy = returned_copy(OPERATION, claimed(properties, **changes), 0)
+    assert (copy.exchange, copy.routing_key, copy.body, copy.mandatory) == ("", "orders.dlq", b"body", True)
+    assert isinstance(copy.properties, Properties)
+    return copy.properties
+
+
+def test_a_copy_is_the_message_as_it_was_with_its_x_death() -> None:
+    assert copied(ORIGINAL).raw == ORIGINAL.raw
+
+
+def test_what_would_harm_is_taken_off_and_kept_beside() -> None:
+    harmful = ORIGINAL.edit(
+        headers={"x-delivery-count": 19, "x-acquired-count": 3, "CC": ["live"], "x-redrive-stripped": {"priority": 5}},
+        expiration="1000",
+        user_id="somebody",
+        delivery_mode=1,
+    )
+    copy = copied(harmful)
+    assert (copy.expiration, copy.user_id, copy.delivery_mode) == (None, None, 2)
+    stripped = copy.header("x-redrive-stripped")
+    assert stripped == {"CC": ["live"], "expiration": "1000", "user_id": "somebody", "delivery_mode": 1, "priority": 5}
+    assert copy.edit(drop=["x-redrive-stripped"]).raw == ORIGINAL.raw
+
+
+def test_a_copy_that_may_be_the_second_says_so() -> None:
+    assert copied(ORIGINAL, was_in_doubt=True).header("x-redrive-possible-duplicate") is True
+
+
+def test_what_cannot_be_read_cannot_be_returned() -> None:
+    with pytest.raises(Uncopyable, match="its properties can't be copied"):
+        copied(b"\xff")
+    with pytest.raises(Uncopyable, match="nobody knows the queue"):
+        copied(ORIGINAL, dlq="")
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.3"])
+def test_all_that_was_collected_is_in_its_queue_again_and_stays_there(profile: str, tmp_path: Path) -> None:
+    source = Source(vhost="/", dlq="orders.dlq", queue_type="classic")
+
+    async def steps() -> None:
+        async with EmbeddedBroker(profile) as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            channel = await client.channel()
+            await channel.declare_queue("orders.dlq")
+            await park(client, "orders.dlq", [(ORIGINAL, b"one"), (ORIGINAL, b"two")])
+            await make_collector(client, store, [source]).run(once=True)
+            assert await ready(client, "orders.dlq") == 0
+            parts = RunnerParts(store=store, client=client, owner="r", clock_ms=now_ms, returning=returned_copy)
+            everything = NewOperation(kind=OperationKind.RETURN, selection=Selection(filter=Filter()), who="ann")
+            id = make_id(now_ms(), luck())
+            await store.operations.create(everything, id=id, now_ms=now_ms())
+            async with keep_collectors_away(
+                store, "/", ["orders.dlq"], owner="r", who="ann", clock_ms=now_ms, observer=SILENT
+            ):
+                ended = await Redriver(parts).run(id)
+            assert (ended.state, ended.sent) == (OperationState.DONE, 2)
+            assert {one.status for one in await stored_letters(store)} == {Status.RESOLVED}
+            again = await make_collector(client, store, [source]).run(once=True)
+            assert "ann returned dead letters" in again.left["orders.dlq"]
+            got = [await channel.get_message("orders.dlq", no_ack=True) for _ in range(2)]
+            assert sorted((one.body, one.header) for one in got if one is not None) == [
+                (b"one", ORIGINAL.raw),
+                (b"two", ORIGINAL.raw),
+            ]
+
+    run_scenario(steps())
+
+
+def test_while_a_collector_has_the_queue_nothing_is_returned_to_it(tmp_path: Path) -> None:
+    source = Source(vhost="/", dlq="orders.dlq", queue_type="classic")
+
+    async def steps() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            await (await client.channel()).declare_queue("orders.dlq")
+            stop = asyncio.Event()
+            running = asyncio.create_task(make_collector(client, store, [source], owner="night shift").run(stop))
+
+            async def is_held() -> bool:
+                return bool(await store.leases.held(now_ms()))
+
+            await wait_for(is_held)
+            with pytest.raises(StillCollected, match=r"orders\.dlq is being collected by night shift"):
+                async with keep_collectors_away(
+                    store, "/", ["orders.dlq"], owner="r", who="ann", clock_ms=now_ms, observer=SILENT
+                ):
+                    pytest.fail("it was let in")
+            assert await store.collecting.stopped_queues() == {}
+            stop.set()
+            await running
+
+    run_scenario(steps())

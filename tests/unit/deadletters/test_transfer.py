@@ -1,0 +1,178 @@
+"""Export and import: what goes out comes in again, to the byte; a bad line says where and what was done."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive import wire
+from redrive.core import Attempt
+from redrive.deadletters.desk import Desk
+from redrive.deadletters.editing import Edit
+from redrive.deadletters.transfer import BadLine, export_lines, import_lines, read_line, write_line
+from redrive.records import Content, Filter, Named, Selection
+from redrive.stores import Exported, Imported, Store, open_store
+from redrive.wire import Properties
+from tests.unit.deadletters.arrivals import arrival, now_ms, store_arrivals
+from tests.unit.wire import strategies as amqp
+
+
+@asynccontextmanager
+async def stores(folder: Path) -> AsyncIterator[tuple[Store, Store]]:
+    async with (
+        asyncio.timeout(60),
+        await open_store(f"sqlite:///{folder / 'from.db'}") as source,
+        await open_store(f"sqlite:///{folder / 'to.db'}") as target,
+    ):
+        yield source, target
+
+
+async def everything(store: Store) -> list[Exported]:
+    return [one async for one in store.letters.stream(Filter(), now_ms=now_ms())]
+
+
+async def lines_of(store: Store, filter: Filter | None = None) -> list[bytes]:
+    return [line async for line in export_lines(store, filter or Filter(), now_ms=now_ms())]
+
+
+async def fill(store: Store) -> list[str]:
+    """Dead letters with odd contents, one edited, one resolved, one that came back."""
+    typed = {"int8": wire.Int8(3), "bytes": b"\x00", "odd": wire.LongString(b"\xff"), "table": {"type": "x"}}
+    arrivals = [
+        arrival(Properties.of(headers=typed, message_id="a"), b"\xff\x00", error_type="Timeout", stack="at\n  b"),
+        arrival(Properties.of(message_id="b"), b""),
+        arrival(Properties.of(), "süß\u0000".encode(), history=(Attempt(number=1, at_ms=5, error="no"),)),
+        arrival(Properties.of(message_id="d"), b"x" * 100_000),
+    ]
+    await store_arrivals(store, arrivals)
+    desk = Desk(store, clock_ms=now_ms)
+    ids = [one.id for one in arrivals]
+    await desk.edit(ids[1], Edit(body=b"\xfe new"), who="ann", why="was empty")
+    await desk.resolve(Selection(ids=(ids[2],)), who="ann", why="done by hand")
+    return ids
+
+
+def test_what_goes_out_comes_in_with_ids_edits_and_life(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stores(tmp_path) as (source, target):
+            ids = await fill(source)
+            lines = await lines_of(source)
+            assert len(lines) == 4
+            imported = await import_lines(target, lines, who="bob", now_ms=now_ms())
+            assert imported == Imported(inserted=4, skipped=0)
+            assert await everything(target) == await everything(source)
+            assert {one.letter.id for one in await everything(target)} == set(ids)
+            assert await lines_of(target) == lines
+            again = await import_lines(target, lines, who="bob", now_ms=now_ms())
+            assert again == Imported(inserted=0, skipped=4)
+            assert (await target.stats.totals(now_ms=now_ms())).by_status == {"pending": 3, "resolved": 1}
+
+    asyncio.run(main())
+
+
+def test_a_filter_says_what_goes_out(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stores(tmp_path) as (source, _):
+            ids = await fill(source)
+            found = await lines_of(source, Filter((Named(field="status", values=("resolved",)),)))
+            assert [json.loads(line)["letter"]["id"] for line in found] == [ids[2]]
+
+    asyncio.run(main())
+
+
+BAD_LINES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (lambda told: "no object", "it is no JSON object"),
+    (lambda told: {**told, "format": "other/2"}, "its format is 'other/2', not 'redrive-dead-letter/1'"),
+    (lambda told: {**told, "letter": {}}, "it is no dead letter"),
+    (lambda told: {**told, "letter": {**told["letter"], "status": "lost"}}, "it is no dead letter"),
+    (lambda told: {**told, "body": {"base64": "?"}}, "its body is no base64"),
+    (lambda told: {**told, "body": {}}, "its body is neither `text` nor `base64`"),
+    (lambda told: {**told, "properties": {"nonsense": 1}}, "there is no property 'nonsense'"),
+    (lambda told: {**told, "past": [{}]}, "it is no dead letter"),
+    (lambda told: {name: told[name] for name in told if name != "life"}, "it is no dead letter"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "reason"), BAD_LINES)
+def test_a_bad_line_is_named_with_its_number_and_what_came_before_it_is_there(
+    tmp_path: Path, spoil: Callable[[dict[str, Any]], Any], reason: str
+) -> None:
+    async def main() -> None:
+        async with stores(tmp_path) as (source, target):
+            await fill(source)
+            lines = await lines_of(source)
+            bad = json.dumps(spoil(json.loads(lines[2]))).encode()
+            with pytest.raises(BadLine) as caught:
+                await import_lines(target, [lines[0], b"\n", lines[1], bad, lines[3]], who="bob", now_ms=now_ms())
+            assert caught.value.number == 4
+            assert reason in str(caught.value)
+            assert "the 2 dead letters before it are in the store, nothing from it on is" in str(caught.value)
+            assert await everything(target) == (await everything(source))[:2]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("line", [b"{", b"\xff\xfe", b'{"a": 1}}', b"null"])
+def test_what_is_no_json_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="it is no JSON"):
+        read_line(line)
+
+
+def test_lines_are_read_as_they_are_stored_not_all_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stores(tmp_path) as (source, target):
+            await store_arrivals(source, [arrival(Properties.of(message_id=f"m{n}")) for n in range(450)])
+            lines = await lines_of(source)
+            ahead: list[int] = []
+
+            def watched() -> Iterator[bytes]:
+                for number, line in enumerate(lines):
+                    ahead.append(number)
+                    yield line
+
+            calls: list[int] = []
+            insert = target.letters.insert_exported
+
+            async def counting(batch: Any, **more: Any) -> Imported:
+                calls.append(len(ahead))
+                return await insert(batch, **more)
+
+            target.letters.insert_exported = counting  # type: ignore[method-assign]
+            imported = await import_lines(target, watched(), who="bob", now_ms=now_ms())
+            assert imported == Imported(inserted=450, skipped=0)
+            assert calls == [100, 200, 300, 400, 450]
+
+    asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A dead letter of a store, to put other contents into."""
+    folder = tmp_path_factory.mktemp("transfer")
+
+    async def main() -> Exported:
+        async with await open_store(f"sqlite:///{folder / 'one.db'}") as store:
+            await store_arrivals(store, [arrival(Properties.of(message_id="a"))])
+            return (await everything(store))[0]
+
+    made: Coroutine[Any, Any, Exported] = main()
+    return asyncio.run(made)
+
+
+@settings(deadline=None, max_examples=200)
+@given(table=amqp.tables, fields=amqp.properties, body=st.binary(max_size=100), noise=st.binary(max_size=20))
+def test_any_content_survives_a_line(
+    sample: Exported, table: dict[str, Any], fields: dict[str, Any], body: bytes, noise: bytes
+) -> None:
+    for properties in (Properties.of(headers=table, **fields).raw, noise):
+        one = replace(sample, content=Content(properties=properties, body=body))
+        line = write_line(one)
+        assert line.count(b"\n") == 1
+        assert read_line(line) == one

@@ -1,0 +1,95 @@
+"""What a delivery tells of its past is the same whether others like it came before or not."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive.client import Delivery
+from redrive.core import count_retries, deaths_in
+from redrive.runtime.pasts import Pasts
+from redrive.runtime.views import DeliveryLetter
+from redrive.topology import QueuePlan
+from redrive.wire import Properties
+from tests.unit.runtime.stage import compiled
+
+SHAPES = ("quorum", "ladder", "requeue", "native")
+
+
+def plan_of(shape: str) -> QueuePlan:
+    return compiled(
+        f"exchanges: {{shop: topic}}\nqueues: {{orders: {{from: {{shop: ['#']}}, retry: {{shape: {shape}}}}}}}"
+    ).queue("orders")
+
+
+PLANS = {shape: plan_of(shape) for shape in SHAPES}
+
+
+def died(count: int, reason: str, exchange: str) -> list[dict[str, Any]]:
+    return [
+        {"queue": "orders", "reason": reason, "count": count, "exchange": exchange, "routing-keys": ["a.key"]},
+        {
+            "queue": "orders.retry",
+            "reason": "expired",
+            "count": count,
+            "exchange": "",
+            "routing-keys": ["orders.retry"],
+        },
+    ]
+
+
+x_deaths = st.builds(died, st.integers(1, 3), st.sampled_from(["rejected", "expired"]), st.sampled_from(["", "shop"]))
+forged = Properties.of(headers={"x-death": died(3, "rejected", "shop")}).raw
+tables = st.fixed_dictionaries(
+    {},
+    optional={
+        # The bytes of somebody else's x-death in a header of the publisher's own, before the broker's.
+        "note": st.sampled_from([forged, forged.decode("latin-1"), "x-death"]),
+        "x-death": x_deaths,
+        "x-retry-count": st.integers(0, 3),
+        "x-delivery-count": st.integers(0, 3),
+        "x-redrive-attempts-before": st.integers(0, 3),
+        "x-original-queue": st.just("orders"),
+        "x-original-routing-key": st.sampled_from(["b.key", 5]),
+    },
+)
+routes = st.sampled_from([("", "orders"), ("shop", "a.key"), ("shop", "orders.retry")])
+
+
+def delivery(route: tuple[str, str], table: dict[str, Any], message_id: str) -> Delivery:
+    raw = Properties.of(headers=table, message_id=message_id).raw
+    return Delivery(1, "tag", 1, False, route, raw, b"")
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(SHAPES), st.lists(st.tuples(routes, tables), min_size=1, max_size=8))
+def test_a_past_is_what_the_delivery_says_whoever_came_before(
+    shape: str, sent: list[tuple[tuple[str, str], dict[str, Any]]]
+) -> None:
+    plan = PLANS[shape]
+    pasts = Pasts(plan)
+    for number, (route, table) in enumerate([*sent, *sent]):
+        one = delivery(route, table, f"id{number}")
+        letter = DeliveryLetter(one, "orders")
+        assert pasts.of(letter) == (
+            count_retries(letter, plan.counted_by),
+            deaths_in(table.get("x-death"), "orders").otherwise,
+            plan.handler_routing_key(letter),
+        )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_deliveries_that_died_alike_are_read_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def routing_key(_plan: QueuePlan, letter: DeliveryLetter) -> str:
+        read.append(letter.queue)
+        return "a.key"
+
+    monkeypatch.setattr(QueuePlan, "handler_routing_key", routing_key)
+    pasts = Pasts(PLANS["quorum"])
+    for number in range(5):
+        one = delivery(("", "orders"), {"x-death": died(count, "rejected", "shop")}, f"id{number}")
+        assert pasts.of(DeliveryLetter(one, "orders")).retries == count
+    assert read == ["orders"]

@@ -1,0 +1,77 @@
+"""Out of one store and into another: everything arrives as it was, under its own id, once."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from redrive.core import Attempt
+from redrive.records import Content, Filter, Happening, Named, Status, Words
+from redrive.stores import Edit, Exported, Imported, PastContent, Store, exporting, open_store
+from redrive.wire import Properties
+from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
+
+ODD = bytes(range(256))
+WHOLE = Exported(
+    letter=make_letter(
+        1, status=Status.IN_DOUBT, version=5, is_edited=True, stack="a\nb", copy_of="x", group_id="g", size_bytes=256
+    ),
+    content=Content(properties=Properties.of(headers={"x": ODD, "n": 1, "t": True}).raw, body=ODD),
+    history=(Attempt(number=1, at_ms=7, error="E: é"),),
+    past=(PastContent(at_ms=1, redrives=1, content=Content(properties=b"\x00\x00", body=ODD)),) * 2,
+    edits=(Edit(at_ms=1, who="a", why="b", diff="c", content=Content(properties=b"\x00\x00", body=b"")),),
+    life=((2, Happening(at_ms=3, event="claimed", who="a", detail="b", operation_id="o")),),
+    group_title="E: é",
+    words="one two one three",
+)
+
+
+async def everything(store: Store, filter: Filter | None = None) -> list[Exported]:
+    return [each async for each in store.letters.stream(filter or Filter(), now_ms=NOW_MS)]
+
+
+def test_what_comes_in_is_what_went_out(store_url: str, tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        await put(store, [WHOLE, make_letter(2, queue="other", error_type=None, service=None)])
+        out = await everything(store)
+        assert out[0] == WHOLE
+        lines = [msgspec.json.encode(each) for each in out]
+        async with await open_store(f"sqlite:///{tmp_path}/other.db") as other:
+            batch = [msgspec.json.decode(line, type=Exported) for line in lines]
+            imported = await other.letters.insert_exported(batch, who="ann", now_ms=NOW_MS)
+            assert imported == Imported(inserted=2, skipped=0)
+            assert await everything(other) == out
+            assert await other.stats.totals(now_ms=NOW_MS) == await store.stats.totals(now_ms=NOW_MS)
+            phrase = Filter((Words(words=("two", "one"), is_phrase=True),))
+            assert await other.letters.count(phrase, now_ms=NOW_MS) == 1
+            (entry,), _ = await other.audit.page(5)
+            assert (entry.action, entry.count, entry.who) == ("letters.imported", 2, "ann")
+
+    on_store(store_url, work)
+
+
+def test_a_letter_that_is_there_is_left_as_it_is(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await put(store, [make_letter(1, queue="first")])
+        batch = [make_exported(make_letter(number, queue="second")) for number in (1, 2, 2)]
+        imported = await store.letters.insert_exported(batch, who="ann", now_ms=NOW_MS)
+        assert imported == Imported(inserted=1, skipped=2)
+        assert [each.letter.queue for each in await everything(store)] == ["first", "second"]
+        assert await store.letters.insert_exported([], who="ann", now_ms=NOW_MS) == Imported(inserted=0, skipped=0)
+        assert (await store.stats.totals(now_ms=NOW_MS)).total == 2
+
+    on_store(store_url, work)
+
+
+def test_a_stream_is_read_in_pieces_that_fit(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "PIECE", 4)
+    monkeypatch.setattr(exporting, "BYTES_MAX", 20)
+    made = [make_exported(make_letter(n, queue=f"q{n % 2}", size_bytes=9), words="same") for n in range(23)]
+
+    async def work(store: Store) -> None:
+        await put(store, made)
+        assert [each.letter.id for each in await everything(store)] == [each.letter.id for each in made]
+        chosen = await everything(store, Filter((Named(field="queue", values=("q1",)), Words(words=("same",)))))
+        assert [each.letter.id for each in chosen] == [each.letter.id for each in made[1::2]]
+
+    on_store(store_url, work)

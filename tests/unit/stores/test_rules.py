@@ -1,0 +1,127 @@
+"""Rules of auto-retry: the most specific counts, and a changed rule changes when its dead letters are due."""
+
+import pytest
+
+from redrive.records import ItemState, RetryRule
+from redrive.stores import InvalidScope, Store
+from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
+from tests.unit.stores.conftest import Run
+
+
+async def due(store: Store, *ids: str) -> list[int | None]:
+    """When they are due, counted from when each died."""
+    found = [await store.letters.get(id) for id in ids]
+    return [
+        letter.due_at_ms - letter.dead_at_ms if letter is not None and letter.due_at_ms is not None else None
+        for letter in found
+    ]
+
+
+def test_rules_are_kept_as_they_were_set(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        rules = (
+            RetryRule(scope="*", attempts=5, first_ms=10, ceiling_ms=20, settle_ms=30),
+            RetryRule(scope="group:timeouts", enabled=False),
+            RetryRule(scope="queue:orders", attempts=1),
+        )
+        for rule in rules:
+            await store.rules.set(RetryRule(scope=rule.scope), now_ms=NOW_MS)
+            await store.rules.set(rule, now_ms=NOW_MS, who="ada")
+        assert await store.rules.all() == rules
+        await store.rules.remove("*", now_ms=NOW_MS)
+        await store.rules.remove("queue:nobody", now_ms=NOW_MS)
+        assert await store.rules.all() == rules[1:]
+        entries, _ = await store.audit.page(10, action="rule.set", who="ada")
+        assert sorted(entry.subject for entry in entries) == ["*", "group:timeouts", "queue:orders"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("scope", ["", "orders", "queue:", "group:", "topic:x"])
+def test_a_scope_that_is_none_is_refused(store: Store, run: Run, scope: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(InvalidScope, match="is no scope of a rule"):
+            await store.rules.set(RetryRule(scope=scope), now_ms=NOW_MS)
+        assert await store.rules.all() == ()
+
+    run(scenario())
+
+
+def test_without_a_rule_nothing_is_due(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, make_arrival(1))
+        assert await due(store, *ids) == [None]
+
+    run(scenario())
+
+
+def test_the_most_specific_rule_counts_for_old_and_new_dead_letters_alike(store: Store, run: Run) -> None:
+    kinds = (
+        {"queue": "mail", "group_id": "others"},
+        {"queue": "orders", "group_id": "others"},
+        {"queue": "orders", "group_id": "timeouts"},
+        {"queue": "mail", "group_id": "timeouts"},
+    )
+
+    async def scenario() -> None:
+        old = await collect(store, *(make_arrival(n, **kind) for n, kind in enumerate(kinds)))
+        number = 100
+
+        async def expect(*expected: int | None) -> None:
+            nonlocal number
+            new = await collect(store, *(make_arrival(number + n, **kind) for n, kind in enumerate(kinds)))
+            number += 10
+            assert await due(store, *old) == [*expected]
+            assert await due(store, *new) == [*expected]
+
+        await store.rules.set(RetryRule(scope="*", first_ms=1, ceiling_ms=99), now_ms=NOW_MS)
+        await expect(1, 1, 1, 1)
+        await store.rules.set(RetryRule(scope="queue:orders", first_ms=2, ceiling_ms=99), now_ms=NOW_MS)
+        await expect(1, 2, 2, 1)
+        await store.rules.set(RetryRule(scope="group:timeouts", first_ms=3, ceiling_ms=99), now_ms=NOW_MS)
+        await expect(1, 2, 3, 3)
+        await store.rules.set(RetryRule(scope="*", first_ms=4, ceiling_ms=99), now_ms=NOW_MS)
+        await expect(4, 2, 3, 3)
+        await store.rules.set(RetryRule(scope="queue:orders", enabled=False), now_ms=NOW_MS)
+        await expect(4, None, 3, 3)
+        await store.rules.remove("group:timeouts", now_ms=NOW_MS)
+        await expect(4, None, None, 4)
+        await store.rules.remove("queue:orders", now_ms=NOW_MS)
+        await expect(4, 4, 4, 4)
+        await store.rules.remove("*", now_ms=NOW_MS)
+        await expect(None, None, None, None)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("first_ms", [1, 1_000, 59_999, 60_000, 7_200_000])
+def test_the_store_computes_what_the_rule_says(store: Store, run: Run, first_ms: int) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, *(make_arrival(n) for n in range(4)))
+        for turn in range(3):
+            for id in ids[turn + 1 :]:
+                await redrive(store, id)
+                number = 100 * turn + ids.index(id) + 10
+                back = make_arrival(number, redriven_id=id, redriven_count=turn + 1, died_at_ms=NOW_MS)
+                await collect(store, back)
+        rule = RetryRule(scope="queue:orders", first_ms=first_ms, ceiling_ms=100_000, attempts=3)
+        await store.rules.set(rule, now_ms=NOW_MS)
+        expected = [rule.due_at_ms(died_at_ms=0, returns=returns) for returns in range(4)]
+        assert await due(store, *ids) == expected
+        assert expected[3] is None
+
+    run(scenario())
+
+
+def test_a_refusal_spends_no_attempt(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        rule = RetryRule(scope="*", first_ms=1_000, attempts=1)
+        await store.rules.set(rule, now_ms=NOW_MS)
+        [id] = await collect(store, make_arrival(1))
+        for turn in range(3):
+            await redrive(store, id, state=ItemState.REFUSED, why=f"turn {turn}")
+        letter = await store.letters.get(id)
+        assert letter is not None
+        assert (letter.status, letter.due_at_ms) == ("pending", NOW_MS + 1_000)
+
+    run(scenario())

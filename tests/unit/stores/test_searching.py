@@ -1,0 +1,365 @@
+"""A filter finds exactly the letters it means, each once, in pages of any size, on both databases."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from redrive.records import (
+    Between,
+    BodyPath,
+    DeadLetter,
+    ErrorLike,
+    Filter,
+    HeaderIs,
+    Marked,
+    Named,
+    Numbered,
+    Selection,
+    Status,
+    Term,
+    Words,
+    matches_body,
+    matches_header,
+)
+from redrive.stores import Exported, InvalidCursor, Store, letters, searching
+from redrive.stores.indexing import forget_words
+from redrive.stores.questions import COLUMNS
+from redrive.stores.searching import matching
+from redrive.stores.words import cut_words
+from redrive.wire import Properties
+from tests.unit.stores.conftest import Run
+from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
+
+NAMES = ("orders", "orders.eu", "or[d]ers?", "or_ers%", "ORDERS", "parked", "*", "")
+TEXTS = ("alpha", "Bravo", "alpha bravo", "orders.created", "Zürich", "42", "naïve_word", "--")
+VALUES = ("alpha", "Bravo", "42", "true", "null", "4*", "*", "Zürich")
+ERRORS = (None, "TimeoutError", "Key_Error", "orders")
+Choose: TypeAlias = Callable[[Sequence[Any]], Any]
+SETTINGS = settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def make_any(choose: Choose, number: int) -> Exported:
+    """A letter whose every field is chosen from a few values, so that filters meet and miss them."""
+    queue, error = choose(NAMES), choose(ERRORS)
+    letter = make_letter(
+        number,
+        status=choose(list(Status)),
+        vhost=choose(("/", "other")),
+        queue=queue,
+        dlq=choose(NAMES),
+        exchange=choose(NAMES),
+        routing_key=choose(NAMES),
+        error_type=error,
+        status_code=choose((None, 404, 503)),
+        attempts=choose((None, 0, 1, 2)),
+        message_id=choose((None, *NAMES)),
+        correlation_id=choose((None, *NAMES)),
+        type=choose((None, *NAMES)),
+        service=choose((None, *NAMES)),
+        group_id=f"{queue}/{error}",
+        # Few moments, so that letters that died at once are kept apart by their number.
+        dead_at_ms=NOW_MS + choose((0, 1, 2)),
+        redrives=choose((0, 1, 2)),
+        returns=choose((0, 1, 2)),
+        size_bytes=choose((0, 1, 2)),
+        is_poison=choose((False, True)),
+        is_edited=choose((False, True)),
+        due_at_ms=choose((None, NOW_MS, NOW_MS + 1)),
+        copy_of=choose((None, "x")),
+        operation_id=choose((None, *NAMES)),
+    )
+    body = {name: choose((*TEXTS, 42, True, ["alpha", 42])) for name in choose(("", "a", "b", "ab"))}
+    headers = {f"x-{name}": choose(TEXTS) for name in choose(("", "a", "b", "ab"))}
+    return make_exported(letter, body=body, headers=headers, title=f"{error}: in {queue}")
+
+
+def make_terms() -> list[Term]:
+    """Every kind of term with every value that means something to the letters above."""
+    no_names = {"id", "status", "group", "error_type"}
+    usual: tuple[str, ...] = (*NAMES, "or*", "*ers", "*[d]*", "*_*", "no such")
+    names = dict.fromkeys(set(COLUMNS) - no_names, usual)
+    names["status"] = tuple(status.value for status in Status)
+    names["group"] = ("orders/None", "orders/*", "*/TimeoutError", "ORDERS/orders")
+    names["error_type"] = ("TimeoutError", "*_Error", "*")
+    names["id"] = (make_letter(1).id, "*1", "no such")
+    bounds = [(None, 1), (1, None), (1, 2), (0, 1), (2**70, None), (None, 2**70), (None, None), (2, 0)]
+    terms: list[Term] = []
+    for negated in (False, True):
+        for field in sorted(names):
+            values = names[field]
+            each: Any = field
+            terms += [Named(field=each, values=(value,), negated=negated) for value in values]
+            terms += [Named(field=each, values=values[start : start + 3], negated=negated) for start in (0, 1)]
+        for moment in ("dead", "collected", "updated"):
+            each = moment
+            for low, high in bounds:
+                from_ms, until_ms = (None if bound is None else NOW_MS + bound for bound in (low, high))
+                terms.append(Between(field=each, from_ms=from_ms, until_ms=until_ms, negated=negated))
+        for number in ("attempts", "redrives", "returns", "size", "status_code"):
+            each = number
+            terms += [Numbered(field=each, low=low, high=high, negated=negated) for low, high in bounds]
+        terms += [Marked(mark=mark, negated=negated) for mark in ("poison", "edited", "copy", "due")]
+        terms += [ErrorLike(text=text, negated=negated) for text in ("timeout", "KEY_", "in or", "orders", "%")]
+        for words in (*((text,) for text in TEXTS), ("alp",), ("zurich",), ("bravo", "alpha"), ("alpha", "br")):
+            terms += [
+                Words(words=words, is_phrase=is_phrase, is_prefix=is_prefix, negated=negated)
+                for is_phrase in (False, True)
+                for is_prefix in (False, True)
+            ]
+        for value in VALUES:
+            terms += [
+                BodyPath(path=path, value=value, negated=negated) for path in (("a",), ("*",), ("a", "0"), ("b", "*"))
+            ]
+            terms += [HeaderIs(name=name, value=value, negated=negated) for name in ("x-a", "X-B", "x-death")]
+    return terms
+
+
+TERMS = st.sampled_from(make_terms())
+
+
+def holds(term: Term, each: Exported) -> bool:
+    """The meaning of a term, without any database."""
+    letter = each.letter
+    match term:
+        case Named():
+            found = any(_name_is(value, _field(letter, c)) for c in COLUMNS[term.field] for value in term.values)
+        case Between():
+            moments = {"dead": letter.dead_at_ms, "collected": letter.collected_at_ms, "updated": letter.updated_at_ms}
+            moment = moments[term.field]
+            found = (term.from_ms is None or moment >= term.from_ms) and (
+                term.until_ms is None or moment < term.until_ms
+            )
+        case Numbered():
+            number = letter.size_bytes if term.field == "size" else getattr(letter, term.field)
+            found = number is not None and (
+                (term.low is None or number >= term.low) and (term.high is None or number <= term.high)
+            )
+        case Marked():
+            due = letter.status is Status.PENDING and letter.due_at_ms is not None and letter.due_at_ms <= NOW_MS
+            marks = {"poison": letter.is_poison, "edited": letter.is_edited, "copy": letter.copy_of is not None}
+            found = {**marks, "due": due}[term.mark]
+        case ErrorLike():
+            found = (
+                term.text.lower() in (letter.error_type or "").lower() or term.text.lower() in each.group_title.lower()
+            )
+        case Words():
+            if not any(cut_words(word) for word in term.words):
+                return True
+            found = _has_words(term, cut_words(each.words))
+        case BodyPath():
+            return matches_body(term, each.content.body)
+        case HeaderIs():
+            return matches_header(term, Properties(each.content.properties).headers)
+    return found is not term.negated
+
+
+def _field(letter: DeadLetter, column: str) -> str | None:
+    value = getattr(letter, column)
+    return value.value if isinstance(value, Status) else value
+
+
+def _name_is(pattern: str, text: str | None) -> bool:
+    if text is None:
+        return False
+    first, *others = pattern.split("*")
+    if not others:
+        return text == pattern
+    if not text.startswith(first):
+        return False
+    if len(others) == 1:
+        return text.endswith(others[0]) and len(text) >= len(first) + len(others[0])
+    rest = text[len(first) :]
+    place = rest.find(others[0])
+    return place >= 0 and _name_is("*" + "*".join(others[1:]), rest[place + len(others[0]) :])
+
+
+def _has_words(asked: Words, words: list[str]) -> bool:
+    cut = [cut_words(word) for word in asked.words]
+    phrases = [[part for parts in cut for part in parts]] if asked.is_phrase else [parts for parts in cut if parts]
+    is_open = asked.is_prefix and bool(cut[-1])
+    for place, phrase in enumerate(phrases):
+        opens = is_open and place == len(phrases) - 1
+        starts = range(len(words) - len(phrase) + 1)
+        if not any(_stands(phrase, words[start : start + len(phrase)], opens) for start in starts):
+            return False
+    return True
+
+
+def _stands(phrase: list[str], words: list[str], opens: bool) -> bool:
+    return phrase[:-1] == words[:-1] and (words[-1].startswith(phrase[-1]) if opens else words[-1] == phrase[-1])
+
+
+async def all_pages(store: Store, filter: Filter, *, limit: int, newest_first: bool = True) -> list[DeadLetter]:
+    found: list[DeadLetter] = []
+    cursor = None
+    while True:
+        page = await store.letters.page(filter, limit=limit, cursor=cursor, newest_first=newest_first, now_ms=NOW_MS)
+        assert len(page.letters) <= limit
+        found += page.letters
+        cursor = page.next_cursor
+        if cursor is None:
+            assert not page.is_partial
+            return found
+
+
+async def check_page(
+    store: Store, everything: list[Exported], filter: Filter, limit: int, newest_first: bool
+) -> set[str]:
+    """The pages hold what the filter means, and nothing twice; the ids."""
+    expected = {each.letter.id for each in everything if all(holds(term, each) for term in filter.terms)}
+    found = await all_pages(store, filter, limit=limit, newest_first=newest_first)
+    ids = [letter.id for letter in found]
+    assert len(ids) == len(set(ids)), "a letter is on two pages"
+    assert set(ids) == expected, filter
+    if not any(isinstance(term, Words | BodyPath | HeaderIs) for term in filter.terms):
+        assert found == sorted(found, key=lambda letter: (letter.dead_at_ms, letter.id), reverse=newest_first)
+    return expected
+
+
+async def check(store: Store, everything: list[Exported], filter: Filter, limit: int, newest_first: bool) -> None:
+    """Pages, counts and frozen selections all hold what the filter means."""
+    expected = await check_page(store, everything, filter, limit, newest_first)
+    assert await store.letters.count(filter, now_ms=NOW_MS) == len(expected)
+    statuses = [Status.PENDING, Status.FAILED]
+    async with store._database.read() as tx:
+        seqs = await matching(tx, filter, statuses=statuses, limit=None, now_ms=NOW_MS)
+        first = await matching(tx, filter, statuses=statuses, limit=2, now_ms=NOW_MS)
+        rows = await tx.rows("SELECT seq, id, dead_at_ms FROM letters")
+    by_seq = {row[0]: (row[2], row[0], row[1]) for row in rows}
+    assert {by_seq[seq][2] for seq in seqs} == {
+        each.letter.id for each in everything if each.letter.id in expected and each.letter.status in statuses
+    }
+    assert seqs == sorted(seqs, key=lambda seq: by_seq[seq])
+    assert first == seqs[:2]
+
+
+async def clear(store: Store) -> None:
+    async with store._database.write() as tx:
+        seqs = [row[0] for row in await tx.rows("SELECT seq FROM letters")]
+        await forget_words(tx, seqs)
+        for table in ("letters", "contents", "happenings", "tallies", "groups", "activity", "audit"):
+            await tx.run(f"DELETE FROM {table}")  # noqa: S608
+
+
+def test_every_term_alone_and_many_in_pairs_find_what_they_mean(store: Store, run: Run) -> None:
+    choose = random.Random(7).choice
+    everything = [make_any(choose, number) for number in range(60)]
+
+    async def work() -> None:
+        await put(store, everything)
+        terms = make_terms()
+        for term in terms:
+            await check_page(store, everything, Filter((term,)), 100, True)
+        wanted = [term for term in terms if isinstance(term, Named | Words | ErrorLike) and not term.negated]
+        for _ in range(300):
+            await check_page(store, everything, Filter((choose(wanted), choose(wanted))), 100, False)
+
+    run(work())
+
+
+@SETTINGS
+@given(data=st.data())
+def test_filters_find_what_they_mean(store: Store, run: Run, data: st.DataObject) -> None:
+    def choose(options: Sequence[Any]) -> Any:
+        return data.draw(st.sampled_from(options))
+
+    everything = [make_any(choose, number) for number in range(data.draw(st.integers(0, 10)))]
+    filters = data.draw(
+        st.lists(st.lists(TERMS, max_size=3).map(lambda terms: Filter(tuple(terms))), min_size=10, max_size=20)
+    )
+    limit, newest_first = choose((1, 2, 5)), choose((False, True))
+
+    async def work() -> None:
+        await clear(store)
+        if everything:
+            await put(store, everything)
+        for filter in filters:
+            await check(store, everything, filter, limit, newest_first)
+
+    run(work())
+
+
+def test_partial_pages_lead_to_everything(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "LOOKED_AT_MAX", 4)
+    monkeypatch.setattr(searching, "CONTENTS_MAX", 3)
+    everything = [make_exported(make_letter(n), body={"a": n % 7, "b": "same"}) for n in range(40)]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        filter = Filter((BodyPath(path=("a",), value="3"), Words(words=("same",))))
+        nothing = Filter((BodyPath(path=("b",), value="same", negated=True),))
+        page = await store.letters.page(nothing, limit=3, now_ms=NOW_MS)
+        assert page.letters == ()
+        assert page.is_partial
+        assert page.next_cursor is not None
+        for term in (BodyPath(path=("a",), value="3"), BodyPath(path=("b",), value="same", negated=True)):
+            await check(store, everything, Filter((term,)), 2, True)
+        await check(store, everything, filter, 50, False)
+
+    on_store(store_url, work)
+
+
+def test_large_contents_are_not_held_together(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "CONTENTS_BYTES_MAX", 10)
+    everything = [make_exported(make_letter(n, size_bytes=8), body={"a": n % 2}) for n in range(9)]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        await check(store, everything, Filter((BodyPath(path=("a",), value="1"),)), 3, True)
+
+    on_store(store_url, work)
+
+
+def test_many_groups_and_many_names_are_found_too(store_url: str) -> None:
+    everything = [
+        make_exported(
+            make_letter(n, queue=f"q{n}", dlq=f"q{n}.parked", group_id=f"g{n}", status=list(Status)[n % 5]),
+            title=f"TimeoutError: {n}",
+        )
+        for n in range(150)
+    ]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        for terms in (
+            (ErrorLike(text="timeout"),),
+            (ErrorLike(text="timeout"), Named(field="status", values=("failed",))),
+            (Named(field="queue", values=("q*",)),),
+            (Named(field="queue", values=tuple(f"q{n}" for n in range(0, 150, 3))), ErrorLike(text="1")),
+        ):
+            await check(store, everything, Filter(terms), 20, True)
+
+    on_store(store_url, work)
+
+
+def test_letters_that_come_while_somebody_pages_neither_repeat_nor_hide_others(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await put(store, [make_letter(n) for n in range(0, 20, 2)])
+        first = await store.letters.page(Filter(), limit=5, now_ms=NOW_MS)
+        await put(store, [make_letter(n) for n in range(1, 40, 2)])
+        gone = Selection(ids=(first.letters[-1].id,))
+        await store.letters.delete(gone, who="test", why="", now_ms=NOW_MS)
+        second = await store.letters.page(Filter(), limit=5, cursor=first.next_cursor, now_ms=NOW_MS)
+        assert [letter.dead_at_ms - NOW_MS for letter in first.letters] == [18, 16, 14, 12, 10]
+        assert [letter.dead_at_ms - NOW_MS for letter in second.letters] == [9, 8, 7, 6, 5]
+
+    on_store(store_url, work)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "bm90IGpzb24", "WyJuZXdlc3QiXQ", "WyJvbGRlc3QiLDEsMl0", "WyJuZXdlc3QiLDEsIjIiXQ"]
+)
+def test_a_cursor_of_another_list_is_refused(store_url: str, cursor: str) -> None:
+    async def work(store: Store) -> None:
+        with pytest.raises(InvalidCursor, match="first page"):
+            await store.letters.page(Filter(), limit=5, cursor=cursor, now_ms=NOW_MS)
+
+    on_store(store_url, work)
