@@ -29,8 +29,8 @@ demo: $(if $(wildcard $(READY)),$(READY),$(USABLE)) ## orders that go wrong in e
 
 test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
 	@$(BIN)/python -m tests.rig build
-	$(BIN)/pytest -n auto -m "not live and not slow"
-	$(BIN)/pytest -m "live or slow"
+	$(BIN)/pytest -n auto -m "not live"
+	$(BIN)/pytest -m live
 
 test-quick: $(READY) ## what needs no broker
 	$(BIN)/pytest -q -n auto -m "not live and not slow"

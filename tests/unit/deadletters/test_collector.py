@@ -31,6 +31,8 @@ from tests.unit.deadletters.collecting_scene import (
     wait_for,
 )
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("classic", "quorum")
 NO_HEADERS = Properties.of(delivery_mode=2)
 

@@ -40,6 +40,8 @@ from tests.unit.deadletters.collecting_scene import (
     wait_for,
 )
 
+pytestmark = pytest.mark.slow
+
 DEATH = {"queue": "orders", "reason": "rejected", "count": 3, "exchange": "", "routing-keys": ["orders"]}
 ORIGINAL = Properties.of(
     headers={"x-death": [DEATH], "x-final-error": "Oops: no", "n": 1}, message_id="m", delivery_mode=2
