@@ -68,6 +68,8 @@ bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/
 	$(BIN)/python -m bench.runtime
 	$(BIN)/python -m bench.telemetry
 	$(BIN)/python -m bench.push
+	$(BIN)/python -m bench.dead_letters
+	$(BIN)/python -m bench.dead_letter_reads
 	@$(BIN)/python -m docs.generate >/dev/null
 
 bench-peers: $(READY) ## the AMQP benchmark with more clients (Python and Node)

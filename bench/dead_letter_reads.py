@@ -1,14 +1,16 @@
 """Reading a store with many dead letters: pages, filters, full text, statistics, each as p50 and p95 in milliseconds.
 
-    python -m bench.dead_letter_reads --database sqlite:////tmp/letters.db --letters 1000000 --keep results.json
+    python -m bench.dead_letter_reads [--letters 1000000] [--database sqlite:////tmp/letters.db]
 
 Fills the store as the collector does unless it holds that many letters already, so that a second run only measures.
-Without --database it makes a SQLite file and, where PostgreSQL is here, a cluster of the rig, and removes them.
+Without --database it makes a SQLite file and, where PostgreSQL is here, a cluster of the rig, removes them, and keeps
+the numbers in results/dead_letter_reads.json.
 `--explain` prints what SQL each query runs, and the database's plan of it.
 """
 
 import argparse
 import asyncio
+import datetime
 import json
 import random
 import statistics
@@ -43,6 +45,7 @@ from redrive.stores import Store, open_store
 from redrive.stores.cursors import write_cursor
 from redrive.wire import Properties
 
+KEPT = Path(__file__).parent / "results" / "dead_letter_reads.json"
 BEGIN_MS = 1_700_000_000_000
 STEP_MS = 20
 BATCH = 2_000
@@ -285,6 +288,22 @@ async def vacuum(url: str) -> None:
     await connection.close()
 
 
+def render(results: dict[str, Any]) -> str:
+    """Markdown, for the documentation."""
+    kinds = [kind for kind in ("sqlite", "postgresql") if kind in results]
+    letters = results[kinds[0]]["letters"]
+    lines = [f"{results['date']}, {letters:,} dead letters; p50 and p95 in milliseconds.", ""]
+    lines.append("| | " + " | ".join(f"{kind} p50 | p95" for kind in kinds) + " |")
+    lines.append("|---|" + "--:|--:|" * len(kinds))
+    for name in results[kinds[0]]["questions"]:
+        cells = [name]
+        for kind in kinds:
+            one = results[kind]["questions"][name]
+            cells += [f"{one['p50_ms']:.1f}", f"{one['p95_ms']:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.dead_letter_reads", description=__doc__)
@@ -295,7 +314,9 @@ def main() -> None:
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--keep", type=Path, help="a file for the results, as JSON")
     chosen = parser.parse_args()
-    results: dict[str, Any] = {}
+    is_whole = not (chosen.database or chosen.explain or chosen.only)
+    keep = KEPT if chosen.keep is None and is_whole else chosen.keep
+    results: dict[str, Any] = {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
     with ExitStack() as stack:
         urls = [chosen.database] if chosen.database else []
         if not urls:
@@ -308,8 +329,10 @@ def main() -> None:
                 urls.append(server.url(server.create_database("bench")))
         for url in urls:
             results[url.partition(":")[0]] = asyncio.run(run(url, chosen))
-    if chosen.keep is not None:
-        chosen.keep.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    if keep is not None:
+        keep.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if keep == KEPT:
+        KEPT.with_suffix(".md").write_text(render(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

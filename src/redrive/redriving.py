@@ -20,6 +20,7 @@ from redrive.deadletters import (
     RunnerParts,
     RunsElsewhere,
     check_targets,
+    judge_for_witness,
     keep_collectors_away,
     limits_by,
     peek,
@@ -137,7 +138,8 @@ class Broker:
                 return dict(found)
 
     async def _check(self, queues: Mapping[str, int], target: Target) -> Preflight:
-        return await check_targets(self.client, queues, target, limits_of=limits_by(self.management))
+        found = await check_targets(self.client, queues, target, limits_of=limits_by(self.management))
+        return judge_for_witness(found) if self.redriver.parts.has_witness else found
 
 
 @asynccontextmanager

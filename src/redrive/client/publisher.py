@@ -17,7 +17,7 @@ from redrive import wire
 from redrive.client.backoff import Backoff
 from redrive.client.errors import ClientError, ConnectionClosed
 from redrive.client.outcomes import InDoubt, Outcome
-from redrive.client.publishing import Batch, PublishSession
+from redrive.client.publishing import NO_DEADLINE, Batch, PublishSession
 from redrive.client.room import RoomQueue
 from redrive.wire import methods
 
@@ -159,11 +159,11 @@ class Publisher:
             if session is None:
                 return _CLOSED
         outcome: asyncio.Future[Outcome] = loop.create_future()
-        self._send(session, exchange, routing_key, body, properties, mandatory, outcome)
-        await asyncio.wait((outcome,), timeout=max(until_s - loop.time(), 0.0))
-        if outcome.done():
-            return outcome.result()
-        return InDoubt(f"no outcome within {deadline_s:g} s", late=outcome)
+        self._send(session, exchange, routing_key, body, properties, mandatory, outcome, until_s)
+        ended = await outcome
+        if type(ended) is InDoubt and ended.late is not None:
+            return InDoubt(f"no outcome within {deadline_s:g} s", late=ended.late)
+        return ended
 
     def _send(
         self,
@@ -174,10 +174,11 @@ class Publisher:
         properties: wire.Properties | bytes,
         mandatory: bool,
         outcome: "asyncio.Future[Outcome]",
+        until_s: float = NO_DEADLINE,
     ) -> None:
         header = properties if type(properties) is bytes else properties.raw  # type: ignore[union-attr]
         try:
-            session.publish(exchange, routing_key, header, body, mandatory, outcome)
+            session.publish(exchange, routing_key, header, body, mandatory, outcome, until_s=until_s)
         except wire.LocalProtocolError:
             self._queue.release()  # the place is still free, and no confirm will say so
             raise

@@ -45,9 +45,10 @@ class Batch:
             self.done.set_result(None)
 
 
-# sink, slot, exchange, routing key, header, body, mandatory; a sink is a Batch, or a Future with slot -1. A plain
-# tuple: it is made for every publish.
-_Pending = tuple[Any, int, str, str, bytes, bytes, bool]
+# sink, slot, exchange, routing key, header, body, mandatory, deadline; a sink is a Batch, or a Future with slot -1. A
+# plain tuple: it is made for every publish.
+_Pending = tuple[Any, int, str, str, bytes, bytes, bool, float]
+NO_DEADLINE = float("inf")
 
 
 class PublishSession(ChannelSession):
@@ -64,6 +65,8 @@ class PublishSession(ChannelSession):
         self._returned: dict[tuple[Any, ...], list[Returned]] = {}
         self._suspected: dict[int, Returned | InDoubt] = {}
         self._settled: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """For the earliest deadline in flight: a timer for each publish would cost more than its confirm."""
         self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the broker has nacked something; see `Publisher` for why that matters."""
 
@@ -88,13 +91,19 @@ class PublishSession(ChannelSession):
         mandatory: bool,
         sink: "Batch | asyncio.Future[Outcome]",
         slot: int = -1,
+        until_s: float = NO_DEADLINE,
     ) -> None:
-        """Sends one message; its outcome goes to `sink`. Raises `wire.LocalProtocolError` and has sent nothing then."""
+        """Sends one message; its outcome goes to `sink`. Raises `wire.LocalProtocolError` and has sent nothing then.
+
+        A sink that is a future is told `InDoubt` at `until_s` by the loop's clock; the real outcome goes to its `late`.
+        """
         connection = self.connection
         connection.amqp.publish(self.number, exchange, routing_key, header, body, mandatory)
         number = self._next
         self._next = number + 1
-        self._pending[number] = (sink, slot, exchange, routing_key, header, body, mandatory)
+        self._pending[number] = (sink, slot, exchange, routing_key, header, body, mandatory, until_s)
+        if until_s is not NO_DEADLINE and (self._timer is None or until_s < self._timer.when()):
+            self._set_timer(until_s)
         if len(body) < _LARGE_BODY_BYTES:
             connection.flush_soon()
         else:
@@ -186,6 +195,26 @@ class PublishSession(ChannelSession):
         elif not sink.done():
             sink.set_result(outcome)
 
+    def _set_timer(self, until_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(until_s, self._expire, until_s)
+
+    def _expire(self, now_s: float) -> None:
+        """Ends the wait for what is not answered by now. It stays in flight: the answer may come, and is kept."""
+        self._timer = None
+        earliest_s = NO_DEADLINE
+        for number, record in self._pending.items():
+            sink, until_s = record[0], record[7]
+            if until_s > now_s:
+                earliest_s = min(earliest_s, until_s)
+            elif not sink.done():
+                late: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+                self._pending[number] = (late, *record[1:7], NO_DEADLINE)
+                sink.set_result(InDoubt("no outcome before its deadline", late=late))
+        if earliest_s < NO_DEADLINE:
+            self._set_timer(earliest_s)
+
     def _decide(self, number: int, record: _Pending, outcome: Outcome) -> Outcome:
         """The outcome in the light of returns. A nack stays one: what the broker nacks it has not returned."""
         suspicion = self._suspected.pop(number, None)
@@ -226,6 +255,9 @@ class PublishSession(ChannelSession):
                 yield number
 
     def _after_settling(self) -> None:
+        if self._timer is not None and not self._pending:
+            self._timer.cancel()
+            self._timer = None
         if self._queue.waiting:
             self._queue.release()
         if self._settled is not None and not self._pending and not self._settled.done():

@@ -5,9 +5,10 @@ ends are kept, because the beginning says what and the end often says why.
 """
 
 import linecache
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import assert_never
 
 from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
@@ -41,26 +42,26 @@ def describe_error(error: BaseException, *, status: int | None = None, stack: bo
         message = str(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the handler's
         message = f"(its text can't be made: {type(broken).__name__})"
-    kind, message = shorten(type(error).__qualname__, TYPE_BYTES_MAX), shorten(message, MESSAGE_BYTES_MAX)
-    if not stack:
-        return _known_failure(kind, message, status)
-    written = shorten(_write_stack(error.__traceback__), STACK_BYTES_MAX)
-    return Failure(type=kind, message=message, stack=written, status=status)
+    if len(message) > MESSAGE_BYTES_MAX:  # what is kept below must be small
+        message = shorten(message, MESSAGE_BYTES_MAX)
+    written = _write_stack(error.__traceback__) if stack else ""
+    return _known_failure(type(error).__qualname__, message, written, status)
 
 
 @lru_cache(maxsize=128)
-def _known_failure(kind: str, message: str, status: int | None) -> Failure:
+def _known_failure(kind: str, message: str, stack: str, status: int | None) -> Failure:
     """The same for all that fail alike: when a dependency is down, thousands do."""
-    return Failure(type=kind, message=message, status=status)
+    kind, message = shorten(kind, TYPE_BYTES_MAX), shorten(message, MESSAGE_BYTES_MAX)
+    return Failure(type=kind, message=message, stack=stack, status=status)
 
 
 def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
     """What went wrong in a run, None if nothing did; with or without the stack."""
     match outcome:
-        case Returned():
-            return None
         case Raised(error=error) | Undecodable(error=error):
             return describe_error(error, stack=stack)
+        case Returned():
+            return None
         case Answered(status=status) if 200 <= status < 300:
             return None
         case Answered(status=status, error=BaseException() as error):
@@ -77,15 +78,35 @@ def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
 
 def _write_stack(top: TracebackType | None) -> str:
     """As Python prints it, without the marks under the expressions: they cost a parse of each line."""
-    lines = []
+    places = []
+    one = top
+    while one is not None:
+        places.append((one.tb_frame.f_code, one.tb_lineno))
+        one = one.tb_next
+    key = tuple(places)
+    written = _STACKS.get(key)
+    if written is None:
+        written = shorten("".join(_write_places(top)), STACK_BYTES_MAX)
+        if len(key) <= _PLACES_MAX:
+            if len(_STACKS) >= _STACKS_MAX:
+                _STACKS.clear()
+            _STACKS[key] = written
+    return written
+
+
+def _write_places(top: TracebackType | None) -> Iterator[str]:
     while top is not None:
         frame, number = top.tb_frame, top.tb_lineno
         code = frame.f_code
-        lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}\n')
+        yield f'  File "{code.co_filename}", line {number}, in {code.co_name}\n'
         if line := linecache.getline(code.co_filename, number, frame.f_globals).strip():
-            lines.append(f"    {line}\n")
+            yield f"    {line}\n"
         top = top.tb_next
-    return "".join(lines)
+
+
+# Messages fail at few places, over and over. A recursion without end is not kept: its key alone would be large.
+_STACKS: dict[tuple[tuple[CodeType, int], ...], str] = {}
+_STACKS_MAX, _PLACES_MAX = 128, 64
 
 
 def shorten(text: str, bytes_max: int) -> str:

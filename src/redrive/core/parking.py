@@ -101,7 +101,7 @@ def read_history(letter: Letter) -> tuple[Attempt, ...]:
         return ()
     attempts = []
     for one in told[-HISTORY_MAX:]:
-        if isinstance(one, Mapping) and isinstance(one.get("error"), str):
+        if (type(one) is dict or isinstance(one, Mapping)) and isinstance(one.get("error"), str):
             error = shorten(one["error"], HISTORY_ERROR_BYTES_MAX)
             attempts.append(Attempt(number=read_count(one.get("number")), at_ms=_moment(one.get("at_ms")), error=error))
     return tuple(attempts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TargetHealth,
         TargetRefused,
         check_targets,
+        judge_for_witness,
         queue_state,
     )
     from redrive.deadletters.preflight_limits import limits_by
@@ -78,6 +79,7 @@ _HOMES = {
     "edit_content": "editing",
     "export_lines": "transfer",
     "import_lines": "transfer",
+    "judge_for_witness": "preflight",
     "keep_collectors_away": "returning",
     "limits_by": "preflight_limits",
     "peek": "peeking",
@@ -126,6 +128,7 @@ __all__ = [
     "edit_content",
     "export_lines",
     "import_lines",
+    "judge_for_witness",
     "keep_collectors_away",
     "limits_by",
     "peek",

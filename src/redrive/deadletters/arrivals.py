@@ -1,5 +1,7 @@
 """From a delivery to an arrival: explained, fingerprinted, made findable; its bytes as they came. Pure."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from redrive.client import Delivery
@@ -8,6 +10,42 @@ from redrive.deadletters.fingerprints import fingerprint
 from redrive.deadletters.reconciling import Held
 from redrive.deadletters.sources import Source
 from redrive.records import ID_LENGTH, Arrival, Content, explain, search_text
+from redrive.wire import Properties
+
+
+class Explaining:
+    """Explains the messages of one hand, most of them while the broker still sends the others."""
+
+    def __init__(self, source: Source, *, new_id: Callable[[], str], clock_ms: Callable[[], int]) -> None:
+        self._source = source
+        self._new_id = new_id
+        self._clock_ms = clock_ms
+        self._early: dict[Delivery, tuple[Held, Arrival]] = {}
+
+    def explain_early(self, delivery: Delivery) -> None:
+        """As soon as it is here; but not what was given back before and may have killed us then: whoever counts
+        deliveries must have a look at that first."""
+        if not delivery.redelivered or deliveries_so_far(delivery) == 0:
+            held = held_of(delivery)
+            self._early[delivery] = (held, self._explain(delivery, held))
+
+    def held(self, delivery: Delivery) -> Held:
+        """A delivery as reconciling sees it."""
+        explained = self._early.get(delivery)
+        return held_of(delivery) if explained is None else explained[0]
+
+    def arrival(self, delivery: Delivery, held: Held, *, twin_of: str | None = None) -> Arrival:
+        """A delivery as it is stored; a twin's, where it may be one."""
+        explained = self._early.get(delivery)
+        arrival = self._explain(delivery, held) if explained is None else explained[1]
+        return arrival if twin_of is None else replace(arrival, twin_of=twin_of)
+
+    def forget(self) -> None:
+        """The hand is stored, or lost."""
+        self._early.clear()
+
+    def _explain(self, delivery: Delivery, held: Held) -> Arrival:
+        return arrival_of(delivery, held, source=self._source, id=self._new_id(), now_ms=self._clock_ms())
 
 
 class DeliveredLetter:
@@ -16,12 +54,13 @@ class DeliveredLetter:
     __slots__ = ("_properties", "exchange", "headers", "queue", "redelivered", "routing_key")
 
     def __init__(self, delivery: Delivery, queue: str) -> None:
-        self._properties = delivery.properties
+        # Not the delivery's own, which would keep what is decoded here for as long as the hand is held.
+        self._properties = Properties(delivery.header)
         self.queue = queue
         self.exchange, self.routing_key = delivery.route
         self.redelivered = delivery.redelivered
         try:
-            self.headers: dict[str, Any] = delivery.properties.headers
+            self.headers: dict[str, Any] = self._properties.headers
         except RedriveError:
             self.headers = {}
 
@@ -47,9 +86,7 @@ def held_of(delivery: Delivery) -> Held:
     )
 
 
-def arrival_of(
-    delivery: Delivery, held: Held, *, source: Source, id: str, now_ms: int, twin_of: str | None = None
-) -> Arrival:
+def arrival_of(delivery: Delivery, held: Held, *, source: Source, id: str, now_ms: int) -> Arrival:
     """A delivery, explained. Whatever its properties hold, it becomes an arrival: nothing is too odd to be kept."""
     letter = DeliveredLetter(delivery, source.dlq)
     explanation = explain(letter, dlq=source.dlq, now_ms=now_ms, service=source.service, known_queue=source.known_queue)
@@ -68,7 +105,6 @@ def arrival_of(
         collected_at_ms=now_ms,
         redriven_id=redriven_id if is_ours else None,
         redriven_count=(read_count(letter.header(headers.REDRIVEN_COUNT)) or 0) if is_ours else 0,
-        twin_of=twin_of,
     )
 
 

@@ -92,7 +92,8 @@ class AutoRetry:
     async def _left_behind(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
         """The operations of an auto-retry that is gone: what they have left is not due a second time."""
         ended = []
-        for id in await self._parts.store.operations.waiting(self._parts.clock_ms()):
+        vhost = self._parts.client.target.vhost
+        for id in await self._parts.store.operations.waiting(self._parts.clock_ms(), vhost=vhost):
             operation = await self._parts.store.operations.get(id)
             if operation is not None and operation.kind is OperationKind.AUTO_RETRY:
                 ended += await self._run(held, id, stop)
@@ -106,7 +107,11 @@ class AutoRetry:
                 break
             now_ms = self._parts.clock_ms()
             operation = await self._parts.store.operations.create_due(
-                id=make_id(now_ms, self._luck()), who=WHO, now_ms=now_ms, limit=_DUE_AT_ONCE
+                id=make_id(now_ms, self._luck()),
+                who=WHO,
+                now_ms=now_ms,
+                limit=_DUE_AT_ONCE,
+                vhost=self._parts.client.target.vhost,
             )
             if operation is None:
                 break

@@ -178,6 +178,10 @@ class Collector:
                 return str(error), False
 
     async def _collect(self, source: Source, stop: asyncio.Event, *, once: bool) -> tuple[str | None, bool]:
+        danger = self._parts.dangers.get(source.dlq)
+        if danger is not None:
+            await self._store.collecting.stop_queue(source.vhost, source.dlq, danger, now_ms=self._clock_ms())
+            del self._parts.dangers[source.dlq]
         stopped = await self._store.collecting.stopped_queues()
         if (source.vhost, source.dlq) in stopped:
             return stopped[source.vhost, source.dlq], True
@@ -199,6 +203,10 @@ class Collector:
         ) as held:
             if held is None:
                 return "another collector has it", False
+            # Once more under the lease: whoever had it may have stopped the queue, and given letters back to it.
+            stopped = await self._store.collecting.stopped_queues()
+            if (source.vhost, source.dlq) in stopped:
+                return stopped[source.vhost, source.dlq], True
             rounds = Rounds(self._parts, source, held, self._tallies[source.dlq])
             end = await rounds.run(stop=stop, once=once, gives_way=self._places.locked)
             if end is not End.QUEUE_STOPPED:

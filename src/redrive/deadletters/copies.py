@@ -41,8 +41,6 @@ REDRIVE_DROPS = (
 )
 """What a redriven copy does not take with it, unless it is written anew."""
 
-_DROP_KEYS = tuple((name, name.encode()) for name in sorted(REDRIVE_DROPS))
-
 
 class Uncopyable(RedriveError):
     """No copy can be made of this dead letter, or not for this target; the text says why. Nothing was sent."""
@@ -59,15 +57,13 @@ class CopyRules:
 
 def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
     """The copy of a claimed dead letter. Raises Uncopyable."""
-    raw = letter.content.properties
     try:
-        properties = Properties(raw)
+        properties = Properties(letter.content.properties)
         exchange, routing_key = route_of(letter, rules.target)
         made = copy_properties(
             properties,
             set_headers=_written(letter, properties, rules, now_ms),
-            # Most messages have few of the many; a search for the bytes costs less than a look at each entry.
-            drop_headers=frozenset([name for name, key in _DROP_KEYS if key in raw]),
+            drop_headers=REDRIVE_DROPS,
             new_id=lambda: letter.id,
         )
     except ProtocolError as error:

@@ -92,15 +92,24 @@ class Taker:
         self._is_exclusive = True
         self._asking: Channel | None = None
 
-    async def take(self, *, at_least: int, idle_s: float, stop: asyncio.Event) -> Hand:
+    async def take(
+        self,
+        *,
+        at_least: int,
+        idle_s: float,
+        stop: asyncio.Event,
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> Hand:
         """The next hand; an empty one if nothing came for `idle_s`, or when it is to stop.
 
-        `at_least` is how many it must be able to hold; 0 unless open batches may come back. Raises what the broker
-        refuses to let us consume with (`NotFound`, `AccessRefused` …), and `HandLost`.
+        `at_least` is how many it must be able to hold; 0 unless open batches may come back. `on_delivery` is called
+        with each as it comes, for work that can be done while the broker sends the next; it must not raise, and the
+        hand may yet be lost. Raises what the broker refuses to let us consume with (`NotFound`, `AccessRefused` …), and
+        `HandLost`.
         """
         prefetch = max(self.prefetch, at_least)
         # What comes back was one hand before, and may have been a little larger than it should.
-        taking = _Taking(prefetch, self._hand_bytes * 2 if at_least else self._hand_bytes)
+        taking = _Taking(prefetch, self._hand_bytes * 2 if at_least else self._hand_bytes, on_delivery)
         try:
             async with asyncio.timeout(CONSUME_S_MAX):
                 consumer = await self._consume(taking, prefetch)
@@ -171,16 +180,19 @@ class Taker:
 class _Taking:
     """A hand being filled."""
 
-    def __init__(self, prefetch: int, bytes_max: int) -> None:
+    def __init__(self, prefetch: int, bytes_max: int, on_delivery: Callable[[Delivery], None] | None) -> None:
         self.deliveries: list[Delivery] = []
         self._prefetch = prefetch
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._on_delivery = on_delivery
         self._came = asyncio.Event()
 
     def put(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
         self._bytes += len(delivery.body)
+        if self._on_delivery is not None:
+            self._on_delivery(delivery)
         self._came.set()
 
     @property

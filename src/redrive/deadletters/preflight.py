@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from redrive.client import AccessRefused, ChannelClosed, Client, NotFound, QueueState
-from redrive.core import Finding, RedriveError, Severity
+from redrive.core import Finding, RedriveError, Severity, format_duration_ms
 from redrive.deadletters.copies import NAME_BYTES_MAX, targets_of
 from redrive.records import Target
 
@@ -35,7 +35,8 @@ class QueueLimits:
     length_max: int | None = None
     overflow: str = "drop-head"
     is_dead_lettered: bool = False
-    """Whether what overflows goes somewhere."""
+    """Whether what overflows or expires goes somewhere."""
+    ttl_ms: int | None = None
 
 
 class LimitsOf(Protocol):
@@ -116,7 +117,29 @@ def judge(health: TargetHealth) -> list[Finding]:
     limits = health.limits
     if limits is not None and limits.length_max is not None and ready + health.copies > limits.length_max:
         findings.append(_overfull(health, limits, ready))
+    if limits is not None and limits.ttl_ms is not None and not limits.is_dead_lettered:
+        lives = format_duration_ms(limits.ttl_ms)
+        summary = f"its messages expire after {lives} and go nowhere: a copy not consumed by then is lost"
+        findings.append(_warning("target-expires", health, f"{summary}, and counts as resolved"))
     return findings
+
+
+def judge_for_witness(preflight: Preflight) -> Preflight:
+    """The same with what speaks against a witness: a full target refuses a copy, and the witness keeps its own (seen on
+    3.10 and 4.3). Then the witness would say of a message that is nowhere that it arrived."""
+    findings = tuple(
+        Finding(
+            code="witness-unsure",
+            address=health.address,
+            summary="it refuses what does not fit, and a witness would not notice",
+            hint="send without a witness",
+        )
+        for health in preflight.targets
+        if health.limits is not None
+        and health.limits.length_max is not None
+        and health.limits.overflow.startswith("reject-publish")
+    )
+    return replace(preflight, findings=(*preflight.findings, *findings))
 
 
 async def queue_state(client: Client, name: str) -> QueueState | None:

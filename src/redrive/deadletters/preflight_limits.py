@@ -21,6 +21,7 @@ def limits_by(management: Management) -> LimitsOf:
             length_max=info.max_length(book),
             overflow="drop-head" if settings.drops_head else "reject-publish",
             is_dead_lettered=settings.dead_letter_exchange is not None,
+            ttl_ms=settings.ttl_ms,
         )
 
     return limits_of

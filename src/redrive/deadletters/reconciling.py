@@ -91,12 +91,15 @@ class Reconciled:
 
 
 def without_repeated(batches: Sequence[OpenBatch]) -> tuple[OpenBatch, ...]:
-    """The batches, oldest first, each letter only in the newest that has it: there it was in hand last."""
-    seen: set[str] = set()
+    """The batches, oldest first, each message only in the newest that has it: there it was in hand last.
+
+    By its bytes and its letter: a letter that was redriven and came back is in two batches with two messages.
+    """
+    seen: set[tuple[bytes, str]] = set()
     found: list[OpenBatch] = []
     for batch in reversed(batches):
-        entries = tuple(entry for entry in batch.entries if entry[1] not in seen)
-        seen.update(letter_id for _, letter_id in entries)
+        entries = tuple(entry for entry in batch.entries if entry not in seen)
+        seen.update(entries)
         found.append(batch if len(entries) == len(batch.entries) else replace(batch, entries=entries))
     return tuple(reversed(found))
 

@@ -10,12 +10,16 @@ whose fence the store checks at every step.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
+from redrive.client import ClientError
 from redrive.core import RedriveError
+from redrive.deadletters.preflight import queue_state
 from redrive.deadletters.runner import Run, RunnerParts
 from redrive.deadletters.runner_lease import hold_lease
 from redrive.deadletters.runner_pace import Progress
-from redrive.records import Operation
+from redrive.deadletters.witness import witness_queue
+from redrive.records import Operation, OperationKind
 from redrive.stores import UnknownOperation
 
 
@@ -69,6 +73,7 @@ class Redriver:
                 if found is None:
                     raise UnknownOperation(operation_id)
                 operation = found
+            parts = replace(parts, has_witness=await self._has_witness(operation))
             run = Run(
                 parts, held, operation, stop=stopping, pauses_when_stopped=pauses_when_stopped, on_progress=on_progress
             )
@@ -77,3 +82,15 @@ class Redriver:
                 return await run.to_end()
             finally:
                 await run.close()
+
+    async def _has_witness(self, operation: Operation) -> bool:
+        """As the operation was begun, whatever this runner was told: of copies sent without a witness it would say that
+        they did not arrive."""
+        if operation.kind is not OperationKind.REDRIVE:
+            return False
+        if operation.left == operation.total:
+            return self.parts.has_witness
+        try:
+            return await queue_state(self.parts.client, witness_queue(operation.id)) is not None
+        except (ClientError, TimeoutError):
+            return False

@@ -12,13 +12,13 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
 from redrive.client import Client
 from redrive.core import Observer
-from redrive.deadletters.arrivals import arrival_of, deliveries_so_far, held_of
+from redrive.deadletters.arrivals import Explaining, deliveries_so_far
 from redrive.deadletters.hands import HAND_BYTES, Hand, HandLost, Taker
 from redrive.deadletters.reconciling import (
     Circumstances,
@@ -85,6 +85,8 @@ class RoundParts:
     grace_s: float = 75.0
     """How long a broker may take to notice that a collector died: two heartbeats and a little."""
     pause_at: Callable[[str], Awaitable[None]] | None = None
+    dangers: dict[str, str] = field(default_factory=dict)
+    """Queues that must be stopped and could not be: no database to write it into."""
 
 
 class Rounds:
@@ -103,6 +105,7 @@ class Rounds:
         self._acked: deque[tuple[str, float]] = deque()
         """Batches whose ack may not be on the broker's disk yet, and when they were acked."""
         self._connection: object = None
+        self._explaining = Explaining(source, new_id=self._new_id, clock_ms=parts.clock_ms)
 
     async def run(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> End:
         """Rounds until `stop`, until the queue was seen empty (`once`), or, if idle, until others want our place.
@@ -166,11 +169,16 @@ class Rounds:
     async def _turn(self, *, stop: asyncio.Event, once: bool) -> End | None:
         if await self._is_elsewhere():
             await self._read_open()
+        if await self._stops_for_lost_hands():
+            return End.QUEUE_STOPPED
         needed = min(hand_needed(self._batches) + 1, _PREFETCH_LIMIT) if self._batches else 0
         await self._announce(max(needed, self._taker.prefetch))
         # Where something is open, the queue is looked at again soon: it may be forgotten then.
         idle_s = 0.5 if once else min(self._parts.idle_s, 5.0) if self._batches else self._parts.idle_s
-        hand = await self._taker.take(at_least=needed, idle_s=idle_s, stop=stop)
+        self._explaining.forget()
+        hand = await self._taker.take(
+            at_least=needed, idle_s=idle_s, stop=stop, on_delivery=self._explaining.explain_early
+        )
         if await self._is_elsewhere():
             await hand.give_back()
             return None
@@ -188,19 +196,41 @@ class Rounds:
             return End.ASKED if stop.is_set() else End.DRAINED
         return None
 
+    async def _stops_for_lost_hands(self) -> bool:
+        """A hand that was taken and never stored was one delivery, also if nobody lived to see its count."""
+        limit = self._source.effective_limit(self._version)
+        lost = [batch.id for batch in self._batches if batch.is_lost_hand]
+        if limit is None or len(lost) < max(1, limit - LIMIT_MARGIN):
+            return False
+        await self._stop_queue(
+            f"collectors of {self._source.dlq} died {len(lost)} times with messages in hand, and after {limit}"
+            " deliveries RabbitMQ drops them; find out why collecting fails, then resume the queue"
+        )
+        for id in lost:
+            await self._bounded(self._parts.store.collecting.own(id))
+        return True
+
+    async def _stop_queue(self, reason: str) -> None:
+        source, dangers = self._source, self._parts.dangers
+        dangers[source.dlq] = reason  # if it can't be written now, it is before anything is taken again
+        stopping = self._parts.store.collecting.stop_queue(
+            source.vhost, source.dlq, reason, now_ms=self._parts.clock_ms()
+        )
+        await self._bounded(stopping)
+        del dangers[source.dlq]
+        self._note("collector.stopped", reason=reason)
+
     async def _round(self, hand: Hand, needed: int) -> bool:
         """From taken to owned; true if the queue is stopped with it."""
-        collecting, source = self._parts.store.collecting, self._source
         announced, self._announced = self._announced, None
         try:
             await self._checkpoint("taken")
             danger = self._danger(hand)
             if danger is not None:
                 # First said, then done: if it is this hand that kills us, nobody takes it again.
-                await collecting.stop_queue(source.vhost, source.dlq, danger, now_ms=self._parts.clock_ms())
-                self._note("collector.stopped", reason=danger)
+                await self._stop_queue(danger)
             is_drained = bool(self._batches) and await self._taker.is_drained()
-            helds = [held_of(one) for one in hand.deliveries]
+            helds = [self._explaining.held(one) for one in hand.deliveries]
             decided = reconcile(helds, self._batches, self._circumstances(hand, needed, is_drained=is_drained))
             batch_id = await self._store(hand, helds, decided, announced)
             await self._checkpoint("stored")
@@ -223,17 +253,15 @@ class Rounds:
         """tx 1; and the rest of batches that came back in part."""
         known: list[tuple[bytes, str]] = []
         arrivals: list[Arrival] = []
-        now_ms = self._parts.clock_ms()
         for place, (delivery, held) in enumerate(zip(hand.deliveries, helds, strict=True)):
             letter_id = decided.known[place]
             if letter_id is not None:
                 known.append((held.fingerprint, letter_id))
                 continue
-            twin_of = decided.doubtful.get(place)
-            id = self._new_id()
-            arrivals.append(arrival_of(delivery, held, source=self._source, id=id, now_ms=now_ms, twin_of=twin_of))
+            arrivals.append(self._explaining.arrival(delivery, held, twin_of=decided.doubtful.get(place)))
             if place % _EXPLAINED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # heartbeats and other queues have their turn
+        self._explaining.forget()
         replaces = [*decided.settled, *(() if announced is None else (announced.id,))]
         stored = await self._write(arrivals, known, replaces, self._new_id())
         left: list[OpenBatch] = []

@@ -88,6 +88,7 @@ class Run:
         self._copier = Copier(parts.client, clock_ms=parts.clock_ms, returning=parts.returning)
         has_witness = parts.has_witness and operation.kind is not OperationKind.RETURN
         self._witness = Witness(parts.client, operation.id) if has_witness else None
+        self._is_unheard = True
         self._sender = Sender(
             parts.client,
             window=self._options.window,
@@ -143,18 +144,21 @@ class Run:
             return
         try:
             await witness.declare()
-            is_doubtful = not results or any(one.state is ItemState.IN_DOUBT for one in results)
-            if self._operation.in_doubt and is_doubtful:
+            # What an earlier hearing failed to settle is still to be settled: before that nothing may be forgotten.
+            self._is_unheard = self._is_unheard or any(one.state is ItemState.IN_DOUBT for one in results)
+            if self._operation.in_doubt and self._is_unheard:
                 await self._idle(self._options.witness_s)  # what a lost connection has written may still be on its way
                 arrived, lost = await settle_by_witness(
                     self._parts.store, witness, self._operation, clock_ms=self._clock_ms
                 )
                 self._note("deadletters.witness_heard", operation=self._id, arrived=arrived, lost=lost)
+            self._is_unheard = False
             if self._operation.state in (OperationState.DONE, OperationState.CANCELLED):
                 await witness.dismiss()
             else:
                 await witness.forget()
         except (ClientError, StoreUnavailable, TimeoutError) as error:
+            self._is_unheard = True
             self._note("deadletters.witness_unheard", operation=self._id, reason=str(error))
 
     async def _rested(self) -> bool:

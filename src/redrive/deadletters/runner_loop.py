@@ -34,7 +34,7 @@ async def run_waiting(
 async def _waiting(redriver: Redriver) -> tuple[str, ...]:
     parts = redriver.parts
     try:
-        return await parts.store.operations.waiting(parts.clock_ms())
+        return await parts.store.operations.waiting(parts.clock_ms(), vhost=parts.client.target.vhost)
     except RedriveError as error:
         parts.observer.note("deadletters.store_unavailable", reason=str(error))
         return ()

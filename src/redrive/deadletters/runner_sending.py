@@ -120,6 +120,10 @@ def ended(letter_id: str, copy: Outgoing, outcome: Outcome | None) -> Sent:
             where = f"exchange {copy.exchange} with key {copy.routing_key}" if copy.exchange else copy.routing_key
             reason = f"no queue takes it at {where}: the broker returned it, {outcome.code} {outcome.text}"
             return Sent(id=letter_id, state=ItemState.REFUSED, reason=reason)
+        case Nacked() if copy.exchange:
+            # One of several queues refusing it is a nack; the others may have it.
+            reason = "the broker refused it, for one queue behind the exchange at least; others may have it"
+            return Sent(id=letter_id, state=ItemState.IN_DOUBT, reason=reason)
         case Nacked():
             reason = "the broker refused it: the target is full, or could not store it"
             return Sent(id=letter_id, state=ItemState.REFUSED, reason=reason)

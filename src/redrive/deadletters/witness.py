@@ -15,8 +15,8 @@ from redrive.client import ChannelClosed, Client, ClientError, Outgoing
 from redrive.core import headers, read_count
 from redrive.deadletters.copies import targets_of
 from redrive.deadletters.preflight import queue_state
-from redrive.records import ItemState, Operation, Selection, Sent, Status
-from redrive.stores import Store
+from redrive.records import DeadLetter, ItemState, Operation, Selection, Sent, Status
+from redrive.stores import Store, VersionConflict
 from redrive.wire import Properties
 
 WHO = "witness"
@@ -118,27 +118,37 @@ async def settle_by_witness(
 ) -> tuple[int, int]:
     """Settles the doubts of an operation whose runner died: how many had arrived, how many had not.
 
-    The lease has run out by then, so what the dead runner wrote has reached the queues. Raises ClientError, StoreError.
+    The lease has run out by then, so what the dead runner wrote has reached the queues. One that came back, or that
+    somebody decided about, while this was found out, is left as it is. Raises ClientError, StoreError.
     """
     doubtful = await _doubtful(store, witness, operation)
     if not doubtful:
         return 0, 0
     seen = await witness.seen()
-    arrived = tuple(one for one in doubtful if one in seen)
-    lost = tuple(one for one in doubtful if one not in seen)
-    for these, settle, why in (
-        (arrived, store.letters.resolve, "it arrived: the witness has a copy"),
-        (lost, store.letters.reopen, "it did not arrive: the witness has no copy"),
-    ):
-        if these:
-            selection = Selection(ids=tuple(id for id, _ in these))
-            await settle(selection, who=WHO, why=why, now_ms=clock_ms())
-    return len(arrived), len(lost)
+    arrived = lost = 0
+    for letter in doubtful:
+        selection = Selection(ids=(letter.id,))
+        try:
+            if (letter.id, letter.redrives) in seen:
+                why = "it arrived: the witness has a copy"
+                done = await store.letters.resolve(
+                    selection, who=WHO, why=why, now_ms=clock_ms(), if_version=letter.version
+                )
+                arrived += done.done
+            else:
+                why = "it did not arrive: the witness has no copy"
+                done = await store.letters.reopen(
+                    selection, who=WHO, why=why, now_ms=clock_ms(), if_version=letter.version
+                )
+                lost += done.done
+        except VersionConflict:
+            continue
+    return arrived, lost
 
 
-async def _doubtful(store: Store, witness: Witness, operation: Operation) -> list[tuple[str, int]]:
-    """The dead letters that this operation left in doubt and whose target is there, each with its count of redrives."""
-    found: list[tuple[str, str, int]] = []
+async def _doubtful(store: Store, witness: Witness, operation: Operation) -> list[DeadLetter]:
+    """The dead letters that this operation left in doubt and whose target is there."""
+    found: list[tuple[DeadLetter, str]] = []
     cursor: str | None = None
     while True:
         items, cursor = await store.operations.items(operation.id, _PAGE, cursor, ItemState.IN_DOUBT)
@@ -147,11 +157,9 @@ async def _doubtful(store: Store, witness: Witness, operation: Operation) -> lis
             if letter is not None and letter.status is Status.IN_DOUBT and letter.operation_id == operation.id:
                 targets = targets_of({letter.queue: 1}, operation.target)
                 found += [
-                    (letter.id, key, letter.redrives)
-                    for exchange, key in targets
-                    if not exchange and key and item.reason != TARGET_GONE
+                    (letter, key) for exchange, key in targets if not exchange and key and item.reason != TARGET_GONE
                 ]
         if cursor is None:
             break
-    missing = await witness.missing({key for _, key, _ in found})
-    return [(id, redrives) for id, key, redrives in found if key not in missing]
+    missing = await witness.missing({key for _, key in found})
+    return [letter for letter, key in found if key not in missing]

@@ -8,11 +8,10 @@ ID_LENGTH = _TIME_CHARACTERS + _LUCK_CHARACTERS
 LUCK_BITS = 5 * _LUCK_CHARACTERS
 
 
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+
+
 def make_id(now_ms: int, luck: int) -> str:
     """Sixteen characters: nine of time, seven of luck (`LUCK_BITS` random bits, the caller's)."""
-    characters = []
     number = now_ms << LUCK_BITS | luck & (1 << LUCK_BITS) - 1
-    for _ in range(ID_LENGTH):
-        characters.append(_ALPHABET[number & 31])
-        number >>= 5
-    return "".join(reversed(characters))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * ID_LENGTH - 10, -1, -10)])

@@ -38,11 +38,28 @@ def search_text(explanation: Explanation, *, headers: Mapping[str, Any], body: b
         told.type,
         told.service,
         None if told.stack is None else top_lines(told.stack),
-        *_header_parts(headers),
-        body_text(body),
     ]
-    text = "\n".join(part for part in parts if part)
-    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+    # Our own headers say again what is said above; words count once.
+    said = {*parts, f"{told.error_type}: {told.error_message}"}
+    for name, value in headers.items():
+        parts.append(name)
+        if name in _SKIPPED:
+            continue
+        kind = type(value)
+        if kind is str:
+            if value not in said:
+                parts.append(value)
+        elif kind is int:
+            parts.append(str(value))
+        else:
+            parts += header_texts(value)
+            if isinstance(value, Mapping):
+                parts += _table_parts(value)
+    parts.append(body_text(body))
+    text = "\n".join([part for part in parts if part])
+    if "\0" in text:
+        text = text.replace("\0", " ")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def body_text(body: bytes) -> str:
@@ -60,15 +77,6 @@ def body_text(body: bytes) -> str:
 
 def _unescape(found: "re.Match[str]") -> str:
     return bytes.fromhex(found.group().replace("\\u", "")).decode("utf-16-be", "replace")
-
-
-def _header_parts(headers: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in headers.items():
-        yield name
-        if name not in _SKIPPED:
-            yield from header_texts(value)
-            if isinstance(value, Mapping):
-                yield from _table_parts(value)
 
 
 def _table_parts(table: Mapping[str, Any]) -> Iterator[str]:

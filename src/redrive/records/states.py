@@ -1,7 +1,7 @@
 """The states of a dead letter and of its group, and every way from one to another.
 
     from \\ event     claimed   confirmed  refused   lost      came back      silence   resolved  deleted  reopened
-    pending          retrying  -          -         -         -              -         resolved  (gone)   -
+    pending          retrying  -          -         -         pending|failed -         resolved  (gone)   -
     failed           retrying  -          -         -         -              -         resolved  (gone)   pending
     in_doubt         retrying  -          -         -         pending|failed -         resolved  (gone)   pending
     retrying         -         retrying   pending   in_doubt  pending|failed resolved  -         -        -
@@ -9,8 +9,9 @@
 
 `claimed`: the intent to send it is committed. `confirmed`: the broker has the copy. `refused`: returned, nacked, or
 certainly not sent. `lost`: nobody can know whether the broker has it. `came back`: the copy died again and was
-collected; `failed` if its attempts are spent. `silence`: it has not come back for T. A `retrying` letter can be neither
-resolved nor deleted: its copy may be on the way. What has an empty place in the table is refused.
+collected; `failed` if its attempts are spent. Of a `pending` one only a copy that was in doubt can: somebody said
+that it had not arrived. `silence`: it has not come back for T. A `retrying` letter can be neither resolved nor
+deleted: its copy may be on the way. What has an empty place in the table is refused.
 """
 
 from enum import StrEnum
@@ -51,9 +52,11 @@ TRANSITIONS: dict[tuple[Status, Event], Status | None] = {
     (_R, Event.CONFIRMED): _R,
     (_R, Event.REFUSED): _P,
     (_R, Event.LOST): _D,
+    (_P, Event.CAME_BACK): _P,
     (_R, Event.CAME_BACK): _P,
     (_D, Event.CAME_BACK): _P,
     (_X, Event.CAME_BACK): _P,
+    (_P, Event.SPENT): _F,
     (_R, Event.SPENT): _F,
     (_D, Event.SPENT): _F,
     (_X, Event.SPENT): _F,

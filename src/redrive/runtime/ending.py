@@ -40,10 +40,11 @@ from redrive.core import (
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.executing import Executor
+from redrive.runtime.moulds import Kind, Mould, Moulds, can_be_cast
 from redrive.runtime.pasts import Past, Pasts
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.raising import begin_stack_at_handler
-from redrive.runtime.reporting import tell_decision
+from redrive.runtime.reporting import Reporter
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
 
@@ -70,6 +71,7 @@ class Ending:
         self._plan = plan
         self._queue = plan.name
         self._pasts = Pasts(plan)
+        self._moulds = Moulds()
         self._policy = policy
         self._admission = admission
         self._executor = executor
@@ -84,6 +86,7 @@ class Ending:
         """What an ordinary error leads to, by the past, and whether by a reject alone, where neither chance, age, rules
         nor an author's own function have a say: then it is the same for every message."""
         self._is_heard = observer is not SILENT
+        self._reporter = Reporter(observer, plan, attempts_max=policy.attempts_max)
         self._acked: Callable[[str, float, int], None] | None = getattr(observer, "acked", None)
         self._notes_acks = self._is_heard and (self._acked is None or bool(getattr(observer, "logs_acks", 0)))
         self.tells_acks = self._notes_acks or self._acked is not None
@@ -111,11 +114,34 @@ class Ending:
         if is_last and has_begun:
             begin_stack_at_handler(outcome)
         failure = describe_outcome(outcome, stack=is_last)
-        history = read_history(letter)
-        if has_run and failure is not None and has_begun:
-            history = (*history, Attempt(number=past.retries + 1, at_ms=now_ms, error=failure.text))
-        report = Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
-        await self._carry_out(letter, past, decision, report, handler_s=timed_s, is_attempt=has_begun)
+        failed_run = failure if has_run and has_begun else None
+        mould = None
+        if type(decision) is Parked:
+            mould = self._mould(decision, letter, past, failure, failed_run, now_ms)
+        if mould is None:
+            report = _report(letter, past, failure, failed_run, now_ms)
+            await self._carry_out(letter, past, decision, report, handler_s=timed_s, is_attempt=has_begun)
+        elif await self._executor.execute_cast(delivery, mould, now_ms) and self._is_heard:
+            self._tell(decision, letter, past, failure, handler_s=timed_s, is_attempt=has_begun)
+
+    def _mould(
+        self,
+        decision: Parked,
+        letter: DeliveryLetter,
+        past: Past,
+        failure: Failure | None,
+        failed_run: Failure | None,
+        now_ms: int,
+    ) -> Mould | None:
+        """What its parked copy is cast from; None if it has to be made by itself."""
+        if self._asks_age or not can_be_cast(letter.delivery):
+            return None
+        kind = Kind(letter.delivery.route, past, decision.reason, failure, failed_run is not None)
+        mould = self._moulds.find(kind)
+        if mould is None:
+            report = _report(letter, past, failure, failed_run, now_ms)
+            mould = self._moulds.make(kind, self._plan.commands(decision, letter, report), now_ms)
+        return mould
 
     def _decide(self, outcome: Outcome, letter: DeliveryLetter, past: Past, now_ms: int) -> tuple[Decision, bool]:
         """What becomes of it, and whether that is a reject and nothing else."""
@@ -214,17 +240,8 @@ class Ending:
         handler_s: float | None,
         is_attempt: bool = True,
     ) -> None:
-        tell_decision(
-            self._observer,
-            decision,
-            letter,
-            plan=self._plan,
-            failure=failure,
-            routing_key=past.routing_key,
-            attempt=past.retries + 1 if is_attempt else None,
-            attempts_max=self._policy.attempts_max,
-            handler_s=handler_s,
-        )
+        attempt = past.retries + 1 if is_attempt else None
+        self._reporter.tell(decision, letter, failure, past.routing_key, attempt, handler_s)
 
     def _dated(self, commands: tuple[Command, ...], letter: DeliveryLetter, now_ms: int) -> tuple[Command, ...]:
         """With an age budget a message that has no time of its own gets one, with its first copy."""
@@ -235,6 +252,16 @@ class Ending:
             replace(one, set_headers={**one.set_headers, **seen}) if isinstance(one, Publish) else one
             for one in commands
         )
+
+
+def _report(
+    letter: DeliveryLetter, past: Past, failure: Failure | None, failed_run: Failure | None, now_ms: int
+) -> Report:
+    """What is known now; a run that has failed just now is one attempt more in the history."""
+    history = read_history(letter)
+    if failed_run is not None:
+        history = (*history, Attempt(number=past.retries + 1, at_ms=now_ms, error=failed_run.text))
+    return Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
 
 
 def _with_deaths(commands: tuple[Command, ...], letter: DeliveryLetter) -> tuple[Command, ...]:

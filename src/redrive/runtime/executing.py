@@ -18,6 +18,7 @@ from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, Sta
 from redrive.client import Outcome as PublishOutcome
 from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return, headers
 from redrive.runtime.copies import copy_properties
+from redrive.runtime.moulds import Mould
 from redrive.runtime.outlet import describe_publish
 from redrive.wire import LocalProtocolError, Properties
 
@@ -79,6 +80,21 @@ class Executor:
                         await self._settle_watched(delivery, command)
                     case _:
                         settle(delivery, command)
+        except StaleDelivery:
+            return False
+        return True
+
+    async def execute_cast(self, delivery: Delivery, mould: Mould, now_ms: int) -> bool:
+        """The copy a mould is for, then an ack; whether it came to the end, as `execute` says it."""
+        properties = mould.cast(delivery.properties, now_ms, self._new_id)
+        try:
+            outcome = await self._publish(mould.copy, delivery.body, properties)
+            if not isinstance(outcome, Confirmed) and not await self._insist(delivery, mould.copy, properties, outcome):
+                return False
+            if self.is_watched:
+                await self._settle_watched(delivery, Ack())
+            else:
+                delivery.ack()
         except StaleDelivery:
             return False
         return True

@@ -16,11 +16,12 @@ _OURS, _ORIGINAL = b"x-redrive-", b"x-original-"
 
 
 class Past(NamedTuple):
-    """How often a message was retried, whether it has died in this queue of something else than our rejects, and the
-    key it was first published with."""
+    """How often a message was retried, whether it has died in this queue of something else than our rejects, how it
+    first came to the queue as far as its deaths tell, and the key it was first published with."""
 
     retries: int
     died_otherwise: bool
+    route: tuple[str, str] | None
     routing_key: str
 
 
@@ -52,8 +53,10 @@ class Pasts:
         return past
 
     def _read(self, letter: DeliveryLetter) -> Past:
+        deaths = deaths_in(letter.header(headers.DEATHS), letter.queue)
         return Past(
             retries=count_retries(letter, self._counter),
-            died_otherwise=deaths_in(letter.header(headers.DEATHS), letter.queue).otherwise,
+            died_otherwise=deaths.otherwise,
+            route=deaths.route,
             routing_key=self._plan.handler_routing_key(letter),
         )

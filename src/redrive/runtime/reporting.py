@@ -19,50 +19,56 @@ MAX_RETRIES_EXCEEDED = "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
 """The tag the service document asks for."""
 
 
-def tell_decision(
-    observer: Observer,
-    decision: Decision,
-    letter: DeliveryLetter,
-    *,
-    plan: QueuePlan,
-    failure: Failure | None,
-    routing_key: str,
-    attempt: int | None,
-    attempts_max: int,
-    handler_s: float | None,
-) -> None:
-    """Says what happened to which message, for a log line and for metrics; never its body.
+class Reporter:
+    """Tells of the decisions about the deliveries of one queue."""
 
-    `attempt` and `handler_s` are None where no handler has run; `routing_key` is the original one.
-    """
-    properties = letter.properties
-    own_id = properties.message_id
-    delay_ms: int | None = None
-    reason: ParkReason | None = None
-    match decision:
-        case Retry():
+    def __init__(self, observer: Observer, plan: QueuePlan, *, attempts_max: int) -> None:
+        self._note = observer.note
+        self._shape = plan.shape_name
+        self._spent_tag = MAX_RETRIES_EXCEEDED if plan.shape_name == "service" else None
+        self._attempts_max = attempts_max
+
+    def tell(
+        self,
+        decision: Decision,
+        letter: DeliveryLetter,
+        failure: Failure | None,
+        routing_key: str,
+        attempt: int | None,
+        handler_s: float | None,
+    ) -> None:
+        """Says what happened to which message, for a log line and for metrics; never its body.
+
+        `attempt` and `handler_s` are None where no handler has run; `routing_key` is the original one.
+        """
+        properties = letter.properties
+        own_id = properties.message_id
+        delay_ms: int | None = None
+        reason: ParkReason | None = None
+        # Retries come first: they are most of what is told when everything fails.
+        if isinstance(decision, Retry):
             delay_ms = decision.delay_ms
-        case Parked():
+        elif isinstance(decision, Parked):
             reason = decision.reason
-        case Defer():
+        elif isinstance(decision, Defer):
             delay_ms = decision.wait_ms
-        case GiveBack():
+        elif isinstance(decision, GiveBack):
             delay_ms = decision.pause_ms
-    observer.note(
-        "runtime.decided",
-        queue=letter.queue,
-        decision=WORDS[type(decision)],
-        reason=None if reason is None else reason.value,
-        attempt=attempt,
-        attempts_max=attempts_max,
-        delay_ms=delay_ms,
-        error=None if failure is None else failure.text,
-        status=None if failure is None else failure.status,
-        handler_s=handler_s,
-        routing_key=routing_key,
-        message_id=letter.header(names.MESSAGE_ID) if own_id is None else own_id,
-        correlation_id=properties.correlation_id,
-        message_type=properties.type,
-        shape=plan.shape_name,
-        tag=MAX_RETRIES_EXCEEDED if reason is ParkReason.ATTEMPTS and plan.shape_name == "service" else None,
-    )
+        self._note(
+            "runtime.decided",
+            queue=letter.queue,
+            decision=WORDS[type(decision)],
+            reason=None if reason is None else reason.value,
+            attempt=attempt,
+            attempts_max=self._attempts_max,
+            delay_ms=delay_ms,
+            error=None if failure is None else failure.text,
+            status=None if failure is None else failure.status,
+            handler_s=handler_s,
+            routing_key=routing_key,
+            message_id=letter.header(names.MESSAGE_ID) if own_id is None else own_id,
+            correlation_id=properties.correlation_id,
+            message_type=properties.type,
+            shape=self._shape,
+            tag=self._spent_tag if reason is ParkReason.ATTEMPTS else None,
+        )

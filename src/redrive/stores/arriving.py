@@ -1,7 +1,8 @@
 """Dead letters becoming rows: the letter, its content, group, words and counts. For collecting and imports."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -9,7 +10,7 @@ from redrive.core import Attempt
 from redrive.records import Arrival, Content, DeadLetter, Status
 from redrive.stores.database import Writing
 from redrive.stores.indexing import index_words
-from redrive.stores.tallies import Ledger, Place
+from redrive.stores.tallies import Ledger, Place, bucket_ms_of
 
 _INSERT_LETTER = """
 INSERT INTO letters (seq, id, version, status, vhost, dlq, dlq_exchange, dlq_routing_key, queue, exchange, routing_key,
@@ -54,29 +55,30 @@ class Entry:
 
 def entry_of(arrival: Arrival, *, due_at_ms: int | None, copy_of: str | None) -> Entry:
     """A new dead letter from what was collected; texts without what a database can't hold."""
+    arrival = _storable(arrival)
     told = arrival.explanation
     letter = DeadLetter(
         id=arrival.id,
         version=1,
         status=Status.PENDING,
-        vhost=clean(arrival.vhost),
-        dlq=clean(arrival.dlq),
-        dlq_exchange=clean(arrival.dlq_exchange),
-        dlq_routing_key=clean(arrival.dlq_routing_key),
-        queue=clean(told.queue),
-        exchange=clean(told.exchange),
-        routing_key=clean(told.routing_key),
-        reason=clean(told.reason),
+        vhost=arrival.vhost,
+        dlq=arrival.dlq,
+        dlq_exchange=arrival.dlq_exchange,
+        dlq_routing_key=arrival.dlq_routing_key,
+        queue=told.queue,
+        exchange=told.exchange,
+        routing_key=told.routing_key,
+        reason=told.reason,
         told_by=told.told_by,
-        error_type=clean_or_none(told.error_type),
-        error_message=clean_or_none(told.error_message),
+        error_type=told.error_type,
+        error_message=told.error_message,
         status_code=told.status_code,
-        stack=clean_or_none(told.stack),
+        stack=told.stack,
         attempts=told.attempts,
-        message_id=clean_or_none(told.message_id),
-        correlation_id=clean_or_none(told.correlation_id),
-        type=clean_or_none(told.type),
-        service=clean_or_none(told.service),
+        message_id=told.message_id,
+        correlation_id=told.correlation_id,
+        type=told.type,
+        service=told.service,
         group_id=told.group_id,
         size_bytes=len(arrival.content.body),
         dead_at_ms=died_at_ms(arrival),
@@ -98,7 +100,7 @@ def entry_of(arrival: Arrival, *, due_at_ms: int | None, copy_of: str | None) ->
         content=arrival.content,
         history=told.history,
         search_text=arrival.search_text,
-        group_title=clean(told.group_title),
+        group_title=told.group_title,
     )
 
 
@@ -135,15 +137,20 @@ async def insert_entries(
         return {}
     seqs = [row[0] for row in await tx.rows(tx.dialect.next_letter_seqs, len(entries))]
     letters, contents, texts = [], [], []
+    counts: Counter[tuple[tuple[str, str, str, str | None, str | None, int], Status, int]] = Counter()
     for seq, entry in zip(seqs, entries, strict=True):
         letter = entry.letter
         group_seq = group_seqs[letter.group_id]
         letters.append(_letter_row(seq, letter, group_seq))
         contents.append((seq, letter.stack, pack_history(entry.history), entry.content.properties, entry.content.body))
         texts.append((seq, entry.search_text))
-        place = place_of(letter, group_seq)
-        ledger.moved(place, None, letter.status)
-        ledger.happened("dead", place, letter.dead_at_ms)
+        # Most letters of a hand are counted alike, and a place is dear to make: counted first, by what is at hand.
+        counted_as = (letter.queue, letter.dlq, letter.routing_key, letter.service, letter.type, group_seq)
+        counts[counted_as, letter.status, bucket_ms_of(letter.dead_at_ms)] += 1
+    for ((queue, dlq, topic, service, type, group_seq), status, died_ms), n in counts.items():
+        place = Place(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
+        ledger.moved(place, None, status, n=n)
+        ledger.happened("dead", place, died_ms, n=n)
     await tx.many(_INSERT_LETTER, letters)
     await tx.many(_INSERT_CONTENT, contents)
     await index_words(tx, texts)
@@ -184,6 +191,54 @@ def clean(text: str) -> str:
 def clean_or_none(text: str | None) -> str | None:
     """The same, where there may be none."""
     return None if text is None else clean(text)
+
+
+def _storable(arrival: Arrival) -> Arrival:
+    """The arrival, with texts that both databases take. Nearly all are as they come: one look tells."""
+    told = arrival.explanation
+    texts = (
+        arrival.vhost,
+        arrival.dlq,
+        arrival.dlq_exchange,
+        arrival.dlq_routing_key,
+        told.queue,
+        told.exchange,
+        told.routing_key,
+        told.reason,
+        told.group_title,
+        told.error_type or "",
+        told.error_message or "",
+        told.stack or "",
+        told.message_id or "",
+        told.correlation_id or "",
+        told.type or "",
+        told.service or "",
+    )
+    together = "".join(texts)
+    if together.isascii() and "\x00" not in together:
+        return arrival
+    return replace(
+        arrival,
+        vhost=clean(arrival.vhost),
+        dlq=clean(arrival.dlq),
+        dlq_exchange=clean(arrival.dlq_exchange),
+        dlq_routing_key=clean(arrival.dlq_routing_key),
+        explanation=replace(
+            told,
+            queue=clean(told.queue),
+            exchange=clean(told.exchange),
+            routing_key=clean(told.routing_key),
+            reason=clean(told.reason),
+            group_title=clean(told.group_title),
+            error_type=clean_or_none(told.error_type),
+            error_message=clean_or_none(told.error_message),
+            stack=clean_or_none(told.stack),
+            message_id=clean_or_none(told.message_id),
+            correlation_id=clean_or_none(told.correlation_id),
+            type=clean_or_none(told.type),
+            service=clean_or_none(told.service),
+        ),
+    )
 
 
 def _letter_row(seq: int, letter: DeadLetter, group_seq: int) -> tuple[object, ...]:

@@ -5,17 +5,18 @@ have arrived; one that is still there after a crash tells the next session what 
 
     arrival                                                    becomes
     x-redriven-id names a row, x-redriven-count fits,          that row again: pending, or failed when the attempts of
-        the row is retrying, in doubt or resolved                  its rule are spent; its content joins the past ones
+        no copy of that redrive came back before, and              its rule are spent; its content joins the past ones
+        the row has not failed
     x-redriven-id names a row, anything else                   a new row, `copy_of` that one: a second copy died
     anything else                                              a new row
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
-from redrive.records import Arrival, AuditEntry, Event, Status, sources
+from redrive.records import Arrival, AuditEntry, Event, sources
 from redrive.stores.arriving import Entry, died_at_ms, entry_of, insert_entries, see_groups
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Row, Writing
@@ -33,6 +34,7 @@ INSERT INTO batches (id, vhost, dlq, owner, at_ms, entries, outcome) VALUES ($1,
 _DROP_BATCHES = "DELETE FROM batches WHERE id = ANY($1::text[])"
 _SEQS = "SELECT seq FROM letters WHERE id = ANY($1::text[])"
 _RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
+_BACK_ALREADY = "SELECT letter_seq, redrives FROM past_contents WHERE letter_seq = ANY($1::bigint[])"
 _QUEUE_OF = "SELECT vhost, dlq FROM letters WHERE id = ANY($1::text[])"
 _STOP = """
 INSERT INTO stopped_queues (vhost, dlq, reason, at_ms) VALUES ($1, $2, $3, $4)
@@ -156,11 +158,18 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
     rows = await _find_redriven(tx, arrivals)
     seqs = [standing.seq for standing in rows.values()]
     returns: dict[int, int] = dict(await tx.rows(_RETURNS, seqs)) if seqs else {}
+    back_already = {(seq, count) for seq, count in await tx.rows(_BACK_ALREADY, seqs)} if seqs else set()
     hand = _Hand(new=[], returned=[], row_ids=[])
+    may_come_back = sources(Event.CAME_BACK)
     for arrival in arrivals:
         row = None if arrival.redriven_id is None else rows.get(arrival.redriven_id)
         rule = book.rule_for(arrival.explanation.queue, arrival.explanation.group_id)
-        if row is None or row.status not in sources(Event.CAME_BACK) or row.redrives != arrival.redriven_count:
+        if (
+            row is None
+            or row.status not in may_come_back
+            or row.redrives != arrival.redriven_count
+            or (row.seq, row.redrives) in back_already
+        ):
             due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=0)
             copy_of = arrival.twin_of if row is None else row.id
             hand.new.append(entry_of(arrival, due_at_ms=due_at_ms, copy_of=copy_of))
@@ -173,7 +182,7 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
         entry = entry_of(arrival, due_at_ms=due_at_ms, copy_of=None)
         hand.returned.append(Returned(standing=row, event=event, entry=entry, returns=returns[row.seq] + 1))
         hand.row_ids.append(row.id)
-        rows[row.id] = replace(row, status=Status.PENDING)
+        back_already.add((row.seq, row.redrives))
     return hand
 
 

@@ -1,20 +1,22 @@
 """Dead letters with everything that is known of them, out of one store and into another.
 
-Lossless: what comes in is what went out, under the same ids.
+Lossless: what comes in is what went out, under the same ids. But who was sending a letter, and by which rule it is due,
+is the other store's business: here one that was being sent is in doubt, and none is due without a rule of this store.
 """
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redrive.core import Attempt
-from redrive.records import AuditEntry, Content, DeadLetter, Filter, Happening
+from redrive.records import AuditEntry, Content, DeadLetter, Filter, Happening, Status
 from redrive.stores.arriving import Entry, insert_entries, see_groups, unpack_history
 from redrive.stores.audit import note
 from redrive.stores.changing import KEEP_EDIT
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.indexing import read_words
 from redrive.stores.letter_rows import read_letters
+from redrive.stores.rules import RuleBook, read_rules
 from redrive.stores.searching import Key, start_walk
 from redrive.stores.tallies import Ledger
 
@@ -174,9 +176,10 @@ async def insert_exported(database: Database, batch: Sequence[Exported], *, who:
 
 async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
     ledger = Ledger()
+    book = await read_rules(tx)
     entries = [
         Entry(
-            letter=each.letter,
+            letter=_as_it_stands_here(each.letter, book),
             content=each.content,
             history=each.history,
             search_text=each.words,
@@ -198,6 +201,18 @@ async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
     if lives:
         await tx.many(_KEEP_LIFE, lives)
     await ledger.write(tx)
+
+
+def _as_it_stands_here(letter: DeadLetter, book: RuleBook) -> DeadLetter:
+    """What only the other store's operations and rules could go on with, as this one can."""
+    if letter.status is Status.RETRYING and letter.silent_at_ms is None:
+        return replace(letter, status=Status.IN_DOUBT, status_reason="it was being sent when it was exported")
+    if letter.status is not Status.PENDING:
+        return letter
+    rule = book.rule_for(letter.queue, letter.group_id)
+    if rule is None or rule.due_at_ms(died_at_ms=letter.dead_at_ms, returns=letter.returns) is None:
+        return replace(letter, due_at_ms=None)
+    return letter
 
 
 async def _fitting(tx: Reading, seqs: list[int]) -> int:

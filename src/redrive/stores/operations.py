@@ -38,7 +38,7 @@ from redrive.stores.operations_rows import (
     read_item,
     read_operation,
 )
-from redrive.stores.operations_selecting import freeze, freeze_due, may_take_doubtful, preview
+from redrive.stores.operations_selecting import freeze, freeze_due, leave_batches, may_take_doubtful, preview
 from redrive.stores.rules import ALL, read_rules
 
 _INSERT = """
@@ -66,6 +66,9 @@ _WAITING = """
 SELECT o.id FROM operations AS o LEFT JOIN leases AS h ON h.name = 'operation:' || o.id
 WHERE o.ended_at_ms IS NULL AND (o.state IN ('waiting', 'running') OR o.sending > 0)
     AND (h.name IS NULL OR h.until_ms <= $1)
+    AND (CAST($2 AS TEXT) IS NULL OR $2 = coalesce((
+        SELECT l.vhost FROM items AS i JOIN letters AS l ON l.seq = i.letter_seq
+        WHERE i.operation_seq = o.seq AND i.state = 'queued' ORDER BY i.place LIMIT 1), $2))
 ORDER BY o.seq
 """
 _LARGEST = (1 << 63) - 1
@@ -90,10 +93,15 @@ class Operations:
             if not is_new:
                 return row.operation
             total = await freeze(tx, row.seq, new.selection, now_ms=now_ms)
+            if new.kind is OperationKind.RETURN:
+                await leave_batches(tx, row.seq)
             return await _begin(tx, row, total, now_ms=now_ms)
 
-    async def create_due(self, *, id: str, who: str, now_ms: int, limit: int) -> Operation | None:
-        """An operation on what is due for auto-retry, longest due first; None when nothing is."""
+    async def create_due(
+        self, *, id: str, who: str, now_ms: int, limit: int, vhost: str | None = None
+    ) -> Operation | None:
+        """An operation on what is due for auto-retry, of one vhost if one is given, longest due first; None when
+        nothing is."""
         async with self._database.write() as tx:
             widest = (await read_rules(tx)).rules.get(ALL)
             new = NewOperation(
@@ -105,7 +113,7 @@ class Operations:
             row, is_new = await _insert(tx, new, id=id, now_ms=now_ms)
             if not is_new:
                 return row.operation
-            total = await freeze_due(tx, row.seq, now_ms=now_ms, limit=limit)
+            total = await freeze_due(tx, row.seq, now_ms=now_ms, limit=limit, vhost=vhost)
             if total == 0:
                 await tx.run("DELETE FROM operations WHERE seq = $1", row.seq)
                 return None
@@ -158,9 +166,15 @@ class Operations:
                 return taken
 
     async def record(self, id: str, lease: Lease, results: Sequence[Sent], *, now_ms: int) -> Operation:
-        """See `operations_running.record`."""
+        """See `operations_running.record`. What is queued again by one that was cancelled meanwhile is skipped."""
         async with self._database.write() as tx:
-            return await running.record(tx, id, lease, results, now_ms=now_ms)
+            operation = await running.record(tx, id, lease, results, now_ms=now_ms)
+            if operation.state is OperationState.CANCELLED and operation.left:
+                row = await lock_operation(tx, id)
+                skipped = await tx.run(_CANCEL_ITEMS, row.seq, now_ms)
+                await count_on(tx, row.seq, {ItemState.SKIPPED: skipped}, now_ms=now_ms)
+                return (await lock_operation(tx, id)).operation
+            return operation
 
     async def settle_silent(self, *, now_ms: int, limit: int) -> int:
         """Resolves redriven dead letters that have not come back in their time; how many."""
@@ -200,11 +214,12 @@ class Operations:
             await _note(tx, row.operation, "redrive.cancelled", who=who, why=why, now_ms=now_ms)
             return (await lock_operation(tx, id)).operation
 
-    async def waiting(self, now_ms: int) -> tuple[str, ...]:
+    async def waiting(self, now_ms: int, *, vhost: str | None = None) -> tuple[str, ...]:
         """Ids of operations that need a runner: nobody has them, and something is to do, if only to say of what a dead
-        runner had on the way that it is in doubt."""
+        runner had on the way that it is in doubt. With a `vhost` not those whose next dead letter is of another: a
+        runner there would refuse it."""
         async with self._database.read() as tx:
-            return tuple(row[0] for row in await tx.rows(_WAITING, now_ms))
+            return tuple(row[0] for row in await tx.rows(_WAITING, now_ms, vhost))
 
 
 async def _insert(tx: Writing, new: NewOperation, *, id: str, now_ms: int) -> tuple[OperationRow, bool]:

@@ -4,7 +4,8 @@ And the end of the waiting: the broker gives no sign of success, so one that has
 resolved, with that reason.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redrive.core import format_duration_ms
@@ -13,7 +14,7 @@ from redrive.stores.arriving import LISTEN
 from redrive.stores.database import Writing
 from redrive.stores.rules import read_rules
 from redrive.stores.tallies import Ledger
-from redrive.stores.transitions import STANDING, Standing, lock, move, note_life, read_standing
+from redrive.stores.transitions import STANDING, Standing, move, note_life, read_standing
 
 _SILENT = " ".join(
     (
@@ -25,6 +26,12 @@ _SILENT = " ".join(
 _OVER = """
 SELECT silent_at_ms, letter_seq FROM silences WHERE silent_at_ms <= $1 ORDER BY silent_at_ms, letter_seq LIMIT $2
 """
+_UNHEARD = """
+SELECT l.seq FROM letters AS l JOIN stopped_queues AS s ON s.vhost = l.vhost AND s.dlq = l.dlq
+WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq
+"""
+_LISTEN_ON = "UPDATE letters SET silent_at_ms = $2 WHERE seq = ANY($1::bigint[])"
+_LISTEN_ON_MS = 60_000
 _LOOKED_AT = "DELETE FROM silences WHERE silent_at_ms = $1 AND letter_seq = $2"
 _RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
 _GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
@@ -43,12 +50,20 @@ class SentItem:
 
 
 async def end_letters(
-    tx: Writing, ledger: Ledger, operation: Operation, items: list[SentItem], event: Event, reason: str, *, now_ms: int
+    tx: Writing,
+    ledger: Ledger,
+    operation: Operation,
+    items: list[SentItem],
+    locked: Mapping[int, Standing],
+    event: Event,
+    reason: str,
+    *,
+    now_ms: int,
 ) -> None:
-    """What the end of a sending is to its dead letters. One that came back meanwhile, or was even sent again, is past
-    this: it only counts as sent."""
+    """What the end of a sending is to its dead letters, which the caller has `locked`. One that came back meanwhile, or
+    was even sent again, is past this: it only counts as sent."""
     redrives = {item.seq: item.redrives for item in items}
-    standings = await lock(tx, list(redrives))
+    standings = [locked[seq] for seq in redrives if seq in locked]
     current = [one for one in standings if one.redrives == redrives[one.seq] and one.status is Status.RETRYING]
     seqs = [one.seq for one in current]
     match event:
@@ -59,8 +74,8 @@ async def end_letters(
                 sets, more = ", silent_at_ms = $6", (now_ms + settle_ms,)
                 await move(tx, ledger, these, event, now_ms=now_ms, reason=None, sets=sets, arguments=more)
                 await tx.many(LISTEN, [(*more, one.seq) for one in these])
-            for one in standings:
-                ledger.happened("redriven", one.place, now_ms)
+            for place, n in Counter([one.place for one in standings]).items():
+                ledger.happened("redriven", place, now_ms, n=n)
         case Event.REFUSED:
             for due_at_ms, these in (await _by_due(tx, current, now_ms=now_ms)).items():
                 sets, due = ", due_at_ms = $6", (due_at_ms,)
@@ -77,8 +92,14 @@ async def settle_silent(tx: Writing, *, now_ms: int, limit: int) -> int:
     over = [tuple(row) for row in await tx.rows(_OVER, now_ms, limit)]
     if not over:
         return 0
+    seqs = sorted({seq for _, seq in over})
+    # Where nothing is collected nothing can come back, and silence says nothing.
+    unheard = [seq for (seq,) in await tx.rows(_UNHEARD, seqs, now_ms)]
+    if unheard:
+        await tx.run(_LISTEN_ON, unheard, now_ms + _LISTEN_ON_MS)
+        await tx.many(LISTEN, [(now_ms + _LISTEN_ON_MS, seq) for seq in unheard])
     by_silence: defaultdict[int, list[Standing]] = defaultdict(list)
-    for silence_ms, *standing in await tx.rows(_SILENT, sorted({seq for _, seq in over}), now_ms):
+    for silence_ms, *standing in await tx.rows(_SILENT, seqs, now_ms):
         by_silence[silence_ms].append(read_standing(tuple(standing)))
     ledger = Ledger()
     count = 0

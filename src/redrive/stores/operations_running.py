@@ -85,7 +85,8 @@ async def claim(tx: Writing, id: str, lease: Lease, *, now_ms: int) -> Operation
         ledger = Ledger()
         reason = "its sender was gone before it could say whether the broker has it"
         items = [SentItem(place=place, seq=seq, redrives=redrives) for place, seq, redrives in stale]
-        await end_letters(tx, ledger, row.operation, items, Event.LOST, reason, now_ms=now_ms)
+        locked = {one.seq: one for one in await lock(tx, [item.seq for item in items])}
+        await end_letters(tx, ledger, row.operation, items, locked, Event.LOST, reason, now_ms=now_ms)
         await _end_items(tx, row, items, ItemState.IN_DOUBT, reason, now_ms=now_ms)
         changes = {ItemState.SENDING: -len(stale), ItemState.IN_DOUBT: len(stale)}
         await count_on(tx, row.seq, changes, now_ms=now_ms)
@@ -142,9 +143,9 @@ async def record(tx: Writing, id: str, lease: Lease, results: Sequence[Sent], *,
     ledger = Ledger()
     counts: Counter[ItemState] = Counter()
     # Rows are locked once and in order; the letters of each end follow.
-    await lock(tx, [item.seq for items in by_end.values() for item in items])
+    locked = {one.seq: one for one in await lock(tx, [item.seq for items in by_end.values() for item in items])}
     for (state, reason, event), items in by_end.items():
-        await end_letters(tx, ledger, row.operation, items, event, reason, now_ms=now_ms)
+        await end_letters(tx, ledger, row.operation, items, locked, event, reason, now_ms=now_ms)
         await _end_items(tx, row, items, state, reason, now_ms=now_ms)
         counts[ItemState.SENDING] -= len(items)
         counts[state] += len(items)
@@ -195,12 +196,13 @@ async def _claim_letters(
     places = {seq: place for place, seq in queued}
     standings = {one.seq: one for one in await lock(tx, list(places))}
     claimable: list[Standing] = []
+    may_be_claimed = sources(Event.CLAIMED)
     skipped: defaultdict[str, list[int]] = defaultdict(list)
     for place, seq in queued:
         standing = standings.get(seq)
         if standing is None:
             skipped["it was deleted"].append(place)
-        elif standing.status not in sources(Event.CLAIMED):
+        elif standing.status not in may_be_claimed:
             skipped[f"it is {standing.status.value}"].append(place)
         elif standing.status is Status.IN_DOUBT and not row.includes_in_doubt:
             skipped["it is in doubt now, and doubtful ones were not asked for"].append(place)

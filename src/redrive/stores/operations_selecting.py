@@ -7,6 +7,8 @@ arrives after this transaction is not in it.
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from redrive.records import Event, Filter, Preview, Selection, Status, sources
 from redrive.stores.database import Reading, Writing
 from redrive.stores.searching import condition, matching
@@ -32,10 +34,13 @@ SELECT l.status, count(*) FROM letters AS l WHERE l.status <> ALL($1::text[]) AN
 """
 _DUE = """
 SELECT l.seq FROM letters AS l
-WHERE l.due_at_ms <= $1 AND l.status = 'pending'
+WHERE l.due_at_ms <= $1 AND l.status = 'pending' AND (CAST($3 AS TEXT) IS NULL OR l.vhost = $3)
     AND NOT EXISTS (SELECT 1 FROM items AS i WHERE i.letter_seq = l.seq AND i.state = 'queued')
 ORDER BY l.due_at_ms, l.seq LIMIT $2
 """
+_BATCHES = "SELECT id, entries FROM batches"
+_OF_BATCH = "SELECT letter_id FROM items WHERE operation_seq = $1 AND letter_id = ANY($2::text[])"
+_SHRINK = "UPDATE batches SET entries = $2 WHERE id = $1"
 
 
 def may_take_doubtful(selection: Selection) -> bool:
@@ -69,13 +74,24 @@ async def freeze(tx: Writing, operation_seq: int, selection: Selection, *, now_m
     return await tx.run(sql, operation_seq, statuses, limit, *where.arguments)
 
 
-async def freeze_due(tx: Writing, operation_seq: int, *, now_ms: int, limit: int) -> int:
-    """Writes down what is due for auto-retry and not in another operation's queue; how many."""
-    seqs = [row[0] for row in await tx.rows(_DUE, now_ms, limit)]
+async def freeze_due(tx: Writing, operation_seq: int, *, now_ms: int, limit: int, vhost: str | None = None) -> int:
+    """Writes down what is due for auto-retry (in one vhost) and not in another operation's queue; how many."""
+    seqs = [row[0] for row in await tx.rows(_DUE, now_ms, limit, vhost)]
     if not seqs:
         return 0
     sql = _FREEZE.replace("{condition}", "l.seq = ANY($4::bigint[])")
     return await tx.run(sql, operation_seq, [Status.PENDING.value], _NO_LIMIT, seqs)
+
+
+async def leave_batches(tx: Writing, operation_seq: int) -> None:
+    """Takes an operation's dead letters out of the open batches: given back, they lie in their queue with the same
+    bytes, and a collector that took them for those it had stored would ack what nobody has stored."""
+    for id, packed in await tx.rows(_BATCHES):
+        entries = msgspec.msgpack.decode(packed, type=tuple[tuple[bytes, str], ...])
+        rows = await tx.rows(_OF_BATCH, operation_seq, [letter_id for _, letter_id in entries])
+        taken = {row[0] for row in rows}
+        if taken:
+            await tx.run(_SHRINK, id, msgspec.msgpack.encode([one for one in entries if one[1] not in taken]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

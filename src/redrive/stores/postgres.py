@@ -2,10 +2,12 @@
 
 A connection that is gone is replaced by the pool when it is next asked for, so a server may be restarted under us:
 calls under way raise `StoreUnavailable`, later ones succeed. A commit whose answer was lost is raised like any other
-failure. `synchronous_commit` is left as the server has it.
+failure. `synchronous_commit` is left as the server has it, but for `off`: an ack follows a commit, and what a server
+forgets after that is nowhere.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -32,9 +34,10 @@ _AGAIN = "try again when the server answers; nothing was half done"
 class PostgresDatabase:
     """A database of PostgreSQL."""
 
-    def __init__(self, pool: "Pool[Record]", address: str) -> None:
+    def __init__(self, pool: "Pool[Record]", address: str, *, is_lax: bool = False) -> None:
         self._pool = pool
         self._address = address
+        self._is_lax = is_lax
 
     @property
     def dialect(self) -> Dialect:
@@ -50,7 +53,10 @@ class PostgresDatabase:
     async def write(self) -> AsyncIterator[Writing]:
         """A transaction at READ COMMITTED: what it decides on, it locks."""
         async with self._transaction(is_reading=False) as connection:
-            yield _Transaction(connection, self._address)
+            transaction = _Transaction(connection, self._address)
+            if self._is_lax:
+                await transaction.run("SET LOCAL synchronous_commit = on")
+            yield transaction
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Reading]:
@@ -149,6 +155,8 @@ async def connect_postgres(url: str, address: str) -> PostgresDatabase:
         raise StoreUnavailable(
             address, "the PostgreSQL driver is not installed", "pip install 'redrive[postgres]'"
         ) from None
+    # Its pool tells a log of every connection that went; whoever has set up no logging is told once, by our error.
+    logging.getLogger("asyncpg").addHandler(logging.NullHandler())
     try:
         with _telling(address):
             pool = await asyncpg.create_pool(
@@ -159,9 +167,10 @@ async def connect_postgres(url: str, address: str) -> PostgresDatabase:
                 command_timeout=STATEMENT_TIMEOUT_S,
                 server_settings={"application_name": "redrive"},
             )
+            is_lax = await pool.fetchval("SHOW synchronous_commit") == "off"
     except (ValueError, asyncpg.ClientConfigurationError) as error:
         raise InvalidDatabaseUrl(f"{address}: {error}; check the database URL") from None
-    return PostgresDatabase(pool, address)
+    return PostgresDatabase(pool, address, is_lax=is_lax)
 
 
 @contextmanager

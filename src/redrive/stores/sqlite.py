@@ -3,10 +3,12 @@ never waits for a disk.
 
 WAL lets readers go on while somebody writes. `synchronous = FULL`: a commit is on the disk when it returns, because an
 ack follows it. Writers of one process take turns at a lock of the event loop; writers of several processes at
-SQLite's own, for as long as the busy timeout.
+SQLite's own, for as long as the busy timeout. A file that was removed or replaced takes no commit any more: SQLite
+would go on writing to what nobody finds again.
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,15 +49,15 @@ class SqliteDatabase:
     """A file of SQLite."""
 
     def __init__(self, path: str, address: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
-        self._path = path
+        self._path = os.path.abspath(path)
         self._address = address
         self._busy_timeout_ms = busy_timeout_ms
-        self._writer = _Connection(self._connect, address)
+        self._writer = _Connection(self._connect, self._path, address)
         self._writing = asyncio.Lock()
         self._readers: asyncio.LifoQueue[_Connection] = asyncio.LifoQueue()
         self._all = [self._writer]
         for _ in range(READERS):
-            reader = _Connection(self._connect, address)
+            reader = _Connection(self._connect, self._path, address)
             self._all.append(reader)
             self._readers.put_nowait(reader)
 
@@ -138,8 +140,10 @@ class SqliteDatabase:
 class _Connection:
     """One connection and the thread that alone uses it: calls run one after another, whoever waits for them."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], address: str) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, address: str) -> None:
         self._connect = connect
+        self._path = path
+        self._file: tuple[int, int] | None = None
         self._address = address
         self._connection: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="redrive-sqlite")
@@ -203,6 +207,7 @@ class _Connection:
         try:
             if self._connection is None:
                 self._connection = self._connect()
+                self._file = _file_at(self._path)
             return work(self._connection)
         except sqlite3.Error as error:
             raise _as_store_error(error, self._address) from error
@@ -219,6 +224,11 @@ class _Connection:
             self._connection.close()
             self._connection = None
             return
+        if work is _commit and _file_at(self._path) != self._file:
+            _undo(self._connection)
+            raise StoreUnavailable(
+                self._address, "its file was removed or replaced", "put it back and restart; nothing was half done"
+            )
         try:
             work(self._connection)
         except sqlite3.Error as error:
@@ -230,6 +240,15 @@ class _Connection:
         """Stops a long statement whose caller is gone; harmless when none runs."""
         if self._connection is not None:
             self._connection.interrupt()
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file a path names."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _commit(connection: sqlite3.Connection) -> None:

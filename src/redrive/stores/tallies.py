@@ -60,6 +60,11 @@ class Place:
         return tuple(keys)
 
 
+def bucket_ms_of(at_ms: int) -> int:
+    """The beginning of the five minutes that a moment is counted in."""
+    return at_ms - at_ms % ACTIVITY_BUCKET_MS
+
+
 class Ledger:
     """The changes of one transaction."""
 
@@ -78,7 +83,7 @@ class Ledger:
 
     def happened(self, deed: Deed, place: Place, at_ms: int, *, n: int = 1) -> None:
         """Something happened to dead letters of this place."""
-        self._activity[at_ms - at_ms % ACTIVITY_BUCKET_MS, place.queue][deed] += n
+        self._activity[bucket_ms_of(at_ms), place.queue][deed] += n
         if deed == "redriven":
             self._redriven[place.group_seq] += n
         elif deed == "returned":

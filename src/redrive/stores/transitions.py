@@ -4,7 +4,7 @@
 `remove`, then `Ledger.write` at the end of the transaction.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +30,7 @@ _LIFE = """
 INSERT INTO happenings (letter_seq, version, at_ms, event, who, detail, operation_id)
 SELECT seq, version, $2, $3, $4, $5, CAST($6 AS TEXT) FROM letters WHERE seq = ANY($1::bigint[])
 """
+_STATUSES = {status.value: status for status in Status}
 _REMOVALS = (
     "DELETE FROM contents WHERE seq = ANY($1::bigint[])",
     "DELETE FROM past_contents WHERE letter_seq = ANY($1::bigint[])",
@@ -53,14 +54,22 @@ class Standing:
 
 async def lock(tx: Writing, seqs: Sequence[int]) -> list[Standing]:
     """How these dead letters stand; nobody else changes them before this transaction ends. Gone ones are missing."""
-    return [read_standing(row) for row in await tx.rows(_LOCK, sorted(seqs))]
+    # Many stand in one place; equal ones are made once, which also makes counting in them cheap.
+    places: dict[Row, Place] = {}
+    return [read_standing(row, places) for row in await tx.rows(_LOCK, sorted(seqs))]
 
 
-def read_standing(row: Row) -> Standing:
-    """A row of `STANDING`'s columns."""
-    seq, id, status, version, redrives, queue, dlq, topic, service, type, group_seq = row
-    place = Place(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
-    return Standing(seq=seq, id=id, status=Status(status), version=version, redrives=redrives, place=place)
+def read_standing(row: Row, places: dict[Row, Place] | None = None) -> Standing:
+    """A row of `STANDING`'s columns. `places`: those that were made before."""
+    seq, id, status, version, redrives, *where = row
+    known = tuple(where)
+    place = None if places is None else places.get(known)
+    if place is None:
+        queue, dlq, topic, service, type, group_seq = known
+        place = Place(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
+        if places is not None:
+            places[known] = place
+    return Standing(seq=seq, id=id, status=_STATUSES[status], version=version, redrives=redrives, place=place)
 
 
 async def move(
@@ -88,8 +97,9 @@ async def move(
     for (before, after), these in sorted_out.items():
         seqs = [standing.seq for standing in these]
         await tx.run(_MOVE.replace("{sets}", sets), seqs, after.value, now_ms, reason, before.value, *arguments)
+        for place, n in Counter([standing.place for standing in these]).items():
+            ledger.moved(place, before, after, n=n)
         for standing in these:
-            ledger.moved(standing.place, before, after)
             moved.append(replace(standing, status=after, version=standing.version + 1))
     return moved
 

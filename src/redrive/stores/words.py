@@ -21,7 +21,10 @@ def cut_words(text: str) -> list[str]:
     """The words of a text in their order: small letters without accents, and digits."""
     text = text[:TEXT_LENGTH_MAX]
     if text.isascii():
-        return [word[:WORD_LENGTH_MAX] for word in text.encode().translate(_ASCII).decode().split()]
+        words = text.encode().translate(_ASCII).decode().split()
+        if max(map(len, words), default=0) > WORD_LENGTH_MAX:
+            words = [word[:WORD_LENGTH_MAX] for word in words]
+        return words
     decomposed = unicodedata.normalize("NFKD", text)
     text = "".join([character for character in decomposed if not unicodedata.combining(character)])
     return [word[:WORD_LENGTH_MAX] for word in _WORD.findall(text.lower())]

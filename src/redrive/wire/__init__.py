@@ -53,7 +53,7 @@ from redrive.wire.raw_entries import raw_entries
 from redrive.wire.roles import Role
 from redrive.wire.sasl import amqplain_response, plain_response, read_credentials
 from redrive.wire.states import CHANNEL, CONNECTION, ChannelState, ConnectionState
-from redrive.wire.tables import decode_table, encode_table
+from redrive.wire.tables import decode_table, encode_entries, encode_table
 from redrive.wire.typed_json import properties_as_json
 from redrive.wire.typed_json_reading import properties_from_json
 
@@ -103,6 +103,7 @@ __all__ = [
     "copy_properties",
     "decode_table",
     "edit_table",
+    "encode_entries",
     "encode_frame",
     "encode_table",
     "methods",

@@ -70,6 +70,14 @@ def edit_table(table: bytes, changes: Mapping[str, Any], drop: Collection[str] =
     return b"".join(parts)
 
 
+def drop_entries(table: bytes, drop: frozenset[str]) -> bytes:
+    """The table (without length prefix) with `drop` gone."""
+    for key in _encoded_set(drop):
+        if key in table:  # a search in C settles most tables
+            return edit_table(table, {}, drop)
+    return table
+
+
 def _encode_keys(keys: Iterable[str]) -> frozenset[bytes]:
     """As they stand in a table; one that is too long for a key is in none."""
     raw_keys = [encode_text(key) for key in keys]

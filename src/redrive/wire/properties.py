@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
-from redrive.wire.entries import edit_table, raw_entry, read_entry
+from redrive.wire.entries import drop_entries, edit_table, raw_entry, read_entry
 from redrive.wire.errors import EncodingError, syntax_error
 from redrive.wire.fields import FieldTable, Timestamp
 from redrive.wire.tables import decode_table, encode_short_string, encode_table, timestamp
@@ -171,6 +171,29 @@ class Properties:
             flags |= _HEADERS_FLAG
             fields["headers"] = _LENGTH.pack(len(table)) + table
         return Properties(b"".join([flags.to_bytes(2, "big"), *[fields[name] for name, _ in _layout(flags)]]))
+
+    def append_headers(self, entries: bytes, *, drop: frozenset[str] = frozenset()) -> "Properties":
+        """These with header entries at the end, encoded already (`encode_entries`), and the headers in `drop` gone.
+
+        The keys of the new entries must not be among the headers: nobody looks. Raises RemoteProtocolError if the old
+        bytes are malformed.
+        """
+        raw, fields = self.raw, self._spans()
+        old = fields.get("headers", b"")
+        start = 2 + len(fields.get("content_type", b"")) + len(fields.get("content_encoding", b""))
+        table = drop_entries(old[4:], drop)
+        return Properties(
+            b"".join(
+                (
+                    bytes((raw[0] | _HEADERS_FLAG >> 8, raw[1])),
+                    raw[2:start],
+                    _LENGTH.pack(len(table) + len(entries)),
+                    table,
+                    entries,
+                    raw[start + len(old) :],
+                )
+            )
+        )
 
     def present(self) -> dict[str, Any]:
         """Every property that is set, decoded, by name."""

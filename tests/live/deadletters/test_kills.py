@@ -41,7 +41,7 @@ def test_a_killed_process_loses_nothing(vhost: Vhost, postgres: Postgres) -> Non
     check(asyncio.run(scenario()))
 
 
-@pytest.mark.live
+@pytest.mark.live(versions=("4.0",), matrix=("3.10", "4.3"))
 def test_a_database_that_goes_away_loses_nothing(vhost: Vhost, own_postgres: Callable[[], Postgres]) -> None:
     postgres = own_postgres()
     cells = sample_cells(seed=SEED, victim=Victim.DATABASE, count=4)
@@ -52,7 +52,7 @@ def test_a_database_that_goes_away_loses_nothing(vhost: Vhost, own_postgres: Cal
     check(asyncio.run(scenario()))
 
 
-@pytest.mark.live
+@pytest.mark.live(versions=("4.3",), matrix=("3.10", "4.0"))
 def test_a_killed_broker_loses_nothing(own_node: OwnNodes) -> None:
     node = own_node()
     cells = sample_cells(seed=SEED, victim=Victim.BROKER, count=3, stores=("sqlite",))

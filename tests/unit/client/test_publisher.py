@@ -230,6 +230,33 @@ def test_a_deadline_bounds_waiting_and_says_whether_anything_was_sent() -> None:
     run_scenario(scenario())
 
 
+def test_each_publish_in_flight_has_a_deadline_of_its_own_and_its_late_outcome() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url) as client:
+            publisher = await client.publisher()
+            (patient,) = start(publisher, 1)
+            (long,) = start(publisher, 1, deadline_s=60)
+            (short, shorter) = (*start(publisher, 1, deadline_s=0.1), *start(publisher, 1, deadline_s=0.05))
+            (cancelled,) = start(publisher, 1, deadline_s=0.05)
+            await arrive(broker.peer, 5)
+            cancelled.cancel()
+            doubts = await ended(short, shorter)
+            assert doubts == [InDoubt("no outcome within 0.1 s"), InDoubt("no outcome within 0.05 s")]
+            assert publisher.in_flight == 5
+            assert not patient.done()
+            assert not long.done()
+            broker.peer.confirm(1, 2, multiple=True)
+            assert await ended(patient, long) == [CONFIRMED] * 2
+            broker.peer.confirm(1, 3)
+            broker.peer.refuse(1, 4)
+            lates = [one.late for one in doubts if isinstance(one, InDoubt) and one.late is not None]
+            assert await ended(*lates) == [CONFIRMED, Nacked()]
+            broker.peer.confirm(1, 5)
+            await wait_until(lambda: publisher.in_flight == 0)
+
+    run_scenario(scenario())
+
+
 def test_multiple_confirms_and_refusals_settle_what_they_name_and_no_more() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:

@@ -83,3 +83,25 @@ def test_what_went_wrong_is_said_for_every_outcome(outcome: Outcome, failure: Fa
 def test_every_outcome_can_be_described(outcome: Outcome) -> None:
     failure = describe_outcome(outcome)
     assert failure is None or failure.text
+
+
+def fail(here: bool) -> None:
+    if here:
+        raise ValueError("again")
+    raise ValueError("again")
+
+
+def caught(here: bool) -> ValueError:
+    try:
+        fail(here)
+    except ValueError as error:
+        return error
+    raise AssertionError
+
+
+def test_errors_of_the_same_text_from_two_places_have_two_stacks_however_often_they_are_asked() -> None:
+    first, second = [describe_error(caught(True)) for _ in range(3)], [describe_error(caught(False)) for _ in range(3)]
+    assert len(set(first)) == len(set(second)) == 1
+    assert first[0] != second[0]
+    assert first[0].stack.count("    raise ValueError") == second[0].stack.count("    raise ValueError") == 1
+    assert describe_error(caught(True), stack=False).stack == ""

@@ -158,7 +158,9 @@ class MemoryStore:
         self.all[id] = MemoryOperation(row, dict.fromkeys(chosen, (ItemState.QUEUED, 0)))
         return row
 
-    async def create_due(self, *, id: str, who: str, now_ms: int, limit: int) -> Operation | None:
+    async def create_due(
+        self, *, id: str, who: str, now_ms: int, limit: int, vhost: str | None = None
+    ) -> Operation | None:
         self._call("create_due")
         busy = {one for each in self.all.values() for one, (state, _) in each.items.items() if state == "queued"}
         due = [
@@ -248,7 +250,7 @@ class MemoryStore:
             found.row = replace(found.row, state=state, note=note)
         return found.counted()
 
-    async def waiting(self, now_ms: int) -> tuple[str, ...]:
+    async def waiting(self, now_ms: int, *, vhost: str | None = None) -> tuple[str, ...]:
         self._call("waiting")
         return tuple(
             id

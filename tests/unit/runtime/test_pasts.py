@@ -75,6 +75,7 @@ def test_a_past_is_what_the_delivery_says_whoever_came_before(
         assert pasts.of(letter) == (
             count_retries(letter, plan.counted_by),
             deaths_in(table.get("x-death"), "orders").otherwise,
+            deaths_in(table.get("x-death"), "orders").route,
             plan.handler_routing_key(letter),
         )
 

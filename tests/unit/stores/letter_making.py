@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from redrive.core import Attempt
-from redrive.records import Content, DeadLetter, Happening, Status, make_id
+from redrive.records import Content, DeadLetter, Happening, RetryRule, Status, make_id
 from redrive.stores import Edit, Exported, PastContent, Store, open_store
 from redrive.wire import Properties
 
@@ -25,7 +25,7 @@ def on_store(url: str, work: Callable[[Store], Awaitable[Result]]) -> Result:
 
 
 def make_letter(number: int = 0, **fields: Any) -> DeadLetter:
-    """A pending letter of the queue `orders`; `number` sets it apart and in order."""
+    """A pending letter of the queue `orders`; `number` sets it apart and in order. A retrying one was sent."""
     values: dict[str, Any] = {
         "id": make_id(NOW_MS + number, number),
         "version": 1,
@@ -57,7 +57,7 @@ def make_letter(number: int = 0, **fields: Any) -> DeadLetter:
         "returns": 0,
         "is_poison": False,
         "due_at_ms": None,
-        "silent_at_ms": None,
+        "silent_at_ms": NOW_MS + 10**12 if fields.get("status") is Status.RETRYING else None,
         "status_reason": None,
         "resolved_by": None,
         "copy_of": None,
@@ -103,5 +103,8 @@ def make_exported(
 async def put(store: Store, exported: Sequence[Exported | DeadLetter]) -> None:
     """Puts letters into the store."""
     whole = [make_exported(each) if isinstance(each, DeadLetter) else each for each in exported]
+    if any(one.letter.due_at_ms is not None for one in whole) and not await store.rules.all():
+        # Nothing is due in a store that has no rule for it.
+        await store.rules.set(RetryRule(scope="*", attempts=1_000), now_ms=NOW_MS)
     imported = await store.letters.insert_exported(whole, who="test", now_ms=NOW_MS)
     assert imported.inserted == len(whole)

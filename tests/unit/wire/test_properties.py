@@ -30,6 +30,19 @@ def test_an_edit_leaves_the_others_alone(old: dict[str, Any], new: dict[str, Any
     assert before.edit() == before
 
 
+@given(strategies.properties, strategies.tables, strategies.tables, st.sets(strategies.short_texts))
+def test_appended_headers_are_what_an_edit_would_have_added(
+    properties: dict[str, Any], old: dict[str, Any], new: dict[str, Any], drop: set[str]
+) -> None:
+    mine = {key: value for key, value in old.items() if key not in new}
+    gone = frozenset(drop | set(list(mine)[:1])) - set(new)
+    before = wire.Properties.of(headers=mine, **properties)
+    entries = b"".join(wire.encode_entries(new).values())
+    after = before.append_headers(entries, drop=gone)
+    assert after.present() == {**before.edit(headers=new, drop=gone).present(), "headers": after.headers}
+    assert after.headers == {**{key: value for key, value in before.headers.items() if key not in gone}, **new}
+
+
 @given(strategies.properties)
 def test_pamqp_reads_what_we_write(properties: dict[str, Any]) -> None:
     made = wire.Properties.of(headers={"x-retry-count": 3}, **properties)

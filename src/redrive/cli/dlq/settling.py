@@ -1,6 +1,7 @@
 """`redrive dlq resolve`, `reopen` and `delete`: what a person decides about dead letters without sending them."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import click
 
@@ -10,7 +11,7 @@ from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_li
 from redrive.cli.dlq.selecting import on_store, selection_of
 from redrive.cli.tables import counted
 from redrive.dlq import Changed, Store, desk_on, now_ms
-from redrive.records import Selection
+from redrive.records import Between, Filter, Selection
 
 _REFUSED_SHOWN = 20
 _ASKS_ABOVE = 1
@@ -111,7 +112,11 @@ def _change(
         if asks:
             count = len(selection.ids)
             if selection.filter is not None:
-                count = await store.letters.count(selection.filter, now_ms=moment_ms)
+                # What changes while somebody thinks about the answer was not asked about.
+                unchanged = Between(field="updated", from_ms=None, until_ms=moment_ms + 1)
+                chosen = Filter((*selection.filter.terms, unchanged))
+                selection = replace(selection, filter=chosen)
+                count = await store.letters.count(chosen, now_ms=moment_ms)
                 count = count if selection.limit is None else min(count, selection.limit)
             if count and not is_confirmed(f"{verb} {counted(count, 'dead letter')}?", yes=False):
                 return None

@@ -89,6 +89,8 @@ def _writing(output: str) -> Iterator[BinaryIO]:
     try:
         with part.open("xb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # what was exported may be deleted next
         part.replace(path)
     except OSError as error:
         reason = f"can't be written: {error.strerror or error}"

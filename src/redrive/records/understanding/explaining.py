@@ -76,7 +76,10 @@ def explain(
 
 
 def _history(letter: CarefulLetter) -> tuple[Attempt, ...]:
-    return tuple(replace(one, error=one.error.replace("\0", "\ufffd")) for one in read_history(letter))
+    history = read_history(letter)
+    if any("\0" in one.error for one in history):
+        return tuple(replace(one, error=one.error.replace("\0", "\ufffd")) for one in history)
+    return history
 
 
 def _text(letter: CarefulLetter, name: str) -> str | None:
@@ -85,5 +88,7 @@ def _text(letter: CarefulLetter, name: str) -> str | None:
 
 def _first(*names: str | None) -> str:
     """The first that is told; the last of them always is. Empty is a name: the default exchange's."""
-    told = next(name for name in names if name is not None)
-    return text_of(told, 3 * NAME_BYTES_MAX) or ""
+    for name in names:
+        if name is not None:
+            return text_of(name, 3 * NAME_BYTES_MAX) or ""
+    return ""

@@ -1,6 +1,7 @@
 """Letters of one kind: the id they share, and a line for people that names the kind."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 from redrive.core import shorten
@@ -33,8 +34,12 @@ def group(
         suffix = "" if type is None else f" ({type})"
         return Kind(id=_digest("reason", queue, reason, type or ""), title=_line(f"{reason} in {queue}{suffix}"))
     message = "" if error_message is None else normalise_message(error_message)
+    return _kind(queue, error_type, message, None if stack is None else top_frame(stack))
+
+
+@lru_cache(maxsize=4096)
+def _kind(queue: str, error_type: str | None, message: str, frame: str | None) -> Kind:
     title = f"{_short(error_type)} in {queue}" + (f": {message}" if message else "")
-    frame = None if stack is None else top_frame(stack)
     if frame is not None:
         return Kind(id=_digest("stack", queue, error_type or "", frame), title=_line(title))
     return Kind(id=_digest("message", queue, error_type or "", message), title=_line(title))

@@ -4,6 +4,7 @@ Texts come out as Unicode without NUL, which PostgreSQL stores nowhere, and boun
 """
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,10 +24,16 @@ _ISO = re.compile(
 class CarefulLetter:
     """A letter whose properties may be malformed: what can't be read is not there."""
 
-    __slots__ = ("_letter",)
+    __slots__ = ("_letter", "header")
+
+    header: Callable[[str], Any]
+    """A header's value, None if it has none of the name."""
 
     def __init__(self, letter: Letter) -> None:
         self._letter = letter
+        # A letter that has its headers decoded already is asked a dozen times; that should cost a look each.
+        decoded = getattr(letter, "headers", None)
+        self.header = decoded.get if type(decoded) is dict else self._read_header
 
     @property
     def queue(self) -> str:
@@ -48,13 +55,6 @@ class CarefulLetter:
         """Whether a consumer may have had it before."""
         return self._letter.redelivered
 
-    def header(self, name: str, /) -> Any:
-        """A header's value, None if it has none of the name."""
-        try:
-            return self._letter.header(name)
-        except RedriveError:
-            return None
-
     def text(self, name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
         """A header as text; None if there is none, or nothing in it."""
         value = self.header(name)
@@ -71,6 +71,12 @@ class CarefulLetter:
         """A property's value, None if it is not set."""
         try:
             return self._letter.attribute(name)
+        except RedriveError:
+            return None
+
+    def _read_header(self, name: str) -> Any:
+        try:
+            return self._letter.header(name)
         except RedriveError:
             return None
 

@@ -41,20 +41,19 @@ _VARYING = re.compile(
 _FRAME_MAX = 300
 
 
-@lru_cache(maxsize=512)
 def top_frame(stack: str) -> str | None:
     """The application's innermost frame, or the innermost of all; None if it has no frames that can be told."""
-    python = _PYTHON.findall(stack)
-    if python:
-        own = [frame for frame in python if _OTHERS_FILES.search(frame[0]) is None] or python
-        path, function = own[-1]
-        return _normal(f"{_tail(path)} {function}".rstrip())
-    frames = [frame.strip() for frame in _AT.findall(stack)]
-    if frames:
-        own_names = [frame for frame in frames if not _is_others(frame)] or frames
-        return _normal(_called(own_names[0]))
-    found = _ANY.search(stack)
-    return None if found is None else _normal(found.group(1))
+    # The message of an error differs from letter to letter, its frames don't: without the message, which stands below
+    # them in Python and above them elsewhere, the answer is known from the last time.
+    last = stack.rfind('File "')
+    if last >= 0:
+        end = stack.find("\n", last)
+        found = _frame_of_python(stack if end < 0 else stack[:end])
+        if found is not None:
+            return found
+    head, _, frames = stack.partition("\n")
+    found = _frame_of_others(stack if head.lstrip().startswith("at ") else frames)
+    return found if found is not None else _any_frame(stack)
 
 
 def top_lines(stack: str, count: int = 3) -> str:
@@ -77,6 +76,32 @@ def cause_in(stack: str, message: str | None) -> tuple[str | None, str]:
             return kind, stack[start:]
     kind, _, start = heads[0]
     return kind, stack[start:]
+
+
+@lru_cache(maxsize=512)
+def _frame_of_python(stack: str) -> str | None:
+    python = _PYTHON.findall(stack)
+    if not python:
+        return None
+    own = [frame for frame in python if _OTHERS_FILES.search(frame[0]) is None] or python
+    path, function = own[-1]
+    return _normal(f"{_tail(path)} {function}".rstrip())
+
+
+@lru_cache(maxsize=512)
+def _frame_of_others(stack: str) -> str | None:
+    """.NET's, Java's, JavaScript's: all say `at`."""
+    frames = [frame.strip() for frame in _AT.findall(stack)]
+    if not frames:
+        return None
+    own = [frame for frame in frames if not _is_others(frame)] or frames
+    return _normal(_called(own[0]))
+
+
+@lru_cache(maxsize=512)
+def _any_frame(stack: str) -> str | None:
+    found = _ANY.search(stack)
+    return None if found is None else _normal(found.group(1))
 
 
 def _is_others(frame: str) -> bool:

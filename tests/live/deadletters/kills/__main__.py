@@ -95,23 +95,17 @@ def keep(results: dict[str, list[Account]]) -> None:
     """The raw accounts, and the page made of them; versions that were not played now stay as they were."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     before = json.loads(KEPT.read_text())["results"] if KEPT.exists() else {}
-    raw = before | {version: [as_json(one) for one in accounts] for version, accounts in results.items()}
-    raw = {version: raw[version] for version in LABELS if version in raw}
-    lines = [f" {json.dumps(version)}: [\n{_lines(accounts)}\n ]" for version, accounts in raw.items()]
+    kept = {version: [from_json(one) for one in accounts] for version, accounts in before.items()} | results
+    kept = {version: kept[version] for version in LABELS if version in kept}
+    lines = [f" {json.dumps(version)}: [\n{_lines(accounts)}\n ]" for version, accounts in kept.items()]
     joined = ",\n".join(lines)
     KEPT.write_text(f'{{"date": "{today}", "results": {{\n{joined}\n}}}}\n')
-    PAGE.write_text(
-        write_page(
-            {version: [from_json(one) for one in accounts] for version, accounts in raw.items()},
-            WORDS.read_text(),
-            today,
-        )
-    )
+    PAGE.write_text(write_page(kept, WORDS.read_text(), today))
 
 
 def as_json(one: Account) -> dict[str, Any]:
-    """An account, flat."""
-    return {
+    """An account, flat; what is nothing is left out."""
+    account = {
         "part": one.cell.flow,
         "killed": one.cell.victim,
         "window": one.cell.window,
@@ -126,6 +120,7 @@ def as_json(one: Account) -> dict[str, Any]:
         "in_doubt": one.doubts,
         "problems": one.problems(),
     }
+    return {name: value for name, value in account.items() if value not in (0, [])}
 
 
 def from_json(raw: dict[str, Any]) -> Account:
@@ -140,18 +135,18 @@ def from_json(raw: dict[str, Any]) -> Account:
     )
     return Account(
         cell=cell,
-        published=raw["published"],
-        reached=raw["was_reached"],
-        lost=raw["lost"],
-        marked=raw["duplicates_marked"],
-        unmarked=raw["duplicates_unmarked"],
-        doubts=raw["in_doubt"],
+        published=raw.get("published", 0),
+        reached=raw.get("was_reached", False),
+        lost=raw.get("lost", []),
+        marked=raw.get("duplicates_marked", 0),
+        unmarked=raw.get("duplicates_unmarked", []),
+        doubts=raw.get("in_doubt", 0),
     )
 
 
-def _lines(accounts: Sequence[dict[str, Any]]) -> str:
+def _lines(accounts: Sequence[Account]) -> str:
     """One account a line, so that a difference can be read."""
-    return ",\n".join(f"  {json.dumps(one)}" for one in accounts)
+    return ",\n".join(f"  {json.dumps(as_json(one))}" for one in accounts)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

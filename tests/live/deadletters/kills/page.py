@@ -28,6 +28,8 @@ def write_page(results: Mapping[str, Sequence[Account]], words: str, today: str)
     columns = [(version, store) for version in results for store in STORES]
     for flow in Flow:
         for victim in Victim:
+            if not any((one.cell.flow, one.cell.victim) == (flow, victim) for of in results.values() for one in of):
+                continue
             heads = " | ".join(f"{version} {store}" for version, store in columns)
             lines += [f"**{flow}: {_title(victim)}**", "", f"| window | {heads} |", f"|---|{'--:|' * len(columns)}"]
             windows = dict.fromkeys(window for store in STORES for window in windows_of(flow, victim, store))

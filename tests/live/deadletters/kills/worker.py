@@ -24,7 +24,7 @@ from redrive.stores import LeaseLost, Store
 from tests.live.deadletters.kills.cells import Flow, QueueType
 from tests.live.deadletters.kills.gate import Gate, open_gated_store
 
-LEASE_S = 8.0
+LEASE_S = 4.0
 """How long after a death others wait. Short: a worker whose database was away waits for itself."""
 
 

@@ -1,0 +1,157 @@
+"""A copy cast from a mould is the copy that would have been made without one, to the byte."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive.client import Delivery
+from redrive.core import (
+    Ack,
+    Attempt,
+    Command,
+    Discard,
+    Failure,
+    Parked,
+    ParkReason,
+    Publish,
+    Report,
+)
+from redrive.runtime.copies import copy_properties
+from redrive.runtime.moulds import Kind, Moulds, can_be_cast
+from redrive.runtime.pasts import Pasts
+from redrive.runtime.views import DeliveryLetter
+from redrive.wire import Properties
+from tests.unit.runtime.test_pasts import PLANS, SHAPES, x_deaths
+
+NOW_MS = 1_794_737_507_364
+LOOKS_LIKE_NOW = b"l" + NOW_MS.to_bytes(8, "big")
+
+failures = st.none() | st.builds(
+    Failure,
+    type=st.just("ValueError"),
+    message=st.sampled_from(["", "no", "nö", LOOKS_LIKE_NOW.decode("latin-1")]),
+    stack=st.sampled_from(["", '  File "shop.py", line 1, in place\n']),
+    status=st.sampled_from([None, 503, 10**12]),
+)
+theirs = st.fixed_dictionaries(
+    {},
+    optional={
+        "x-death": x_deaths,
+        "traceparent": st.just("00-1"),
+        "x-delivery-count": st.integers(0, 3),
+        "x-acquired-count": st.integers(0, 3),
+    },
+)
+marked = st.sampled_from([{"x-retry-count": 2}, {"x-original-exchange": "b"}, {"x-redrive-id": "given"}, {"CC": ["b"]}])
+tables = theirs | st.builds(lambda mine, more: {**mine, **more}, theirs, marked)
+routes = st.sampled_from([("", "orders"), ("shop", "a.key"), ("other", "a.key"), ("shop", "orders.retry")])
+properties = st.fixed_dictionaries(
+    {"delivery_mode": st.sampled_from([2, 2, 2, 1, None]), "headers": tables},
+    optional={
+        "content_type": st.just("application/json"),
+        "content_encoding": st.just("gzip"),
+        "message_id": st.sampled_from(["m", "ö"]),
+        "cluster_id": st.just("c"),
+    },
+)
+
+
+def delivery_of(route: tuple[str, str], **given_properties: Any) -> Delivery:
+    return Delivery(1, "tag", 1, False, route, Properties.of(**given_properties).raw, b"body")
+
+
+def commands_for(
+    shape: str, delivery: Delivery, failure: Failure | None, now_ms: int
+) -> tuple[Kind, tuple[Command, ...]]:
+    """What a message leads to without any mould, and its kind."""
+    letter = DeliveryLetter(delivery, "orders")
+    past = Pasts(PLANS[shape]).of(letter)
+    history = () if failure is None else (Attempt(number=past.retries + 1, at_ms=now_ms, error=failure.text),)
+    report = Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
+    kind = Kind(delivery.route, past, ParkReason.ATTEMPTS, failure, failure is not None)
+    return kind, PLANS[shape].commands(Parked(reason=ParkReason.ATTEMPTS), letter, report)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(SHAPES), st.lists(st.tuples(routes, properties, failures), min_size=1, max_size=8))
+def test_what_is_cast_is_what_would_have_been_copied(
+    shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], Failure | None]]
+) -> None:
+    moulds = Moulds()
+    # All of them twice, the second time later: then there is a mould of every kind that can have one.
+    for number, (route, given_properties, failure) in enumerate([*sent, *sent]):
+        now_ms = NOW_MS + 1000 * number
+        delivery = delivery_of(route, **given_properties)
+        if not can_be_cast(delivery):
+            continue
+        kind, commands = commands_for(shape, delivery, failure, now_ms)
+        mould = moulds.find(kind) or moulds.make(kind, commands, now_ms)
+        if mould is None:
+            continue
+        copy, settled = commands
+        assert isinstance(copy, Publish)
+        assert isinstance(settled, Ack)
+        assert (mould.copy.exchange, mould.copy.routing_key) == (copy.exchange, copy.routing_key)
+        cast = mould.cast(delivery.properties, now_ms, lambda: "made-up")
+        assert cast == copy_properties(delivery, copy, new_id=lambda: "made-up")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_ordinary_dead_letter_is_cast(shape: str) -> None:
+    delivery = delivery_of(("shop", "a.key"), delivery_mode=2, headers={"traceparent": "00-1"}, message_id="m")
+    kind, commands = commands_for(shape, delivery, Failure(type="ValueError", message="no"), NOW_MS)
+    moulds = Moulds()
+    assert can_be_cast(delivery)
+    assert moulds.find(kind) is None
+    assert moulds.make(kind, commands, NOW_MS) is moulds.find(kind) is not None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"headers": {"x-retry-count": 1}},
+        {"headers": {"x-final-error": "no"}},
+        {"headers": {"x-original-queue": "orders"}},
+        {"headers": {"x-redrive-history": []}},
+        {"headers": {"CC": ["elsewhere"]}},
+        {"headers": {"BCC": ["elsewhere"]}},
+        {"headers": {"long": "x" * 40_000}},
+        {"user_id": "guest"},
+        {"expiration": "5000"},
+        {"delivery_mode": 1},
+        {"delivery_mode": None},
+    ],
+)
+def test_what_must_be_changed_or_stripped_is_not_cast(changes: dict[str, Any]) -> None:
+    assert not can_be_cast(delivery_of(("", "orders"), **{"delivery_mode": 2, **changes}))
+
+
+def test_an_error_that_looks_like_the_moment_is_not_cast() -> None:
+    delivery = delivery_of(("", "orders"), delivery_mode=2)
+    # As a text in the header has it: the moment's bytes, where UTF-8 allows them.
+    now_ms = int.from_bytes(b"\0\0\1a bcd")
+    failure = Failure(type="ValueError", message="l\0\0\1a bcd")
+    kind, commands = commands_for("quorum", delivery, failure, now_ms)
+    assert Moulds().make(kind, commands, now_ms) is None
+
+
+def test_what_is_no_copy_and_ack_has_no_mould() -> None:
+    kind, _ = commands_for("quorum", delivery_of(("", "orders"), delivery_mode=2), None, NOW_MS)
+    expiring = Publish(exchange="", routing_key="q", expiration_ms=5)
+    foreign = Publish(exchange="", routing_key="q", set_headers={"mine": NOW_MS})
+    for commands in ((Discard(),), (expiring, Ack()), (foreign, Ack())):
+        assert Moulds().make(kind, commands, NOW_MS) is None
+
+
+def test_only_so_many_moulds_are_kept() -> None:
+    moulds = Moulds()
+    delivery = delivery_of(("", "orders"), delivery_mode=2)
+    kinds = []
+    for number in range(200):
+        kind, commands = commands_for("quorum", delivery, Failure(type="E", message=str(number)), NOW_MS)
+        moulds.make(kind, commands, NOW_MS)
+        kinds.append(kind)
+    assert 0 < sum(moulds.find(kind) is not None for kind in kinds) <= 64
+    assert moulds.find(kinds[-1]) is not None
