@@ -9,6 +9,7 @@ from redrive.runtime import App, Runner, RunOptions
 from redrive.runtime.turns import Turns
 from redrive.testing import run_in_virtual_time
 from redrive.topology import compile_declaration, declare
+from tests.simulation.tally import play_seed
 
 DECLARED = compile_declaration(declare(exchanges={"shop": "topic"}, queues={"orders": {"retry": ["30s"]}}))
 
@@ -95,3 +96,8 @@ def test_a_broker_that_was_down_gives_out_what_came_due_meanwhile_and_afterwards
             return found
 
     assert run_in_virtual_time(main()) == [b"short", b"long"]
+
+
+def test_a_frame_held_back_until_its_connection_was_closed_is_not_answered() -> None:
+    """The embedded broker told a connection that was gone that it is blocked, and its event loop raised."""
+    assert play_seed(12797).account.faults_found == []

@@ -219,7 +219,7 @@ class Session:
         self._stopped_at = event
         if self._held_back is None:
             self._held_back = []
-        if self.knows_blocked and self.blocked is not None:
+        if self.knows_blocked and self.blocked is not None and not self.is_over:
             self.wire.send(0, methods.ConnectionBlocked(reason=self.blocked))
 
     def go_on(self) -> None:
