@@ -10,6 +10,7 @@ would go on writing to what nobody finds again.
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -126,7 +127,7 @@ class SqliteDatabase:
             cached_statements=512,
         )
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._use_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             connection.execute("PRAGMA cache_size = -65536")
@@ -135,6 +136,20 @@ class SqliteDatabase:
             connection.close()
             raise
         return connection
+
+    def _use_log(self, connection: sqlite3.Connection) -> None:
+        """Switches to WAL. Of processes that open a new file at the same moment one can be refused at once, whatever
+        the busy timeout: SQLite does not wait for this. So we do."""
+        until_s = time.monotonic() + self._busy_timeout_ms / 1000
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not is_busy or time.monotonic() > until_s:
+                    raise
+                time.sleep(0.01)
 
 
 class _Connection:

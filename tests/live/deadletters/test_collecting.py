@@ -107,7 +107,7 @@ def test_odd_and_large_and_equal_messages_are_rows_of_their_own_byte_for_byte(
     run_scenario(steps(), timeout_s=120)
 
 
-@pytest.mark.live
+@pytest.mark.live(versions=("4.3",), matrix=("3.10", "4.0"))
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["taken", "stored", "acked", "barrier", "owned"])
 def test_killed_between_any_two_steps_every_message_is_in_exactly_one_row(
@@ -201,7 +201,7 @@ def test_a_queue_with_a_single_active_consumer_is_collected_though_it_refuses_ex
     run_scenario(steps(), timeout_s=60)
 
 
-@pytest.mark.live
+@pytest.mark.live(versions=("4.3",), matrix=("3.10", "4.0"))
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["restarted", "killed"])
 def test_a_broker_that_goes_in_the_middle_loses_nothing_and_doubles_nothing(

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -218,3 +219,24 @@ def test_a_statement_for_postgresql_is_said_in_sqlites_words() -> None:
         "AND e IS NOT ?3 AND f IS ?10"
     )
     assert sqlite_arguments(([1, 2], ["é"], "x", None)) == ("[1, 2]", '["\\u00e9"]', "x", None)
+
+
+def test_who_is_refused_the_log_because_another_opens_the_new_file_too_tries_again() -> None:
+    """Two processes that opened a new file at the same moment: one in sixty was refused at once by SQLite, which does
+    not wait with this statement."""
+
+    class Refusing(sqlite3.Connection):
+        refusals = 2
+
+        def execute(self, *statement: Any) -> sqlite3.Cursor:
+            if self.refusals:
+                self.refusals -= 1
+                refusal = sqlite3.OperationalError("database is locked")
+                refusal.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise refusal
+            return super().execute(*statement)
+
+    connection = Refusing(":memory:")
+    SqliteDatabase(":memory:", "memory")._use_log(connection)
+    assert connection.refusals == 0
+    connection.close()
