@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from redrive.core import RedriveError
 from redrive.deadletters.redriver import Redriver, RunsElsewhere
 from redrive.deadletters.runner_lease import HeldLease, hold_lease
+from redrive.deadletters.stopping import idle
 from redrive.records import Operation, OperationKind, make_id
 
 INTERVAL_S = 30.0
@@ -47,11 +48,7 @@ class AutoRetry:
                 await self.once(stop=stop)
             except (RedriveError, TimeoutError) as error:
                 self._parts.observer.note("deadletters.auto_retry_failed", reason=str(error))
-            try:
-                async with asyncio.timeout(self._interval_s):
-                    await stop.wait()
-            except TimeoutError:
-                pass
+            await idle(stop, self._interval_s)
 
     async def once(self, *, stop: asyncio.Event | None = None) -> Round:
         """One look: settles what has been silent, sends what is due, waits for the end of that.

@@ -16,6 +16,7 @@ from redrive.deadletters.hands import HAND_BYTES, QueueBusy
 from redrive.deadletters.rounds import End, RoundParts, Rounds, Tally
 from redrive.deadletters.runner_lease import hold_lease
 from redrive.deadletters.sources import Source
+from redrive.deadletters.stopping import idle
 from redrive.stores import Store
 from redrive.topology import BrokerVersion
 
@@ -156,7 +157,7 @@ class Collector:
                 backoff.reset()
             if once and (is_final or now_s - failing_since_s >= self._options.once_s):
                 return
-            await _wait_or_stop(self._options.retry_s_max if is_final else backoff.next_s(), stop)
+            await idle(stop, self._options.retry_s_max if is_final else backoff.next_s())
 
     async def _attempt(self, source: Source, stop: asyncio.Event, *, once: bool) -> tuple[str | None, bool]:
         """One lease's worth. Why it ended early, None if it did not; and whether only people can mend that."""
@@ -212,11 +213,3 @@ class Collector:
             if end is not End.QUEUE_STOPPED:
                 return None, False
             return (await self._store.collecting.stopped_queues()).get((source.vhost, source.dlq)), True
-
-
-async def _wait_or_stop(pause_s: float, stop: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(pause_s):
-            await stop.wait()
-    except TimeoutError:
-        pass

@@ -29,9 +29,10 @@ from redrive.deadletters.runner_lease import hold_lease
 from redrive.deadletters.sources import Source
 from redrive.records import Claimed, Operation
 from redrive.stores import Store
-from redrive.wire import Properties, ProtocolError
+from redrive.wire import Properties, ProtocolError, stripped_of
 
 _PERSISTENT = 2
+_HARMFUL = headers.COUNT_HEADERS | headers.ROUTING_HEADERS
 
 
 class StillCollected(RedriveError):
@@ -100,28 +101,12 @@ async def keep_collectors_away(
 
 
 def _as_it_was(properties: Properties, *, was_in_doubt: bool) -> Properties:
-    stripped: dict[str, Any] = {}
-    drops: set[str] = set()
-    for name in headers.COUNT_HEADERS | headers.ROUTING_HEADERS:
-        value = properties.header(name)
-        if value is not None:
-            drops.add(name)
-            if name in headers.ROUTING_HEADERS:
-                stripped[name] = value
-    if properties.expiration is not None:
-        stripped["expiration"] = properties.expiration
-    if properties.user_id is not None:
-        stripped["user_id"] = properties.user_id
-    mode = properties.delivery_mode
-    if mode != _PERSISTENT and mode is not None:
-        stripped["delivery_mode"] = mode
-    written: dict[str, Any] = {}
-    if stripped:
-        before = properties.header(headers.STRIPPED)
-        written[headers.STRIPPED] = {**stripped, **(before if isinstance(before, dict) else {})}
+    drops = {name for name in _HARMFUL if properties.header(name) is not None}
+    stripped = stripped_of(properties, headers.ROUTING_HEADERS)
+    written: dict[str, Any] = {headers.STRIPPED: stripped} if stripped else {}
     if was_in_doubt:
         written[headers.POSSIBLE_DUPLICATE] = True
-    if not drops and not written and mode == _PERSISTENT:
+    if not drops and not written and properties.delivery_mode == _PERSISTENT:
         return properties
     return properties.edit(headers=written, drop=drops, expiration=None, user_id=None, delivery_mode=_PERSISTENT)
 

@@ -11,6 +11,7 @@ from redrive.deadletters.runner_copying import Copier, Copying
 from redrive.deadletters.runner_lease import HeldLease
 from redrive.deadletters.runner_pace import BatchSize, Pace, Progress, RateMeter, Step, next_step
 from redrive.deadletters.runner_sending import Sender, ended, wait_or_stop
+from redrive.deadletters.stopping import idle
 from redrive.deadletters.witness import Witness, settle_by_witness
 from redrive.records import Claimed, ItemState, Operation, OperationKind, OperationState, Sent, Status
 from redrive.stores import Store, StoreUnavailable
@@ -267,12 +268,7 @@ class Run:
             self._operation = found
 
     async def _idle(self, seconds: float) -> None:
-        """Waits, but no longer than until it is to stop."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
-        except TimeoutError:
-            pass
+        await idle(self._stop, seconds)
 
     def _tell(self) -> None:
         if self._on_progress is not None:

@@ -4,6 +4,7 @@ import asyncio
 
 from redrive.core import RedriveError
 from redrive.deadletters.redriver import Redriver, RunsElsewhere
+from redrive.deadletters.stopping import idle
 
 
 async def run_waiting(
@@ -21,7 +22,7 @@ async def run_waiting(
             for id in await _waiting(redriver):
                 if id not in running and len(running) < at_once_max:
                     running[id] = asyncio.create_task(_run(redriver, id, stop), name=f"redrive operation {id}")
-            await _idle(stop, interval_s)
+            await idle(stop, interval_s)
         if running:
             await asyncio.wait(running.values())
     finally:
@@ -47,11 +48,3 @@ async def _run(redriver: Redriver, id: str, stop: asyncio.Event) -> None:
         pass
     except (RedriveError, TimeoutError) as error:
         redriver.parts.observer.note("deadletters.run_failed", operation=id, reason=str(error))
-
-
-async def _idle(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        pass

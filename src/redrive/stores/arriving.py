@@ -241,12 +241,9 @@ def _storable(arrival: Arrival) -> Arrival:
     )
 
 
-def _letter_row(seq: int, letter: DeadLetter, group_seq: int) -> tuple[object, ...]:
+def told_values(letter: DeadLetter, group_seq: int) -> tuple[object, ...]:
+    """What a message told about itself, in the order of the table's columns from `vhost` to `dead_at_ms`."""
     return (
-        seq,
-        letter.id,
-        letter.version,
-        letter.status.value,
         letter.vhost,
         letter.dlq,
         letter.dlq_exchange,
@@ -267,6 +264,16 @@ def _letter_row(seq: int, letter: DeadLetter, group_seq: int) -> tuple[object, .
         group_seq,
         letter.size_bytes,
         letter.dead_at_ms,
+    )
+
+
+def _letter_row(seq: int, letter: DeadLetter, group_seq: int) -> tuple[object, ...]:
+    return (
+        seq,
+        letter.id,
+        letter.version,
+        letter.status.value,
+        *told_values(letter, group_seq),
         letter.collected_at_ms,
         letter.updated_at_ms,
         letter.redrives,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from redrive.records import Event
-from redrive.stores.arriving import Entry, pack_history, place_of
+from redrive.stores.arriving import Entry, pack_history, place_of, told_values
 from redrive.stores.database import Writing
 from redrive.stores.indexing import forget_words, index_words
 from redrive.stores.tallies import Ledger
@@ -91,26 +91,7 @@ def _row_anew(one: Returned, group_seqs: dict[str, int]) -> tuple[object, ...]:
     letter = one.entry.letter
     return (
         one.standing.seq,
-        letter.vhost,
-        letter.dlq,
-        letter.dlq_exchange,
-        letter.dlq_routing_key,
-        letter.queue,
-        letter.exchange,
-        letter.routing_key,
-        letter.reason,
-        letter.told_by,
-        letter.error_type,
-        letter.error_message,
-        letter.status_code,
-        letter.attempts,
-        letter.message_id,
-        letter.correlation_id,
-        letter.type,
-        letter.service,
-        group_seqs[letter.group_id],
-        letter.size_bytes,
-        letter.dead_at_ms,
+        *told_values(letter, group_seqs[letter.group_id]),
         one.returns,
         int(one.returns >= RETURNS_OF_POISON),
         letter.due_at_ms,

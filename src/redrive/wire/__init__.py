@@ -10,7 +10,7 @@ reads whole messages in one go, and `connection` is what callers use: bytes in a
 
 from redrive.wire import methods
 from redrive.wire.connection import Connection
-from redrive.wire.copying import copy_properties
+from redrive.wire.copying import copy_properties, stripped_of
 from redrive.wire.entries import edit_table, read_entry
 from redrive.wire.errors import (
     EncodingError,
@@ -113,4 +113,5 @@ __all__ = [
     "raw_entries",
     "read_credentials",
     "read_entry",
+    "stripped_of",
 ]

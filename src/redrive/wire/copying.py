@@ -19,6 +19,8 @@ _FRAME_BYTES_MAX = 131_000
 """More can't be sent, however it is filled."""
 
 _PERSISTENT = 2
+_ROUTING, _STRIPPED, _ID = b"CC", headers.STRIPPED.encode(), headers.MESSAGE_ID.encode()
+"""What the raw bytes contain where there may be such headers (BCC too). Most messages have none: none is looked up."""
 
 
 def copy_properties(
@@ -34,35 +36,34 @@ def copy_properties(
     A message without message_id gets `x-redrive-id` from `new_id`. Raises EncodingError for values that AMQP can't
     carry, and RemoteProtocolError if the old bytes are malformed.
     """
+    raw = properties.raw
     written = dict(set_headers)
-    drops = drop_headers.difference(written)
-    stripped = _stripped(properties, drops)
+    stripped = stripped_of(properties, drop_headers.difference(written) if _ROUTING in raw else frozenset())
     if stripped:
         written[headers.STRIPPED] = stripped
-    if properties.message_id is None and properties.header(headers.MESSAGE_ID) is None:
+    if properties.message_id is None and (_ID not in raw or properties.header(headers.MESSAGE_ID) is None):
         written[headers.MESSAGE_ID] = new_id()
     # By its room's name: core loads what decides about messages when it is first used, a broker starts without it.
-    fitting = core.fit_headers(written, max(_HEADER_BYTES_MAX - len(properties.raw), 0))
+    fitting = core.fit_headers(written, max(_HEADER_BYTES_MAX - len(raw), 0))
 
     def edited(drop: frozenset[str]) -> Properties:
         return properties.edit(
             headers=fitting,
-            drop=drop,
+            drop=drop,  # what is written is not dropped
             delivery_mode=_PERSISTENT,
             user_id=None,
             expiration=None if expiration_ms is None else str(expiration_ms),
         )
 
-    made = edited(drops)
+    made = edited(drop_headers)
     # Evidence is given up before the message is: what the broker has added may be what is too much.
-    return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drops | headers.DEATH_HEADERS.difference(written))
+    return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drop_headers | headers.DEATH_HEADERS)
 
 
-def _stripped(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:
-    """What this copy takes away, beside what an earlier one did."""
+def stripped_of(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:
+    """What a copy without the headers `drops` can't keep, for its `x-redrive-stripped`; empty where that is nothing."""
     taken: dict[str, Any] = {}
-    for name in ("expiration", "user_id"):
-        value = getattr(properties, name)
+    for name, value in (("expiration", properties.expiration), ("user_id", properties.user_id)):
         if value is not None:
             taken[name] = value
     if properties.delivery_mode not in (None, _PERSISTENT):
@@ -73,5 +74,6 @@ def _stripped(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:
             taken[name] = value
     if not taken:
         return {}
-    earlier = properties.header(headers.STRIPPED)
+    # What an earlier copy has lost comes before what this one takes away.
+    earlier = properties.header(headers.STRIPPED) if _STRIPPED in properties.raw else None
     return {**taken, **earlier} if isinstance(earlier, dict) else taken

@@ -315,6 +315,7 @@ def test_a_queue_deleted_under_the_collector_is_waited_for(tmp_path: Path) -> No
             await wait_until(lambda: sum(_counts(notes)) == 2, timeout_s=20)
             stop.set()
             await running
+            assert await stored_bodies(store) == [b"body 0", b"body 1"]
 
     run_scenario(steps(), timeout_s=60)
 
