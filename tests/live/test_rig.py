@@ -200,8 +200,11 @@ def test_three_nodes_form_a_cluster_that_outlives_one_of_them(own_node: OwnNodes
 
 @pytest.mark.live
 def test_a_node_carries_the_mark_of_its_run_and_its_folder_is_private(rabbit_node: Node) -> None:
+    """The run's folder may let others pass to what is theirs (PostgreSQL's account); they list and read nothing."""
     folder = rabbit_node.place.folder.parent
-    assert folder.stat().st_mode & 0o077 == 0
+    assert folder.stat().st_mode & 0o066 == 0
+    assert rabbit_node.place.folder.stat().st_mode & 0o077 == 0
+    assert (folder / "home").stat().st_mode & 0o077 == 0
     assert f"REDRIVE_RIG_RUN={folder}".encode() in Path(f"/proc/{rabbit_node.pid}/environ").read_bytes().split(b"\0")
 
 

@@ -52,8 +52,9 @@ class Node:
         self._process: Process | None = None
         self._version: str | None = None
         self._commands = 0
+        self.place.folder.mkdir(mode=0o700)
         for part in ("etc", "data", "log"):
-            (self.place.folder / part).mkdir(parents=True)
+            (self.place.folder / part).mkdir()
 
     def __repr__(self) -> str:
         return f"<Node {self.name} RabbitMQ {self.version}>"

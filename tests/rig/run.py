@@ -76,7 +76,7 @@ class Run:
         self._names = 0
         self._requests = 0
         self._home = self.folder / "home"
-        self._home.mkdir()
+        self._home.mkdir(mode=0o700)
         cookie = self._home / ".erlang.cookie"
         cookie.write_text(secrets.token_hex(16), encoding="ascii")
         cookie.chmod(0o400)
