@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 USABLE := $(VENV)/.usable
+# Every test worker, and every process a test starts, would compile all of it again.
+export PYTHONDONTWRITEBYTECODE :=
+# One worker for each version's shared broker, one for the tests that start nodes of their own.
+LIVE_WORKERS ?= 4
 
 .PHONY: help demo test test-quick matrix check format docs conformance bench bench-peers lock clean
 
@@ -30,10 +34,10 @@ demo: $(if $(wildcard $(READY)),$(READY),$(USABLE)) ## orders that go wrong in e
 test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
 	@$(BIN)/python -m tests.rig build
 	$(BIN)/pytest -n auto -m "not live"
-	$(BIN)/pytest -m live
+	$(BIN)/pytest -n $(LIVE_WORKERS) --dist loadgroup -m live
 
 test-quick: $(READY) ## what needs no broker
-	$(BIN)/pytest -q -n auto -m "not live and not slow"
+	REDRIVE_QUICK=1 $(BIN)/pytest -q -n auto -m "not live and not slow"
 
 matrix: $(READY) ## the long matrices: every version, every kill, every mutation, many seeds
 	@$(BIN)/python -m tests.rig build

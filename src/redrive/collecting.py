@@ -150,8 +150,13 @@ async def select_sources(place: Place, client: Client, broker: Broker, request: 
     return found if from_file is None else _with_missing(found, from_file, infos)
 
 
-async def known_queues(place: Place, store: Store, *, patterns: Sequence[str] = ()) -> KnownQueues:
-    """Dead-letter queues with their live depth, where the broker can be asked, and what is stored of them."""
+async def known_queues(
+    place: Place, store: Store, *, patterns: Sequence[str] = (), patience_s: float | None = None
+) -> KnownQueues:
+    """Dead-letter queues with their live depth, where the broker can be asked, and what is stored of them.
+
+    With `patience_s`, neither the management API nor the broker itself is waited for longer than that.
+    """
     target = place.target
     stored = (await store.stats.totals(None, now_ms=now_ms())).by_dlq
     stopped = await store.collecting.stopped_queues()
@@ -162,7 +167,7 @@ async def known_queues(place: Place, store: Store, *, patterns: Sequence[str] = 
     }
     problem = None
     try:
-        async with place.management() as management:
+        async with place.management() as management, asyncio.timeout(patience_s):
             infos = {one.name: one async for one in management.queues(target.vhost)}
             book = await management.policy_book(target.vhost)
         wanted = tuple(patterns) or (NAME_PATTERNS if from_file is None else ())
@@ -170,8 +175,9 @@ async def known_queues(place: Place, store: Store, *, patterns: Sequence[str] = 
         for source in found.sources:
             known.setdefault(source.dlq, KnownQueue(vhost=source.vhost, dlq=source.dlq))
         depths = {name: (one.messages, one.consumers) for name, one in infos.items()}
-    except ManagementError as error:
-        depths, problem = await _depths(place, [*known, *stored], str(error))
+    except (ManagementError, TimeoutError) as error:
+        problem = str(error) or f"the management API did not answer in {patience_s:g} s"
+        depths, problem = await _depths(place, [*known, *stored], problem, patience_s=patience_s)
     for name in stored:
         known.setdefault(name, KnownQueue(vhost=target.vhost, dlq=name))
     queues = [
@@ -262,12 +268,12 @@ def _with_missing(found: Selected, from_file: Selected, infos: Sequence[QueueInf
 
 
 async def _depths(
-    place: Place, names: Sequence[str], problem: str
+    place: Place, names: Sequence[str], problem: str, *, patience_s: float | None
 ) -> tuple[dict[str, tuple[int | None, int | None]], str | None]:
     """Ready messages and consumers of these queues over AMQP alone; or why neither way leads to the broker."""
     found: dict[str, tuple[int | None, int | None]] = {}
     try:
-        async with Client(place.target, name="redrive dlq queues") as client:
+        async with asyncio.timeout(patience_s), Client(place.target, name="redrive dlq queues") as client:
             for name in dict.fromkeys(names):
                 state = await queue_state(client, name)
                 if state is not None:

@@ -16,11 +16,47 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.config import Setting, broker_url, database_url, names_vhost
 from redrive.config import management_url as management_setting
-from redrive.core import SILENT, Observer
-from redrive.deadletters import Desk, Edit, Edited, edit_content, export_lines, import_lines
-from redrive.records import LUCK_BITS, Content, make_id
-from redrive.stores import Bucket, Changed, Imported, PastContent, Stats, Store, open_store
-from redrive.wire import properties_as_json
+from redrive.core import SILENT, Observer, shorten
+from redrive.deadletters import (
+    Desk,
+    Edit,
+    Edited,
+    InvalidEdit,
+    Missing,
+    Refused,
+    edit_content,
+    export_lines,
+    import_lines,
+)
+from redrive.records import LUCK_BITS, SECRET_BYTES, Content, make_id
+from redrive.stores import (
+    Answer,
+    Bucket,
+    Changed,
+    IdempotencyConflict,
+    Imported,
+    InFlight,
+    InvalidCursor,
+    InvalidScope,
+    KeyReused,
+    LeaseLost,
+    LetterBusy,
+    PastContent,
+    Reservation,
+    Stats,
+    Store,
+    StoreError,
+    StoreUnavailable,
+    TokenNameTaken,
+    UnknownGroup,
+    UnknownLetter,
+    UnknownOperation,
+    UnknownRedaction,
+    UnknownToken,
+    VersionConflict,
+    open_store,
+)
+from redrive.wire import Properties, ProtocolError, properties_as_json, properties_from_json
 
 if TYPE_CHECKING:
     from redrive.client import Target
@@ -28,25 +64,48 @@ if TYPE_CHECKING:
     from redrive.management import Management
 
 __all__ = [
+    "Answer",
     "Bucket",
     "Changed",
     "Described",
     "Desk",
     "Edit",
     "Edited",
+    "IdempotencyConflict",
     "Imported",
+    "InFlight",
+    "InvalidCursor",
+    "InvalidEdit",
+    "InvalidScope",
+    "KeyReused",
+    "LeaseLost",
+    "LetterBusy",
+    "Missing",
     "PastContent",
     "Place",
+    "Refused",
+    "Reservation",
     "Stats",
     "Store",
+    "StoreError",
+    "StoreUnavailable",
+    "TokenNameTaken",
+    "UnknownGroup",
+    "UnknownLetter",
+    "UnknownOperation",
+    "UnknownRedaction",
+    "UnknownToken",
+    "VersionConflict",
     "describe",
     "desk_on",
     "edit_content",
     "export_lines",
     "find_place",
+    "headers_from_json",
     "import_lines",
     "new_id",
     "new_luck",
+    "new_secret",
     "now_ms",
     "opened_store",
     "owner_name",
@@ -113,12 +172,12 @@ def find_place(
 
 
 @asynccontextmanager
-async def opened_store(place: Place, *, observer: Observer = SILENT) -> AsyncIterator[Store]:
-    """The store, made and brought up to date if need be.
+async def opened_store(place: Place, *, observer: Observer = SILENT, creates: bool = True) -> AsyncIterator[Store]:
+    """The store, brought up to date if need be, and made if it is not there and `creates`.
 
     Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
     """
-    store = await open_store(place.database.value, observer=observer)
+    store = await open_store(place.database.value, observer=observer, creates=creates)
     try:
         yield store
     finally:
@@ -152,6 +211,16 @@ def describe(content: Content) -> Described:
     return Described(properties=properties, headers=headers, body=body, body_encoding=encoding)
 
 
+def headers_from_json(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Headers of which `describe` made this, to be given to an `Edit`. Raises `InvalidEdit`."""
+    if not written:
+        return {}
+    try:
+        return dict(Properties(properties_from_json({"headers": written})).headers or {})
+    except (ProtocolError, ValueError, OverflowError) as error:
+        raise InvalidEdit(f"these headers can't be written: {shorten(str(error), 300)}") from None
+
+
 def now_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -160,6 +229,11 @@ def now_ms() -> int:
 def new_id() -> str:
     """A new id, of now."""
     return make_id(now_ms(), new_luck())
+
+
+def new_secret() -> bytes:
+    """Random bytes for a token."""
+    return secrets.token_bytes(SECRET_BYTES)
 
 
 def owner_name() -> str:

@@ -6,28 +6,34 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from redrive.client import Client
+from redrive.client import Client, ClientError
 from redrive.core import SILENT, Observer
 from redrive.deadletters import (
     AutoRetry,
     Peeked,
     PeekedMessage,
+    PeekRefused,
     Plan,
     Preflight,
     RedriveDesk,
     Redriver,
     Round,
     RunnerParts,
+    RunOptions,
     RunsElsewhere,
+    StillCollected,
+    TargetRefused,
     check_targets,
+    exchange_exists,
     judge_for_witness,
     keep_collectors_away,
     limits_by,
     peek,
+    queue_state,
     returned_copy,
 )
 from redrive.dlq import Place, Store, new_luck, now_ms, owner_name
-from redrive.management import Management
+from redrive.management import Management, ManagementError
 from redrive.records import (
     Event,
     Filter,
@@ -41,7 +47,22 @@ from redrive.records import (
     sources,
 )
 
-__all__ = ["Broker", "Peeked", "PeekedMessage", "Preflight", "Round", "opened_broker", "peek_at"]
+__all__ = [
+    "Broker",
+    "ClientError",
+    "ManagementError",
+    "PeekRefused",
+    "Peeked",
+    "PeekedMessage",
+    "Plan",
+    "Preflight",
+    "RedriveDesk",
+    "Round",
+    "StillCollected",
+    "TargetRefused",
+    "opened_broker",
+    "peek_at",
+]
 
 _LOOKED_AFTER_S = 0.5
 _PAGE = 500
@@ -58,6 +79,7 @@ class Broker:
         *,
         observer: Observer = SILENT,
         has_witness: bool = False,
+        options: RunOptions | None = None,
     ) -> None:
         parts = RunnerParts(
             store=store,
@@ -67,6 +89,7 @@ class Broker:
             observer=observer,
             has_witness=has_witness,
             returning=returned_copy,
+            options=RunOptions() if options is None else options,
         )
         self.client = client
         self.redriver = Redriver(parts)
@@ -121,6 +144,19 @@ class Broker:
                 if stop.is_set():
                     return await self._store.operations.pause(operation_id, "paused by hand", now_ms=now_ms())
                 await asyncio.sleep(_LOOKED_AFTER_S)
+
+    async def peek(self, queue: str, limit: int) -> Peeked:
+        """The first messages of a queue, which stay where they are. Raises as `peek` does."""
+        return await peek(self.client, self.management, queue, limit)
+
+    async def messages_ready(self, queue: str) -> int | None:
+        """How many lie on a queue now, None if there is no such queue. Raises `ClientError`, `TimeoutError`."""
+        state = await queue_state(self.client, queue)
+        return None if state is None else state.messages_ready
+
+    async def has_exchange(self, name: str) -> bool:
+        """Whether there is an exchange of this name. Raises `ClientError`, `TimeoutError`."""
+        return await exchange_exists(self.client, name)
 
     async def _dead_letter_queues(self, selection: Selection) -> dict[str, int]:
         """The queues that what is chosen lay in, and how many of each may be sent."""

@@ -22,6 +22,7 @@ from tests.rig.versions import Installation
 PROGRAMS = "/usr/lib/rabbitmq/bin"
 START_S_MAX = 120.0
 STOP_S_MAX = 60.0
+PAUSE_S_MAX = 10.0
 # `load_definitions` makes the broker create no user of its own, so the rig adds the one it looks through.
 ADD_GUEST = (
     'rabbit_auth_backend_internal:add_user(<<"guest">>, <<"guest">>, <<"rig">>),'
@@ -156,8 +157,16 @@ class Node:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop the node's whole VM in mid-air: its sockets stay open and silent until `resume`."""
+        """Stop the node's whole VM in mid-air: its sockets stay open and silent until `resume`.
+
+        Raises NodeFailed. On a busy machine a thread of the VM may go on for a moment after the signal was sent.
+        """
         self._running().signal(signal.SIGSTOP)
+        deadline = time.monotonic() + PAUSE_S_MAX
+        while not _is_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise NodeFailed(node=repr(self), what=f"was not paused after {PAUSE_S_MAX:.0f} s", output=self.log())
+            time.sleep(0.01)
 
     def resume(self) -> None:
         self._running().signal(signal.SIGCONT)
@@ -203,3 +212,12 @@ class Node:
         if process.wait_ended(STOP_S_MAX) is None:
             process.signal(signal.SIGKILL)
             process.wait_ended(STOP_S_MAX)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether the kernel has stopped every thread of a process."""
+    try:
+        told = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread has ended in the meantime
+        return False
+    return all(line.rpartition(")")[2].split()[0] in "Tt" for line in told)

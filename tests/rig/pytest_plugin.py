@@ -15,6 +15,8 @@ Without the mark, skipped where there is no PostgreSQL:
     own_postgres  makes servers for this test alone, to stop and kill
 
 Nothing is started unless a test asks for it.
+
+With xdist (workers.py) the controller runs no test and counts what the workers' reports say.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,7 @@ import pytest
 
 from tests.rig import offer as offers
 from tests.rig import postgres as postgres_rig
+from tests.rig import workers
 from tests.rig.brokers import Broker, Vhost, clean_vhost
 from tests.rig.errors import TestUrlsRefused
 from tests.rig.external import VARIABLE
@@ -41,6 +44,7 @@ from tests.rig.tally import Tally, Verdict, decide_verdict
 from tests.rig.versions import LABELS, Installation, version_numbers
 
 MATRIX_VARIABLE = "REDRIVE_MATRIX"
+TOLD = "redrive_live"
 MARK = "live(versions=…, matrix=…): runs on a real RabbitMQ, once for each version named (all three by default)"
 
 
@@ -59,7 +63,8 @@ class LivePlugin:
         self._tally = Tally()
         self._offer: Offer | None = None
         self._refused: TestUrlsRefused | None = None
-        self._selected: list[Source | MissingVersion] = []
+        self._versions: dict[str, set[str]] = {}
+        self._wanted: set[str] = set()
 
     @property
     def offer(self) -> Offer:
@@ -73,6 +78,11 @@ class LivePlugin:
         return self._offer
 
     @pytest.hookimpl
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        if workers.is_grouping_controller(session.config):
+            self._require_offer()  # a worker that refuses to begin could not say why
+
+    @pytest.hookimpl
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         mark = metafunc.definition.get_closest_marker("live")
         if mark is None:
@@ -80,8 +90,12 @@ class LivePlugin:
         if "live_source" not in metafunc.fixturenames:
             pytest.fail("a live test takes one of: vhost, rabbit, rabbit_node, own_node", pytrace=False)
         labels = wanted_labels(mark, matrix=os.environ.get(MATRIX_VARIABLE, "") not in ("", "0"))
-        parameters = [parameter for label in labels for parameter in self._parameters(label)]
+        parameters = [parameter for label in labels for parameter in self._parameters(label, metafunc)]
         metafunc.parametrize("live_source", parameters, indirect=True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        workers.write_groups(config, items)
 
     @pytest.hookimpl
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -89,18 +103,27 @@ class LivePlugin:
         sources = {item.nodeid: source for item in session.items if (source := _source_of(item)) is not None}
         if not sources or session.config.option.collectonly:
             return
-        if self._refused is not None:
-            raise pytest.UsageError(str(self._refused))
-        if not self.offer.sources:
-            raise pytest.UsageError(offers.NOTHING)
-        self._selected = list(sources.values())
+        self._require_offer()
         for nodeid, source in sources.items():
-            self._tally.expect(nodeid, label=source.label)
-        self.nodes.expect(source for source in self._selected if isinstance(source, Installation))
+            self._expect(nodeid, *self._told(source))
+        if not workers.is_worker(session.config):  # a worker runs the tests of some versions, it can't know which
+            self.nodes.expect(source for source in sources.values() if isinstance(source, Installation))
 
-    @pytest.hookimpl
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        source = _source_of(item)
+        if source is not None:
+            setattr(report, TOLD, self._told(source))
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._tally.record(report.nodeid, report.outcome)
+        workers.forget_group(report)
+        told = getattr(report, TOLD, None)
+        if told is not None:
+            self._expect(report.nodeid, *told)
+            self._tally.record(report.nodeid, report.outcome)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -112,7 +135,8 @@ class LivePlugin:
         if self._tally.is_empty:
             return
         terminalreporter.section("RabbitMQ versions tested", bold=True)
-        for line in self._tally.table(self._versions()):
+        versions = {label: ", ".join(sorted(self._versions[label])) for label in self._versions}
+        for line in self._tally.table(dict(sorted(versions.items(), key=lambda each: version_numbers(each[0])))):
             terminalreporter.line(line)
         for warning in self._verdict().warnings:
             terminalreporter.line(warning, red=True, bold=True)
@@ -124,28 +148,38 @@ class LivePlugin:
     def broker(self, source: Source) -> Broker:
         return self.nodes.node(source) if isinstance(source, Installation) else source
 
-    def _parameters(self, label: str) -> list[object]:
+    def _parameters(self, label: str, metafunc: pytest.Metafunc) -> list[object]:
         sources = self.offer.sources_for(label)
         if sources:
-            return [pytest.param(source, id=source.label) for source in sources]
+            marks = workers.group_marks(metafunc.config, metafunc.fixturenames, label=label)
+            return [pytest.param(source, id=source.label, marks=marks) for source in sources]
         skip = pytest.mark.skip(reason=f"RabbitMQ {label} can't be had: {self.offer.missing[label]}")
         return [pytest.param(MissingVersion(label=label), id=label, marks=skip)]
 
-    def _versions(self) -> dict[str, str]:
-        versions: dict[str, set[str]] = {}
-        for source in self._selected:
-            match source:
-                case MissingVersion():
-                    version = "-"
-                case Installation():
-                    version = self.nodes.version(source)
-                case _:
-                    version = source.version
-            versions.setdefault(source.label, set()).add(version)
-        return {label: ", ".join(sorted(versions[label])) for label in sorted(versions, key=version_numbers)}
+    def _require_offer(self) -> None:
+        sources = self.offer.sources
+        if self._refused is not None:
+            raise pytest.UsageError(str(self._refused))
+        if not sources:
+            raise pytest.UsageError(offers.NOTHING)
+
+    def _told(self, source: Source | MissingVersion) -> tuple[str, str, str]:
+        """What a report says of where its test ran: the label, the version, the known version it stands for."""
+        match source:
+            case MissingVersion():
+                return source.label, "-", source.label
+            case Installation():
+                return source.label, self.nodes.version(source), source.profile
+            case _:
+                return source.label, source.version, source.profile
+
+    def _expect(self, nodeid: str, label: str, version: str, profile: str) -> None:
+        self._tally.expect(nodeid, label=label)
+        self._versions.setdefault(label, set()).add(version)
+        self._wanted.add(profile)
 
     def _verdict(self) -> Verdict:
-        wanted = {each.label if isinstance(each, MissingVersion) else each.profile for each in self._selected}
+        wanted = self._wanted
         missing = {label: reason for label, reason in self.offer.missing.items() if label in wanted} if wanted else {}
         return decide_verdict(missing, ci=os.environ.get("CI", ""))
 

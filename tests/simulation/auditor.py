@@ -16,7 +16,6 @@ is dead-lettered by the broker, and in the reject loops (`service`, `per-queue`,
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +25,7 @@ from redrive.core import ParkReason, headers
 from redrive.embedded.engine import journal
 from redrive.topology import Way
 from tests.simulation.books import Unit, properties_of
-from tests.simulation.expectations import Again, Done, Parks, Terms, Verdict, expect
+from tests.simulation.expectations import Again, Done, Parks, Terms, Verdict, expect, retries_by_return
 from tests.simulation.runs import Run
 from tests.simulation.workloads import Sent, body_of, number_of
 from tests.simulation.world import Played
@@ -151,6 +150,8 @@ class _Auditor:
         for run in runs:
             if run.attempt > self._attempts_max(unit, terms):
                 self._wrong(f"{_name(unit)} had attempt {run.attempt} of {terms.runs_max}")
+            if run.attempt > 1 + self._counted_max(unit, runs[: run.index], terms):
+                self._wrong(f"{_name(unit)} had attempt {run.attempt} after {run.index} runs")
         stops = sum(run.handed_back for run in runs)
         counted_max = (entered + disturbances) * terms.runs_max + disturbances + stops
         uncounted = sum(1 for run in runs if self._may_be_uncounted(run, terms))
@@ -228,6 +229,8 @@ class _Auditor:
             self._wrong(f"{_name(unit)} was published to {route} and says {told} in parking")
         if properties.message_id is None and not properties.header(headers.MESSAGE_ID):
             self._wrong(f"{_name(unit)} has no identity in parking")
+        if isinstance(retries, int) and retries > self._counted_max(unit, self._played.runs.get(unit, []), terms):
+            self._wrong(f"{_name(unit)} is parked with {retries} retries, and may have had fewer only")
         if reason == ParkReason.CRASHES:
             self._audit_crashes(unit, terms)
         if properties.header("CC") is not None or properties.expiration is not None:
@@ -244,10 +247,12 @@ class _Auditor:
             self._wrong(f"{_name(unit)} was dead-lettered by the broker: {sorted(map(str, reasons))}")
 
     def _audit_crashes(self, unit: Unit, terms: Terms) -> None:
+        deaths = self._deaths_max(unit)
         if terms.plan.counted_by is CountedBy.DELIVERIES:
+            # Runs and deaths are one count there, and one death may be what spends it; without any it is a lie.
+            if not deaths:
+                self._wrong(f"{_name(unit)} is parked for crashes, and had none")
             return
-        # What is given back goes by a copy; where that is not confirmed it is returned, and that looks like a death.
-        deaths = self._books.lost_in_hand[unit] + self._played.unconfirmed[unit]
         if terms.author.crashes_max is None or deaths < terms.author.crashes_max:
             self._wrong(f"{_name(unit)} is parked for crashes, and may have had {deaths} only")
         runs = self._played.runs.get(unit, [])
@@ -283,18 +288,13 @@ class _Auditor:
                 self._audit_end(unit, run, verdicts, parked)
                 return
             wait_ms = following.begin_ms - run.end_ms
-            if self._was_stopped_in_pause(run, following, terms):
-                attempt = following.attempt
-                continue
+            was_stopped = self._was_stopped_in_pause(run, following, terms)
             fitting = [
                 one
                 for one in verdicts
                 if isinstance(one, Again)
-                and (
-                    attempt + one.counted == following.attempt
-                    or (one.at_least and attempt + one.counted < following.attempt)
-                )
-                and wait_ms >= one.wait_ms - _EARLY_MS
+                and attempt + one.counted == following.attempt
+                and (was_stopped or wait_ms >= one.wait_ms - _EARLY_MS)
             ]
             if not fitting:
                 followed = f"was followed by attempt {following.attempt} after {wait_ms} ms"
@@ -305,7 +305,7 @@ class _Auditor:
     def _was_stopped_in_pause(self, run: Run, following: Run, terms: Terms) -> bool:
         """Where a retry is a return, longer delays are spent in the consumer before it; one that is stopped does not
         wait for their end, and a return can't say how much is missing."""
-        if terms.plan.arrangement is None or terms.plan.arrangement.retry_by is not Way.RETURN:
+        if not retries_by_return(run, terms):
             return False
         grace_ms = round(self._scenario.staff[run.process].grace_s * 1000)
         return any(
@@ -329,8 +329,7 @@ class _Auditor:
             self._wrong(f"{_name(unit)}: {_end(run)} was parked as {reason}, expected {verdicts}")
             return
         told = properties.header(headers.RETRY_COUNT)
-        done = run.attempt if reason == ParkReason.CRASHES else run.attempt - 1
-        if told != done:
+        if told != run.attempt - 1:
             self._wrong(f"{_name(unit)}: attempt {run.attempt} was parked with {told} retries")
         error = properties.header(headers.FINAL_ERROR)
         if fitting[0].error is not None and not str(error).startswith(fitting[0].error):
@@ -339,6 +338,23 @@ class _Auditor:
             self._wrong(
                 f"{_name(unit)}: {_end(run)} was parked with status {properties.header(headers.FINAL_STATUS_CODE)}"
             )
+
+    def _deaths_max(self, unit: Unit) -> int:
+        """How often the broker may have seen its consumer die. What is given back goes by a copy; where that is not
+        confirmed it is returned, and that looks like a death."""
+        return self._books.lost_in_hand[unit] + self._played.unconfirmed[unit]
+
+    def _counted_max(self, unit: Unit, runs: list[Run], terms: Terms) -> int:
+        """The most retries that may have been counted after these runs: those that led to one, what the publisher said
+        and, where deliveries are the attempts, deaths. However often it was in hand, nothing else counts."""
+        counted = sum(
+            1
+            for run in runs
+            if run.end is not None
+            and any(isinstance(one, Again) and one.counted for one in expect(run, terms, published_ms=None))
+        )
+        deaths = self._deaths_max(unit) if terms.plan.counted_by is CountedBy.DELIVERIES else 0
+        return self._first_retries(unit) + counted + deaths
 
     def _attempts_max(self, unit: Unit, terms: Terms) -> int:
         """The highest number an attempt may have. Where the broker counts deliveries it counts deaths as well, also of
@@ -367,12 +383,7 @@ class _Auditor:
                 self._wrong(f"message {sent.number} was published and came nowhere")
 
     def _vanished(self, sent: Sent) -> bool:
-        return not list(self._targets(sent))
-
-    def _targets(self, sent: Sent) -> Iterator[str]:
-        for hop in self._books.life(sent.number):
-            if hop[1] == journal.PUBLISHED:
-                yield from hop[4]
+        return not any(hop[4] for hop in self._books.life(sent.number) if hop[1] == journal.PUBLISHED)
 
     def _wrong(self, text: str) -> None:
         self._account.faults_found.append(text)

@@ -5,7 +5,7 @@ Where chance or the moment decides (jitter, a paused queue, an age budget) there
 
 from dataclasses import dataclass
 
-from redrive.core import Counter, ParkReason, Rule
+from redrive.core import ParkReason, Rule
 from redrive.topology import QueuePlan, Way
 from tests.simulation.consumers import Author
 from tests.simulation.errors import Absent, Answer, Broken, Refused
@@ -22,11 +22,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """Another run follows, not before `wait_ms` from the end of this one. `at_least`: its number may be higher."""
+    """Another run follows, not before `wait_ms` from the end of this one."""
 
     counted: bool
     wait_ms: int = 0
-    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +38,9 @@ class Parks:
 
 
 Verdict = Done | Again | Parks
+
+_GIVEN_BACK = Again(counted=False)
+"""In every shape, and whatever the broker counts: it has cost the message nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +67,12 @@ def expect(run: Run, terms: Terms, *, published_ms: int | None, has_expired: boo
     if run.end == "park":
         return (Parks(reason=ParkReason.ASKED, error="Park"),)
     if run.end == "requeue":
-        return _give_back(run, terms)
+        return (_GIVEN_BACK,)
     rule = None if run.end == "again" else _rule_of(error, status, terms.author)
     answers = _decide(run, terms, rule, status, published_ms, has_expired)
     absent = isinstance(error, ConnectionError | TimeoutError) or status in _ABSENT_STATUSES
     if absent and terms.author.pause_after is not None:
-        return (*answers, *_give_back(run, terms))  # the queue may be paused; then it costs the message nothing
+        return (*answers, _GIVEN_BACK)  # the queue may be paused; then it costs the message nothing
     return answers
 
 
@@ -147,7 +149,7 @@ def _decide(
         if 200 <= status < 300:
             return (Done(),)
         if status == 425:
-            return _give_back(run, terms)
+            return (_GIVEN_BACK,)
         others = terms.plan.shape.unlisted_4xx if terms.plan.shape is not None else "park"
         if 400 <= status < 500 and status not in (408, 409, 429) and others == "park":
             return (Parks(reason=ParkReason.STATUS, error=text, status=status),)
@@ -156,8 +158,6 @@ def _decide(
     runs = arrangement.attempts if rule is None or rule.attempts_max is None else rule.attempts_max
     if run.attempt >= runs:
         return (Parks(reason=ParkReason.ATTEMPTS, error=text, status=status),)
-    if terms.plan.counted_by is Counter.DELIVERIES and terms.counts_returns and run.attempt >= arrangement.attempts:
-        return (Parks(reason=ParkReason.CRASHES),)  # a rule allows more runs than the queue itself does
     if run.end == "again":
         least_ms = most_ms = asked_ms or 0
     else:
@@ -168,7 +168,7 @@ def _decide(
         retry_after_ms = (asked_ms or 0) if status is not None else 0
         least_ms = max(whole_ms - int(whole_ms * (terms.author.jitter or 0.0)), retry_after_ms)
         most_ms = max(whole_ms, retry_after_ms)
-    again = Again(counted=_is_counted(terms), wait_ms=_shape_wait_ms(terms, least_ms, has_expired))
+    again = Again(counted=_is_counted(run, terms), wait_ms=_shape_wait_ms(run, terms, least_ms, has_expired))
     age_s_max = terms.author.age_s_max
     if age_s_max is None:
         return (again,)
@@ -181,31 +181,26 @@ def _decide(
     return (again, aged) if age_ms + most_ms > age_s_max * 1000 - 2_000 else (again,)
 
 
-def _is_counted(terms: Terms) -> bool:
-    return terms.plan.counted_by is not Counter.DELIVERIES or terms.counts_returns
+def retries_by_return(run: Run, terms: Terms) -> bool:
+    """Whether a retry after this run is a return, which the broker counts, if anybody. What only a rule allows, above
+    the queue's own attempts, goes by a copy that says its number."""
+    arrangement = terms.plan.arrangement
+    assert arrangement is not None
+    return arrangement.retry_by is Way.RETURN and run.attempt < arrangement.attempts
 
 
-def _shape_wait_ms(terms: Terms, asked_ms: int, has_expired: bool) -> int:
+def _is_counted(run: Run, terms: Terms) -> bool:
+    return terms.counts_returns or not retries_by_return(run, terms)
+
+
+def _shape_wait_ms(run: Run, terms: Terms, asked_ms: int, has_expired: bool) -> int:
     """The shortest that a shape makes of a delay. What has expired before goes by a copy where others are rejected."""
     arrangement = terms.plan.arrangement
     assert arrangement is not None
     if arrangement.retry_by is Way.REJECT and not has_expired:
         return max(asked_ms, arrangement.waits[0].delay_ms)
+    if not retries_by_return(run, terms):
+        return asked_ms
     if terms.plan.shape_name == "native":
         return max(asked_ms, terms.plan.policy.backoff.delay_ms(1))
-    if arrangement.retry_by is Way.RETURN:
-        return min(asked_ms, _PAUSE_MS_MAX)  # the literal nack has nowhere to wait
-    return asked_ms
-
-
-def _give_back(run: Run, terms: Terms) -> tuple[Verdict, ...]:
-    """Uncounted, but where the broker counts returns as attempts; the last of those parks without a run."""
-    if terms.plan.counted_by is Counter.DELIVERIES and terms.counts_returns and terms.plan.shape_name != "native":
-        assert terms.plan.arrangement is not None
-        if run.attempt >= terms.plan.arrangement.attempts:
-            return (Parks(reason=ParkReason.CRASHES),)
-        if terms.author.pause_after is None:
-            return (Again(counted=True),)
-        # A paused queue gives back what comes before it has stopped, and here even that is counted.
-        return (Again(counted=True, at_least=True), Parks(reason=ParkReason.CRASHES))
-    return (Again(counted=False),)
+    return min(asked_ms, _PAUSE_MS_MAX)  # the literal nack has nowhere to wait

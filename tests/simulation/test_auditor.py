@@ -5,16 +5,20 @@ from typing import Any
 
 import pytest
 
-from redrive.core import Ack, Command, Publish, parking_headers
+from redrive.core import Ack, Command, Crashed, Publish, Return, parking_headers
 from redrive.core import headers as names
 from redrive.embedded.timekeeper import Timekeeper
 from redrive.runtime import executing
+from redrive.runtime.admission import Admission
 from redrive.topology.shapes import carrying
+from redrive.topology.shapes.native import Native
 from tests.simulation import world
 from tests.simulation.tally import play_seed
 
 SEEDS = range(40)
 FOUND_BY = (38,)
+COUNTED_BY_DELIVERIES = (7925, 10724, 14639, 15874)
+"""The literal requeue on quorum queues up to 4.0, and pauses."""
 ONE_DAY_S = 86_400.0
 """How long to wait for what never comes."""
 
@@ -87,6 +91,29 @@ def test_a_delivery_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(executing, "settle", forget_acks)
     monkeypatch.setattr(world, "QUIET_S_MAX", ONE_DAY_S)
     assert "in hand" in first_finding("not quiet")
+
+
+@pytest.mark.parametrize("finding", ["had attempt 2 after 0 runs", "is parked for crashes, and had none"])
+def test_a_delivery_that_never_ran_and_is_counted_is_found(monkeypatch: pytest.MonkeyPatch, finding: str) -> None:
+    """A bug that seeds found: what a paused queue gave back was returned, and the broker counted it as an attempt."""
+    monkeypatch.setattr(Admission, "home_copy", lambda *_, **__: None)
+    assert finding in first_finding(finding, COUNTED_BY_DELIVERIES)
+
+
+def test_runs_that_a_rule_allows_and_the_broker_ends_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug that a seed found: above the queue's own attempts a return was one too many."""
+    monkeypatch.setattr(Native, "retry", lambda *_: (Return(counted=True),))
+    assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", (16881,))
+
+
+def test_a_crash_cap_that_takes_every_return_for_a_death_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Admission.judge
+
+    def suspect(self: Admission, letter: Any, body: bytes, **options: Any) -> Any:
+        return Crashed(deliveries=1) if letter.redelivered else judge(self, letter, body, **options)
+
+    monkeypatch.setattr(Admission, "judge", suspect)
+    assert "parked for crashes, and" in first_finding("parked for crashes, and")
 
 
 def test_a_broker_that_was_down_and_forgets_to_wake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

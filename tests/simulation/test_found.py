@@ -1,14 +1,21 @@
 """What seeds have found, each as the smallest story that still shows it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
+import pytest
+
+from redrive import wire
 from redrive.client import Client
+from redrive.core import Requeue, Rule
 from redrive.embedded import EmbeddedBroker
 from redrive.running import declare_missing
-from redrive.runtime import App, Runner, RunOptions
+from redrive.runtime import App, Message, Runner, RunOptions
 from redrive.runtime.turns import Turns
 from redrive.testing import run_in_virtual_time
-from redrive.topology import compile_declaration, declare
+from redrive.topology import Compiled, compile_declaration, declare
 from tests.simulation.tally import play_seed
 
 DECLARED = compile_declaration(declare(exchanges={"shop": "topic"}, queues={"orders": {"retry": ["30s"]}}))
@@ -101,3 +108,151 @@ def test_a_broker_that_was_down_gives_out_what_came_due_meanwhile_and_afterwards
 def test_a_frame_held_back_until_its_connection_was_closed_is_not_answered() -> None:
     """The embedded broker told a connection that was gone that it is blocked, and its event loop raised."""
     assert play_seed(12797).account.faults_found == []
+
+
+# Deliveries that are the attempts
+
+LITERAL = {"shape": "requeue", "requeue": "nack"}
+
+
+def shop(retry: dict[str, Any], **options: Any) -> Compiled:
+    """One queue `orders`, bound to `shop`."""
+    queue = {"from": {"shop": ["#"]}, "retry": retry, **options}
+    return compile_declaration(declare(exchanges={"shop": "topic"}, queues={"orders": queue}))
+
+
+@asynccontextmanager
+async def open_for_business(app: App, declared: Compiled, profile: str, messages: int) -> AsyncIterator[EmbeddedBroker]:
+    """The app at work on messages #0, #1 …, which were there before it."""
+    async with EmbeddedBroker(profile, listen=False) as broker:
+
+        def connect(_: str) -> Client:
+            return Client(broker.url, dial=broker.dial)
+
+        await declare_missing(declared, connect)
+        async with connect("outside") as client:
+            publisher = await client.publisher()
+            for number in range(messages):
+                made = wire.Properties.of(delivery_mode=2, message_id=f"#{number}")
+                await publisher.publish("shop", "order", b"%d" % number, made)
+        options = RunOptions(now_ms=lambda: round(broker.now_s * 1000))
+        runner = Runner(app.consumptions(declared), connect, options=options)
+        await runner.start()
+        yield broker
+        await runner.stop()
+
+
+async def places_of(broker: EmbeddedBroker, messages: int) -> list[str]:
+    """Where each message is, as soon as all that are anywhere are in the dead letters."""
+    async with asyncio.timeout(3600):
+        while True:
+            await asyncio.sleep(1)
+            places = [place for number in range(messages) for place in broker.whereabouts(f"#{number}")]
+            if all(place.queue != "orders" for place in places):
+                return [f"{place.state} in {place.queue}" for place in places]
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
+def test_a_pause_costs_no_message_an_attempt_where_the_broker_counts_every_nack(profile: str) -> None:
+    """What was in hand when the queue was paused went back by a nack. That was counted as its only attempt, and it was
+    parked for crashes that nobody had, its handler never run."""
+    declared = shop({**LITERAL, "attempts": 1}, type="quorum")
+    app, seen = App(declared), []
+
+    @app.consumer("orders", pause_after=1, prefetch=20, concurrency=1)
+    async def take(order: bytes, message: Message) -> None:
+        seen.append((message.id, message.attempt))
+        if len(seen) <= 3:
+            raise ConnectionRefusedError("the database is down")
+
+    async def main() -> list[str]:
+        async with open_for_business(app, declared, profile, 8) as broker:
+            return await places_of(broker, 8)
+
+    assert run_in_virtual_time(main()) == []
+    assert {number for number, _ in seen} == {f"#{number}" for number in range(8)}
+    assert {attempt for _, attempt in seen} == {1}
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
+def test_what_asks_to_be_requeued_keeps_its_attempts_in_the_literal_form_too(profile: str) -> None:
+    declared = shop({**LITERAL, "attempts": 3}, type="quorum")
+    app, attempts = App(declared), []
+
+    @app.consumer("orders")
+    async def take(order: bytes, message: Message) -> None:
+        attempts.append(message.attempt)
+        if len(attempts) < 40:
+            raise Requeue(pause=0.1)
+
+    async def main() -> list[str]:
+        async with open_for_business(app, declared, profile, 1) as broker:
+            return await places_of(broker, 1)
+
+    assert run_in_virtual_time(main()) == []
+    assert attempts == [1] * 40
+
+
+@pytest.mark.parametrize(
+    ("profile", "retry", "parking"),
+    [
+        ("4.3", {"shape": "native", "min": "5s", "max": "15m"}, "orders.parked"),
+        ("4.0", LITERAL, "orders.dlq"),
+        ("3.10", LITERAL, "orders.dlq"),
+    ],
+)
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_rule_that_allows_more_runs_than_the_queue_has_them_where_deliveries_are_the_attempts(
+    profile: str, retry: dict[str, Any], parking: str, attempts: int
+) -> None:
+    """The next delivery was parked for crashes that nobody had, without its error; after a long Retry-After it ran."""
+    declared = shop({**retry, "attempts": attempts}, type="quorum")
+    app, seen = App(declared), []
+
+    @app.consumer("orders", rules=[Rule(ValueError, "retry", attempts_max=4)])
+    async def take(order: bytes, message: Message) -> None:
+        seen.append(message.attempt)
+        raise ValueError("not yet")
+
+    async def main() -> tuple[list[str], dict[str, Any]]:
+        async with open_for_business(app, declared, profile, 1) as broker:
+            places = await places_of(broker, 1)
+            async with Client(broker.url, dial=broker.dial) as client:
+                channel = await client.channel()
+                parked = await channel.get_message(parking)
+                assert parked is not None
+                return places, dict(parked.properties.headers)
+
+    places, headers = run_in_virtual_time(main())
+    assert seen == [1, 2, 3, 4]
+    assert places == [f"ready in {parking}"]
+    assert headers["x-redrive-reason"] == "attempts"
+    assert headers["x-final-retry-count"] == 3
+    assert headers["x-final-error"] == "ValueError: not yet"
+
+
+def test_a_message_on_a_rules_own_run_that_asks_to_be_requeued_has_not_died() -> None:
+    """It came back with the flag of a redelivery and with all of the queue's own attempts behind it."""
+    declared = shop({"shape": "native", "min": "5s", "max": "15m", "attempts": 1})
+    app, seen = App(declared), []
+
+    @app.consumer("orders", rules=[Rule(ValueError, "retry", attempts_max=2)])
+    async def take(order: bytes, message: Message) -> None:
+        seen.append(message.attempt)
+        match len(seen):
+            case 1:
+                raise ValueError("not yet")
+            case 2:
+                raise Requeue(pause=1)
+
+    async def main() -> list[str]:
+        async with open_for_business(app, declared, "4.3", 1) as broker:
+            return await places_of(broker, 1)
+
+    assert run_in_virtual_time(main()) == []
+    assert seen == [1, 2, 2]
+
+
+@pytest.mark.parametrize("seed", [2482, 7925, 10724, 11017, 14639, 15874, 16881])
+def test_a_seed_that_showed_one_of_these_is_accounted_for(seed: int) -> None:
+    assert play_seed(seed).account.faults_found == []

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -22,6 +27,20 @@ def test_something(live_source):
 
 def test_without_a_broker():
     pass
+"""
+
+ON_WORKERS = """
+import os
+import pytest
+
+@pytest.mark.live
+@pytest.mark.parametrize("number", range(6))
+def test_something(rabbit, number):
+    print("ran", rabbit.label, "on", os.environ["PYTEST_XDIST_WORKER"])
+
+@pytest.mark.live
+def test_alone(own_node):
+    assert False
 """
 
 
@@ -51,6 +70,13 @@ class Inner:
         return self._pytester.runpytest_inprocess(
             "-p", "tests.rig.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", *arguments
         )
+
+    def run_on_workers(self, file: str, *arguments: str) -> pytest.RunResult:
+        """In processes of their own, which know of brokers only what REDRIVE_TEST_URLS says."""
+        self._pytester.makepyfile(file)
+        self.monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        plugins = ("-p", "xdist", "-p", "tests.rig.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers")
+        return self._pytester.runpytest_subprocess(*plugins, "-n", "3", "--dist", "loadgroup", *arguments, timeout=120)
 
 
 @pytest.fixture
@@ -195,3 +221,58 @@ def test_a_test_that_needs_a_node_of_the_rig_is_skipped_on_a_named_broker(inner:
     result = inner.run(f"import pytest\n@pytest.mark.live\ndef test_something({fixture}): assert False", "-rs")
     result.assert_outcomes(skipped=3)
     result.stdout.fnmatch_lines(["SKIPPED*it needs a node of the rig, which REDRIVE_TEST_URLS can't give"])
+
+
+@pytest.fixture
+def named_brokers() -> Iterator[str]:
+    """REDRIVE_TEST_URLS with a 4.0 and a 4.3, of which there is no more than what says so."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(says_version(version)) for version in ("4.0.5", "4.3.6")]
+        yield " ".join(f"amqp://localhost:1/|http://127.0.0.1:{server.server_port}" for server in servers)
+
+
+@contextmanager
+def says_version(version: str) -> Iterator[HTTPServer]:
+    class Overview(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"rabbitmq_version": version}).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Overview) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.mark.slow
+def test_on_several_workers_each_shared_broker_has_one_of_them_and_the_summary_counts_all(
+    inner: Inner, named_brokers: str
+) -> None:
+    inner.monkeypatch.setenv("REDRIVE_TEST_URLS", named_brokers)
+    result = inner.run_on_workers(ON_WORKERS, "-rA")
+    result.assert_outcomes(passed=12, skipped=9)
+    ran = {line for line in result.outlines if line.startswith("ran ")}
+    assert len(ran) == 2, "a label met two workers"
+    assert {line.split()[1] for line in ran} == {"4.0", "4.3"}
+    result.stdout.fnmatch_lines(
+        [
+            "label  version  ran  passed  failed  skipped",
+            "3.10   -          0       0       0        7",
+            "4.0    4.0.5      6       6       0        1",
+            "4.3    4.3.6      6       6       0        1",
+            "RabbitMQ 3.10 WAS NOT TESTED: REDRIVE_TEST_URLS names no such broker",
+        ]
+    )
+    result.stdout.fnmatch_lines(["PASSED *::test_something?4.3-5?"])
+
+
+@pytest.mark.slow
+def test_on_several_workers_a_broker_that_can_not_be_used_is_told_in_one_sentence(inner: Inner) -> None:
+    inner.monkeypatch.setenv("REDRIVE_TEST_URLS", "localhost")
+    result = inner.run_on_workers(ON_WORKERS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert [line[:40] for line in result.errlines if line] == ["ERROR: REDRIVE_TEST_URLS: 'localhost' is"]

@@ -23,7 +23,9 @@ _COMMANDS = {
     "push": "Deliver a queue's messages to a service by HTTP.",
     "run": "Run the handlers of an app.",
     "schema": "Print the JSON Schema of redrive.yaml, for editors.",
+    "serve": "Serve the admin API; collect, redrive and auto-retry beside it.",
     "simulate": "Show a message's life on a queue, in virtual time.",
+    "token": "Make, list and revoke tokens of the admin API.",
 }
 
 

@@ -65,6 +65,11 @@ class Client:
         self._adopt(await self._connect())
         self._task = asyncio.create_task(self._keep_connected(), name="redrive connection")
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._connection is not None and self._connection.is_open
+
     async def connection(self) -> Connection:
         """The connection, as soon as there is one. Raises `ConnectionClosed` once the client is closed."""
         if self.is_closed:

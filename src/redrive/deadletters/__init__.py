@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from redrive.deadletters.auto_retry import AutoRetry, Round
     from redrive.deadletters.collector import CollectOptions, Collector, CollectReport
     from redrive.deadletters.copies import CopyRules, Uncopyable
-    from redrive.deadletters.desk import Desk, Refused
+    from redrive.deadletters.desk import Desk, Missing, Refused
     from redrive.deadletters.editing import Edit, Edited, InvalidEdit, edit_content
     from redrive.deadletters.peeking import Peeked, PeekedMessage, PeekRefused, peek
     from redrive.deadletters.preflight import (
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TargetHealth,
         TargetRefused,
         check_targets,
+        exchange_exists,
         judge_for_witness,
         queue_state,
     )
@@ -55,6 +56,7 @@ _HOMES = {
     "Edit": "editing",
     "Edited": "editing",
     "InvalidEdit": "editing",
+    "Missing": "desk",
     "PeekRefused": "peeking",
     "Peeked": "peeking",
     "PeekedMessage": "peeking",
@@ -77,6 +79,7 @@ _HOMES = {
     "Uncopyable": "copies",
     "check_targets": "preflight",
     "edit_content": "editing",
+    "exchange_exists": "preflight",
     "export_lines": "transfer",
     "import_lines": "transfer",
     "judge_for_witness": "preflight",
@@ -104,6 +107,7 @@ __all__ = [
     "Edit",
     "Edited",
     "InvalidEdit",
+    "Missing",
     "PeekRefused",
     "Peeked",
     "PeekedMessage",
@@ -126,6 +130,7 @@ __all__ = [
     "Uncopyable",
     "check_targets",
     "edit_content",
+    "exchange_exists",
     "export_lines",
     "import_lines",
     "judge_for_witness",

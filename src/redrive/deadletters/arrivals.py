@@ -6,11 +6,14 @@ from typing import Any
 
 from redrive.client import Delivery
 from redrive.core import RedriveError, headers, read_count
-from redrive.deadletters.fingerprints import fingerprint
+from redrive.deadletters.fingerprints import fingerprint, fingerprint_apart
 from redrive.deadletters.reconciling import Held
 from redrive.deadletters.sources import Source
 from redrive.records import ID_LENGTH, Arrival, Content, explain, search_text
 from redrive.wire import Properties
+
+_UNREAD = frozenset((headers.HISTORY,))
+"""Read from the stored properties when somebody looks at the letter."""
 
 
 class Explaining:
@@ -26,8 +29,9 @@ class Explaining:
         """As soon as it is here; but not what was given back before and may have killed us then: whoever counts
         deliveries must have a look at that first."""
         if not delivery.redelivered or deliveries_so_far(delivery) == 0:
-            held = held_of(delivery)
-            self._early[delivery] = (held, self._explain(delivery, held))
+            letter = DeliveredLetter(delivery, self._source.dlq)
+            held = _held(delivery, letter.fingerprint(delivery))
+            self._early[delivery] = (held, self._arrival(delivery, held, letter))
 
     def held(self, delivery: Delivery) -> Held:
         """A delivery as reconciling sees it."""
@@ -37,21 +41,25 @@ class Explaining:
     def arrival(self, delivery: Delivery, held: Held, *, twin_of: str | None = None) -> Arrival:
         """A delivery as it is stored; a twin's, where it may be one."""
         explained = self._early.get(delivery)
-        arrival = self._explain(delivery, held) if explained is None else explained[1]
+        if explained is None:
+            arrival = self._arrival(delivery, held, DeliveredLetter(delivery, self._source.dlq))
+        else:
+            arrival = explained[1]
         return arrival if twin_of is None else replace(arrival, twin_of=twin_of)
 
     def forget(self) -> None:
         """The hand is stored, or lost."""
         self._early.clear()
 
-    def _explain(self, delivery: Delivery, held: Held) -> Arrival:
-        return arrival_of(delivery, held, source=self._source, id=self._new_id(), now_ms=self._clock_ms())
+    def _arrival(self, delivery: Delivery, held: Held, letter: "DeliveredLetter") -> Arrival:
+        return arrival_of(delivery, held, letter, source=self._source, id=self._new_id(), now_ms=self._clock_ms())
 
 
 class DeliveredLetter:
-    """A delivery as `core.Letter`, its headers decoded once: explaining asks for a dozen, and searching for all."""
+    """A delivery as `core.Letter`, its headers decoded once: explaining asks for a dozen, searching for all, and the
+    fingerprint is made of their bytes."""
 
-    __slots__ = ("_properties", "exchange", "headers", "queue", "redelivered", "routing_key")
+    __slots__ = ("_apart", "_properties", "exchange", "headers", "queue", "redelivered", "routing_key")
 
     def __init__(self, delivery: Delivery, queue: str) -> None:
         # Not the delivery's own, which would keep what is decoded here for as long as the hand is held.
@@ -59,10 +67,23 @@ class DeliveredLetter:
         self.queue = queue
         self.exchange, self.routing_key = delivery.route
         self.redelivered = delivery.redelivered
+        self.headers: dict[str, Any]
+        self._apart: tuple[list[bytes], bytes] | None
         try:
-            self.headers: dict[str, Any] = self._properties.headers
+            self.headers, entries, others = self._properties.take_apart(_UNREAD)
+            self._apart = (entries, others)
         except RedriveError:
-            self.headers = {}
+            self.headers, self._apart = {}, None
+
+    def fingerprint(self, delivery: Delivery) -> bytes:
+        """Of the delivery it was made of."""
+        if self._apart is None or not headers.COUNT_HEADERS.isdisjoint(self.headers):
+            exchange, routing_key = delivery.route
+            return fingerprint(
+                exchange=exchange, routing_key=routing_key, properties=delivery.header, body=delivery.body
+            )
+        entries, others = self._apart
+        return fingerprint_apart(delivery.route, others, entries, delivery.body)
 
     def header(self, name: str, /) -> Any:
         """A header's value, None if it has none of the name."""
@@ -76,19 +97,16 @@ class DeliveredLetter:
 def held_of(delivery: Delivery) -> Held:
     """A delivery as reconciling sees it."""
     exchange, routing_key = delivery.route
-    return Held(
-        fingerprint=fingerprint(
-            exchange=exchange, routing_key=routing_key, properties=delivery.header, body=delivery.body
-        ),
-        redelivered=delivery.redelivered,
-        # Only after a crash it matters, and then only of what comes again.
-        identified=delivery.redelivered and _is_identified(delivery),
+    return _held(
+        delivery,
+        fingerprint(exchange=exchange, routing_key=routing_key, properties=delivery.header, body=delivery.body),
     )
 
 
-def arrival_of(delivery: Delivery, held: Held, *, source: Source, id: str, now_ms: int) -> Arrival:
+def arrival_of(
+    delivery: Delivery, held: Held, letter: DeliveredLetter, *, source: Source, id: str, now_ms: int
+) -> Arrival:
     """A delivery, explained. Whatever its properties hold, it becomes an arrival: nothing is too odd to be kept."""
-    letter = DeliveredLetter(delivery, source.dlq)
     explanation = explain(letter, dlq=source.dlq, now_ms=now_ms, service=source.service, known_queue=source.known_queue)
     redriven_id = letter.header(headers.REDRIVEN_ID)
     is_ours = isinstance(redriven_id, str) and len(redriven_id) == ID_LENGTH
@@ -111,6 +129,12 @@ def arrival_of(delivery: Delivery, held: Held, *, source: Source, id: str, now_m
 def deliveries_so_far(delivery: Delivery) -> int:
     """The broker's count of earlier deliveries, 0 where it keeps none."""
     return read_count(_header(delivery, headers.DELIVERY_COUNT)) or 0
+
+
+def _held(delivery: Delivery, made_of_it: bytes) -> Held:
+    # Whether it has an id matters only after a crash, and then only of what comes again.
+    identified = delivery.redelivered and _is_identified(delivery)
+    return Held(fingerprint=made_of_it, redelivered=delivery.redelivered, identified=identified)
 
 
 def _is_identified(delivery: Delivery) -> bool:

@@ -103,6 +103,11 @@ class Collector:
             pause_at=pause_at,
         )
 
+    @property
+    def queues(self) -> dict[str, str]:
+        """The queues it is for, and why one is not collected at the moment; "" where it is."""
+        return {name: self._left.get(name, "") for name in self._tallies}
+
     async def run(self, until: asyncio.Event | None = None, *, once: bool = False) -> CollectReport:
         """Collects until `until` is set; with `once` until every queue was seen empty, or was left for a reason.
 

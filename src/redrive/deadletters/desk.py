@@ -19,6 +19,10 @@ class Refused(RedriveError):
     """What was asked can't be done; the text says why. Nothing was changed."""
 
 
+class Missing(Refused):
+    """What it was asked about is not there."""
+
+
 class Desk:
     """One desk on a store. `clock_ms` is the present, in milliseconds since 1970."""
 
@@ -143,13 +147,13 @@ class Desk:
     async def _letter(self, letter_id: str) -> DeadLetter:
         letter = await self._store.letters.get(letter_id)
         if letter is None:
-            raise Refused(f"there is no dead letter {letter_id}")
+            raise Missing(f"there is no dead letter {letter_id}")
         return letter
 
     async def _group(self, group_id: str) -> Group:
         group = await self._store.groups.get(group_id)
         if group is None:
-            raise Refused(f"there is no group {group_id}")
+            raise Missing(f"there is no group {group_id}")
         return group
 
     async def _set_group(self, group_id: str, state: GroupState, who: str, why: str) -> Group:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from redrive.deadletters.desk import Refused, check_reason
+from redrive.deadletters.desk import Missing, Refused, check_reason
 from redrive.deadletters.preflight import Preflight
 from redrive.records import NewOperation, Operation, OperationKind, OperationState, Preview, Selection, Target, make_id
 from redrive.stores import Store, UnknownOperation
@@ -68,7 +68,7 @@ class RedriveDesk:
     async def retry_manually(self, letter_id: str, *, who: str, why: str = "") -> Operation:
         """Bookly's `retryManually`: an operation for this one dead letter, to its failed queue."""
         if await self._store.letters.get(letter_id) is None:
-            raise Refused(f"there is no dead letter {letter_id}")
+            raise Missing(f"there is no dead letter {letter_id}")
         new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(ids=(letter_id,)), who=who, why=why)
         return await self.start(new)
 

@@ -8,9 +8,15 @@ from redrive.deadletters.stopping import idle
 
 
 async def run_waiting(
-    redriver: Redriver, *, stop: asyncio.Event, interval_s: float = 2.0, at_once_max: int = 4
+    redriver: Redriver,
+    *,
+    stop: asyncio.Event,
+    interval_s: float = 2.0,
+    at_once_max: int = 4,
+    wake: asyncio.Event | None = None,
 ) -> None:
     """Until `stop` is set: looks every `interval_s` for operations that need a runner and runs them, several at once.
+    `wake` makes it look at once.
 
     When it stops, each is left as it is after the batch in hand, for the next runner. An operation that fails is noted
     and tried again at the next look.
@@ -22,7 +28,7 @@ async def run_waiting(
             for id in await _waiting(redriver):
                 if id not in running and len(running) < at_once_max:
                     running[id] = asyncio.create_task(_run(redriver, id, stop), name=f"redrive operation {id}")
-            await idle(stop, interval_s)
+            await _rest(stop, interval_s, wake)
         if running:
             await asyncio.wait(running.values())
     finally:
@@ -32,8 +38,23 @@ async def run_waiting(
             await asyncio.wait(running.values())
 
 
+async def _rest(stop: asyncio.Event, seconds: float, wake: asyncio.Event | None) -> None:
+    if wake is None:
+        await idle(stop, seconds)
+        return
+    waits = [asyncio.ensure_future(one.wait()) for one in (stop, wake)]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waits:
+            one.cancel()
+    wake.clear()
+
+
 async def _waiting(redriver: Redriver) -> tuple[str, ...]:
     parts = redriver.parts
+    if not parts.client.is_connected:
+        return ()  # nobody could run them: they are seen to wait, and another process may have a connection
     try:
         return await parts.store.operations.waiting(parts.clock_ms(), vhost=parts.client.target.vhost)
     except RedriveError as error:

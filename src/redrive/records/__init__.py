@@ -1,5 +1,21 @@
-"""Dead letters as values: what is known about one, its states, groups, filters, operations. Pure, like `core`."""
+"""Dead letters as values: what is known about one, its states, groups, filters, operations; and who may do what.
 
+Pure, like `core`.
+"""
+
+from redrive.records.access import (
+    SECRET_BYTES,
+    InvalidToken,
+    Redaction,
+    RedactionKind,
+    Role,
+    Token,
+    check_token,
+    covers,
+    is_same_secret,
+    mint_token,
+    read_token_text,
+)
 from redrive.records.body_paths import certain_words, header_texts, matches_body, matches_glob, matches_header, words_of
 from redrive.records.filter_grammar import parse_filter
 from redrive.records.filter_problems import FilterProblem, InvalidFilter
@@ -18,6 +34,18 @@ from redrive.records.filters import (
 )
 from redrive.records.groups import Group, Note
 from redrive.records.identities import ID_LENGTH, LUCK_BITS, make_id
+from redrive.records.json_shapes import (
+    attempt_json,
+    audit_json,
+    group_json,
+    happening_json,
+    item_json,
+    letter_json,
+    moment_json,
+    operation_json,
+    rule_json,
+    token_json,
+)
 from redrive.records.letters import Arrival, Content, DeadLetter, Explanation, Happening
 from redrive.records.operations import (
     AuditEntry,
@@ -34,16 +62,17 @@ from redrive.records.operations import (
     Sent,
     Target,
 )
-from redrive.records.search_text import BODY_BYTES_MAX, search_text
+from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
 from redrive.records.states import TRANSITIONS, Event, GroupState, Status, sources
-from redrive.records.understanding import STACK_HEADERS, explain, guess_failed_queue, normalise_message
+from redrive.records.understanding import explain, guess_failed_queue, normalise_message
 
 __all__ = [
     "BODY_BYTES_MAX",
     "ID_LENGTH",
     "LUCK_BITS",
-    "STACK_HEADERS",
+    "SECRET_BYTES",
     "TRANSITIONS",
+    "UNSEARCHED_HEADERS",
     "Arrival",
     "AuditEntry",
     "Between",
@@ -61,6 +90,7 @@ __all__ = [
     "Happening",
     "HeaderIs",
     "InvalidFilter",
+    "InvalidToken",
     "Item",
     "ItemState",
     "Marked",
@@ -72,25 +102,44 @@ __all__ = [
     "OperationKind",
     "OperationState",
     "Preview",
+    "Redaction",
+    "RedactionKind",
     "RetryRule",
+    "Role",
     "Selection",
     "Sent",
     "Status",
     "Target",
     "Term",
+    "Token",
     "Words",
+    "attempt_json",
+    "audit_json",
     "certain_words",
+    "check_token",
+    "covers",
     "explain",
     "format_filter",
+    "group_json",
     "guess_failed_queue",
+    "happening_json",
     "header_texts",
+    "is_same_secret",
+    "item_json",
+    "letter_json",
     "make_id",
     "matches_body",
     "matches_glob",
     "matches_header",
+    "mint_token",
+    "moment_json",
     "normalise_message",
+    "operation_json",
     "parse_filter",
+    "read_token_text",
+    "rule_json",
     "search_text",
     "sources",
+    "token_json",
     "words_of",
 ]

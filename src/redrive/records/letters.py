@@ -27,7 +27,6 @@ class Explanation:
     stack: str | None
     attempts: int | None
     """Handler runs, where they were counted."""
-    history: tuple[Attempt, ...]
     message_id: str | None
     correlation_id: str | None
     type: str | None
@@ -38,6 +37,8 @@ class Explanation:
     type."""
     group_title: str
     """The kind in a line, for people."""
+    history: tuple[Attempt, ...] = ()
+    """Attempts that its properties don't tell of. Those they do tell of are read when somebody asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

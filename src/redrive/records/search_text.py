@@ -2,9 +2,10 @@
 
 Words come from the body when it is text (its first 64 KiB), from header names and values, the error, the ids and the
 names of where it was. Of a stack only the lines about the failure itself: the rest would find everything by anything.
+So would the names of the headers that whoever parks a message writes, and the moments in them find nothing.
 
 Who narrows `body.path:value` or `header.name:value` down by full text first (with `certain_words`) must know what is
-not in here: the part of a body beyond `BODY_BYTES_MAX`, and the values of `STACK_HEADERS` and of x-death.
+not in here: the part of a body beyond `BODY_BYTES_MAX`, and the values of `UNSEARCHED_HEADERS`.
 """
 
 import codecs
@@ -18,7 +19,16 @@ from redrive.records.letters import Explanation
 from redrive.records.understanding import STACK_HEADERS, top_lines
 
 BODY_BYTES_MAX = 64 * 1024
-_SKIPPED = STACK_HEADERS | known.DEATH_HEADERS
+UNSEARCHED_HEADERS = (
+    STACK_HEADERS | known.DEATH_HEADERS | {known.HISTORY, known.PARKED_AT, known.FIRST_SEEN, known.NOT_BEFORE}
+)
+"""Headers whose values are not searched."""
+_UNNAMED = (
+    known.LIFE_HEADERS
+    | known.DEATH_HEADERS
+    | known.COUNT_HEADERS
+    | {known.ORIGINAL_QUEUE, known.ORIGINAL_EXCHANGE, known.ORIGINAL_ROUTING_KEY}
+)
 _UNICODE_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 _OTHER_ESCAPES = re.compile(r"\\[nrtbf/\"\\]")
 
@@ -42,8 +52,9 @@ def search_text(explanation: Explanation, *, headers: Mapping[str, Any], body: b
     # Our own headers say again what is said above; words count once.
     said = {*parts, f"{told.error_type}: {told.error_message}"}
     for name, value in headers.items():
-        parts.append(name)
-        if name in _SKIPPED:
+        if name not in _UNNAMED:
+            parts.append(name)
+        if name in UNSEARCHED_HEADERS:
             continue
         kind = type(value)
         if kind is str:

@@ -68,6 +68,11 @@ class Admission:
         self._counts_itself = plan.counted_by is Counter.DELIVERIES
         stays = self._counts_itself or plan.queue.type == QueueType.STREAM
         self._crashes_max = None if stays else crashes_max
+        # Up to 4.0 a quorum queue counts a nack. Where that count is the attempts (the literal requeue), what is given
+        # back would pay for a run it never had; `native` needs 4.3, which does not count it.
+        is_quorum = plan.queue.type == QueueType.QUORUM
+        returns_cost = self._counts_itself and is_quorum and plan.shape_name != "native"
+        self._copies_home = self._crashes_max is not None or returns_cost
         self._runs_max = plan.policy.attempts_max
         waits = () if plan.arrangement is None else plan.arrangement.waits
         self._aside_ms = min(ASIDE_MS_MAX, max((wait.delay_ms for wait in waits), default=0))
@@ -108,7 +113,7 @@ class Admission:
         """
         has_time = published_ms(letter, now_ms=self._now_ms()) is not None
         begins_now = self.early_mark is not None and not has_time
-        if self._crashes_max is None and not begins_now:
+        if not self._copies_home and not begins_now:
             return None
         report = Report(retries=count_retries(letter, self._plan.counted_by), now_ms=self._now_ms())
         wait_ms = self._aside_ms if aside else 0
@@ -131,7 +136,8 @@ class Admission:
 
     def _judge_crashes(self, letter: Letter, *, after_own_loss: bool) -> Verdict | None:
         if self._counts_itself:
-            if not letter.redelivered:
+            # Nobody has died on what the broker has not counted, however far a rule has let its copies come.
+            if not letter.redelivered or not read_count(letter.header(headers.DELIVERY_COUNT)):
                 return None
             deliveries = count_retries(letter, Counter.DELIVERIES)
             return Crashed(deliveries=deliveries) if deliveries >= self._runs_max else None

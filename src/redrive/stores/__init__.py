@@ -2,10 +2,12 @@
 
 `database` is the port, `sqlite` and `postgres` its adapters; `dialect` lets one SQL text serve both. `transitions` is
 the only way a status changes, `tallies` keeps the counts beside it. `collecting`, `operations`, `rules` and `leases`
-are what machines do; `letters`, `groups`, `stats` and `audit` are what people look at.
+are what machines do; `letters`, `groups`, `stats` and `audit` are what people look at; `tokens`, `redactions` and
+`answers` are the admin API's.
 Why SQL and no library for it: docs/decisions/0007-sql-of-our-own.md.
 """
 
+from redrive.stores.answers import Answer, InFlight, KeyReused, Reservation
 from redrive.stores.changing import Changed, LetterBusy, UnknownLetter
 from redrive.stores.collecting import Batch, Stored
 from redrive.stores.cursors import InvalidCursor
@@ -23,11 +25,14 @@ from redrive.stores.exporting import Edit, Exported, Imported, PastContent
 from redrive.stores.groups import UnknownGroup
 from redrive.stores.leases import Lease
 from redrive.stores.letters import Page
+from redrive.stores.redactions import UnknownRedaction
 from redrive.stores.rules import InvalidScope
 from redrive.stores.stats import Bucket, Stats
 from redrive.stores.store import Store, open_store
+from redrive.stores.tokens import TokenNameTaken, UnknownToken
 
 __all__ = [
+    "Answer",
     "Batch",
     "Bucket",
     "Changed",
@@ -35,23 +40,29 @@ __all__ = [
     "Exported",
     "IdempotencyConflict",
     "Imported",
+    "InFlight",
     "InvalidCursor",
     "InvalidDatabaseUrl",
     "InvalidScope",
+    "KeyReused",
     "Lease",
     "LeaseLost",
     "LetterBusy",
     "Page",
     "PastContent",
+    "Reservation",
     "Stats",
     "Store",
     "StoreError",
     "StoreTooNew",
     "StoreUnavailable",
     "Stored",
+    "TokenNameTaken",
     "UnknownGroup",
     "UnknownLetter",
     "UnknownOperation",
+    "UnknownRedaction",
+    "UnknownToken",
     "VersionConflict",
     "open_store",
 ]

@@ -2,25 +2,50 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-
-import msgspec
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
 
 from redrive.core import Attempt
-from redrive.records import Arrival, Content, DeadLetter, Status
+from redrive.records import Arrival, Content, DeadLetter, Explanation, Status
 from redrive.stores.database import Writing
+from redrive.stores.histories import pack_history
 from redrive.stores.indexing import index_words
 from redrive.stores.tallies import Ledger, Place, bucket_ms_of
 
-_INSERT_LETTER = """
-INSERT INTO letters (seq, id, version, status, vhost, dlq, dlq_exchange, dlq_routing_key, queue, exchange, routing_key,
-    reason, told_by, error_type, error_message, status_code, attempts, message_id, correlation_id, type, service,
-    group_seq, size_bytes, dead_at_ms, collected_at_ms, updated_at_ms, redrives, returns, is_poison, due_at_ms,
-    silent_at_ms, status_reason, resolved_by, copy_of, operation_id, is_edited)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36)
-"""
-_INSERT_CONTENT = "INSERT INTO contents (seq, stack, history, properties, body) VALUES ($1, $2, $3, $4, $5)"
+_WHERE = ("vhost", "dlq", "dlq_exchange", "dlq_routing_key")
+_TOLD = (
+    "queue",
+    "exchange",
+    "routing_key",
+    "reason",
+    "told_by",
+    "error_type",
+    "error_message",
+    "status_code",
+    "attempts",
+    "message_id",
+    "correlation_id",
+    "type",
+    "service",
+)
+_STANDING = (
+    "collected_at_ms",
+    "updated_at_ms",
+    "redrives",
+    "returns",
+    "is_poison",
+    "due_at_ms",
+    "silent_at_ms",
+    "status_reason",
+    "resolved_by",
+    "copy_of",
+    "operation_id",
+    "is_edited",
+)
+_COLUMNS = ("seq", "id", "version", "status", *_WHERE, *_TOLD, "group_seq", "size_bytes", "dead_at_ms", *_STANDING)
+_CONTENT_COLUMNS = ("seq", "stack", "history", "properties", "body")
+_where, _told, _standing = attrgetter(*_WHERE), attrgetter(*_TOLD), attrgetter(*_STANDING)
 LISTEN = "INSERT INTO silences (silent_at_ms, letter_seq) VALUES ($1, $2) ON CONFLICT DO NOTHING"
 """When to look whether a dead letter has not come back."""
 _SEE_GROUP = """
@@ -38,15 +63,24 @@ SELECT seq FROM groups WHERE id = ANY($1::text[]) OR seq = ANY($2::bigint[]) ORD
 """
 _GROUP_SEQS = "SELECT id, seq FROM groups WHERE id = ANY($1::text[])"
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[Attempt]).decode
 
+class Entry(NamedTuple):
+    """A dead letter on its way into the store, with all that is kept of it. A tuple, for thousands are made a second.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A dead letter on its way into the store, with all that is kept of it."""
+    `where` and `told` are what it was made of: an arrival and its explanation, or one letter that is both.
+    """
 
-    letter: DeadLetter
+    id: str
+    version: int
+    status: Status
+    where: Arrival | DeadLetter
+    told: Explanation | DeadLetter
+    dead_at_ms: int
+    size_bytes: int
+    due_at_ms: int | None
+    silent_at_ms: int | None
+    standing: tuple[object, ...]
+    """The columns from `collected_at_ms` on."""
     content: Content
     history: tuple[Attempt, ...]
     search_text: str
@@ -56,51 +90,44 @@ class Entry:
 def entry_of(arrival: Arrival, *, due_at_ms: int | None, copy_of: str | None) -> Entry:
     """A new dead letter from what was collected; texts without what a database can't hold."""
     arrival = _storable(arrival)
-    told = arrival.explanation
-    letter = DeadLetter(
-        id=arrival.id,
-        version=1,
-        status=Status.PENDING,
-        vhost=arrival.vhost,
-        dlq=arrival.dlq,
-        dlq_exchange=arrival.dlq_exchange,
-        dlq_routing_key=arrival.dlq_routing_key,
-        queue=told.queue,
-        exchange=told.exchange,
-        routing_key=told.routing_key,
-        reason=told.reason,
-        told_by=told.told_by,
-        error_type=told.error_type,
-        error_message=told.error_message,
-        status_code=told.status_code,
-        stack=told.stack,
-        attempts=told.attempts,
-        message_id=told.message_id,
-        correlation_id=told.correlation_id,
-        type=told.type,
-        service=told.service,
-        group_id=told.group_id,
-        size_bytes=len(arrival.content.body),
-        dead_at_ms=died_at_ms(arrival),
-        collected_at_ms=arrival.collected_at_ms,
-        updated_at_ms=arrival.collected_at_ms,
-        redrives=0,
-        returns=0,
-        is_poison=False,
-        due_at_ms=due_at_ms,
-        silent_at_ms=None,
-        status_reason=None,
-        resolved_by=None,
-        copy_of=copy_of,
-        operation_id=None,
-        is_edited=False,
-    )
+    told, at_ms = arrival.explanation, arrival.collected_at_ms
     return Entry(
-        letter=letter,
-        content=arrival.content,
-        history=told.history,
-        search_text=arrival.search_text,
-        group_title=told.group_title,
+        arrival.id,
+        1,
+        Status.PENDING,
+        arrival,
+        told,
+        died_at_ms(arrival),
+        len(arrival.content.body),
+        due_at_ms,
+        None,
+        (at_ms, at_ms, 0, 0, 0, due_at_ms, None, None, None, copy_of, None, 0),
+        arrival.content,
+        told.history,
+        arrival.search_text,
+        told.group_title,
+    )
+
+
+def entry_of_letter(
+    letter: DeadLetter, content: Content, *, history: tuple[Attempt, ...], search_text: str, group_title: str
+) -> Entry:
+    """A dead letter as it was in another store."""
+    return Entry(
+        id=letter.id,
+        version=letter.version,
+        status=letter.status,
+        where=letter,
+        told=letter,
+        dead_at_ms=letter.dead_at_ms,
+        size_bytes=letter.size_bytes,
+        due_at_ms=letter.due_at_ms,
+        silent_at_ms=letter.silent_at_ms,
+        standing=tuple([int(one) if isinstance(one, bool) else one for one in _standing(letter)]),
+        content=content,
+        history=history,
+        search_text=search_text,
+        group_title=group_title,
     )
 
 
@@ -115,12 +142,14 @@ async def see_groups(tx: Writing, entries: Iterable[Entry], left: Iterable[int] 
     numbers by id. `left`: numbers of groups that letters of this transaction may leave."""
     seen: dict[str, tuple[str, str, str, str | None, int, int]] = {}
     for entry in entries:
-        letter = entry.letter
-        first = last = letter.dead_at_ms
-        if letter.group_id in seen:
-            *_, first_before, last_before = seen[letter.group_id]
-            first, last = min(first, first_before), max(last, last_before)
-        seen[letter.group_id] = (letter.group_id, entry.group_title, letter.queue, letter.error_type, first, last)
+        told = entry.told
+        first = last = entry.dead_at_ms
+        before = seen.get(told.group_id)
+        if before is not None:
+            if before[4] <= first <= before[5]:
+                continue
+            first, last = min(first, before[4]), max(last, before[5])
+        seen[told.group_id] = (told.group_id, entry.group_title, told.queue, told.error_type, first, last)
     if not seen:
         return {}
     # By number, as the ledger counts in them: two transactions then wait for each other, and don't lock each other out.
@@ -137,48 +166,33 @@ async def insert_entries(
         return {}
     seqs = [row[0] for row in await tx.rows(tx.dialect.next_letter_seqs, len(entries))]
     letters, contents, texts = [], [], []
-    counts: Counter[tuple[tuple[str, str, str, str | None, str | None, int], Status, int]] = Counter()
     for seq, entry in zip(seqs, entries, strict=True):
-        letter = entry.letter
-        group_seq = group_seqs[letter.group_id]
-        letters.append(_letter_row(seq, letter, group_seq))
-        contents.append((seq, letter.stack, pack_history(entry.history), entry.content.properties, entry.content.body))
+        told, content = entry.told, entry.content
+        group_seq = group_seqs[told.group_id]
+        about = told_values(entry, group_seq)
+        letters.append((seq, entry.id, entry.version, entry.status.value, *about, *entry.standing))
+        contents.append((seq, told.stack, pack_history(entry.history), content.properties, content.body))
         texts.append((seq, entry.search_text))
-        # Most letters of a hand are counted alike, and a place is dear to make: counted first, by what is at hand.
-        counted_as = (letter.queue, letter.dlq, letter.routing_key, letter.service, letter.type, group_seq)
-        counts[counted_as, letter.status, bucket_ms_of(letter.dead_at_ms)] += 1
-    for ((queue, dlq, topic, service, type, group_seq), status, died_ms), n in counts.items():
-        place = Place(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
-        ledger.moved(place, None, status, n=n)
-        ledger.happened("dead", place, died_ms, n=n)
-    await tx.many(_INSERT_LETTER, letters)
-    await tx.many(_INSERT_CONTENT, contents)
+    _count(ledger, entries, group_seqs)
+    await tx.insert("letters", _COLUMNS, letters)
+    await tx.insert("contents", _CONTENT_COLUMNS, contents)
     await index_words(tx, texts)
-    waiting = [(entry.letter.silent_at_ms, seq) for seq, entry in zip(seqs, entries, strict=True)]
+    waiting = [(entry.silent_at_ms, seq) for seq, entry in zip(seqs, entries, strict=True)]
     await tx.many(LISTEN, [one for one in waiting if one[0] is not None])
-    return {entry.letter.id: seq for seq, entry in zip(seqs, entries, strict=True)}
+    return {entry.id: seq for seq, entry in zip(seqs, entries, strict=True)}
 
 
-def place_of(letter: DeadLetter, group_seq: int) -> Place:
+def place_of(entry: Entry, group_seq: int) -> Place:
     """Where a dead letter is counted."""
+    told = entry.told
     return Place(
-        queue=letter.queue,
-        dlq=letter.dlq,
-        topic=letter.routing_key,
-        service=letter.service,
-        type=letter.type,
+        queue=told.queue,
+        dlq=entry.where.dlq,
+        topic=told.routing_key,
+        service=told.service,
+        type=told.type,
         group_seq=group_seq,
     )
-
-
-def pack_history(history: Sequence[Attempt]) -> bytes | None:
-    """Attempts as they are stored; None for none."""
-    return _encode(history) if history else None
-
-
-def unpack_history(packed: bytes | None) -> tuple[Attempt, ...]:
-    """Attempts from how they are stored."""
-    return () if packed is None else tuple(_decode(packed))
 
 
 def clean(text: str) -> str:
@@ -241,49 +255,30 @@ def _storable(arrival: Arrival) -> Arrival:
     )
 
 
-def told_values(letter: DeadLetter, group_seq: int) -> tuple[object, ...]:
+def told_values(entry: Entry, group_seq: int) -> tuple[object, ...]:
     """What a message told about itself, in the order of the table's columns from `vhost` to `dead_at_ms`."""
-    return (
-        letter.vhost,
-        letter.dlq,
-        letter.dlq_exchange,
-        letter.dlq_routing_key,
-        letter.queue,
-        letter.exchange,
-        letter.routing_key,
-        letter.reason,
-        letter.told_by,
-        letter.error_type,
-        letter.error_message,
-        letter.status_code,
-        letter.attempts,
-        letter.message_id,
-        letter.correlation_id,
-        letter.type,
-        letter.service,
-        group_seq,
-        letter.size_bytes,
-        letter.dead_at_ms,
-    )
+    return (*_where(entry.where), *_told(entry.told), group_seq, entry.size_bytes, entry.dead_at_ms)
 
 
-def _letter_row(seq: int, letter: DeadLetter, group_seq: int) -> tuple[object, ...]:
-    return (
-        seq,
-        letter.id,
-        letter.version,
-        letter.status.value,
-        *told_values(letter, group_seq),
-        letter.collected_at_ms,
-        letter.updated_at_ms,
-        letter.redrives,
-        letter.returns,
-        int(letter.is_poison),
-        letter.due_at_ms,
-        letter.silent_at_ms,
-        letter.status_reason,
-        letter.resolved_by,
-        letter.copy_of,
-        letter.operation_id,
-        int(letter.is_edited),
+def _count(ledger: Ledger, entries: Sequence[Entry], group_seqs: dict[str, int]) -> None:
+    """Most letters of a hand are counted alike, and a place is dear to make: counted first, by what is at hand."""
+    alike = Counter(
+        [
+            (
+                told.queue,
+                where.dlq,
+                told.routing_key,
+                told.service,
+                told.type,
+                told.group_id,
+                status,
+                bucket_ms_of(at_ms),
+            )
+            for _, _, status, where, told, at_ms, *_ in entries
+        ]
     )
+    for (queue, dlq, topic, service, type, group_id, status, died_ms), n in alike.items():
+        group_seq = group_seqs[group_id]
+        place = Place(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
+        ledger.moved(place, None, status, n=n)
+        ledger.happened("dead", place, died_ms, n=n)

@@ -55,7 +55,7 @@ class Audit:
             conditions.append(f"seq < ${len(arguments)}")
         query = "SELECT seq, at_ms, who, action, subject, n, why, detail FROM audit WHERE"
         query = sql(query, " AND ".join(conditions), "ORDER BY seq DESC LIMIT $1")
-        async with self._database.read() as tx:
+        async with self._database.look() as tx:
             rows = await tx.rows(query, *arguments)
         following = write_cursor(_CURSOR, [rows[limit - 1][0]]) if len(rows) > limit else None
         return [_entry(row) for row in rows[:limit]], following

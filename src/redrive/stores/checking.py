@@ -7,12 +7,19 @@ search does not know of a letter (the end of a body above 64 KiB) is not found b
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from redrive.core import headers as known
-from redrive.records import STACK_HEADERS, BodyPath, Content, HeaderIs, certain_words, matches_body, matches_header
+from redrive.records import (
+    UNSEARCHED_HEADERS,
+    BodyPath,
+    Content,
+    HeaderIs,
+    certain_words,
+    matches_body,
+    matches_header,
+)
 from redrive.wire import Properties, ProtocolError
 
 Check: TypeAlias = BodyPath | HeaderIs
-_NOT_INDEXED = frozenset(name.casefold() for name in STACK_HEADERS | known.DEATH_HEADERS)
+_NOT_INDEXED = frozenset(name.casefold() for name in UNSEARCHED_HEADERS)
 
 
 def words_wanted(check: Check) -> tuple[str, ...]:

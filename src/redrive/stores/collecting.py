@@ -105,9 +105,9 @@ class Collecting:
             await take_back(tx, ledger, hand.returned, group_seqs, now_ms=now_ms)
             stored = Stored(
                 batch_id=batch_id,
-                inserted=tuple(entry.letter.id for entry in hand.new),
+                inserted=tuple([entry.id for entry in hand.new]),
                 came_back=tuple(one.standing.id for one in hand.returned),
-                copies=tuple(entry.letter.id for entry in hand.new if entry.letter.copy_of is not None),
+                copies=tuple(hand.copies),
             )
             await tx.run(_DROP_BATCHES, list(replaces))
             await _open_batch(tx, stored, arrivals, hand, known, queue=queue, owner=lease.owner, now_ms=now_ms)
@@ -139,11 +139,13 @@ class Collecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hand:
-    """A hand, sorted: what becomes new rows and what comes back to old ones, and each arrival's row."""
+    """A hand, sorted: what becomes new rows and what comes back to old ones, each arrival's row, and which of the new
+    ones are further copies."""
 
     new: list[Entry]
     returned: list[Returned]
     row_ids: list[str]
+    copies: list[str]
 
     def entries(self) -> Iterable[Entry]:
         yield from self.new
@@ -159,7 +161,7 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
     seqs = [standing.seq for standing in rows.values()]
     returns: dict[int, int] = dict(await tx.rows(_RETURNS, seqs)) if seqs else {}
     back_already = {(seq, count) for seq, count in await tx.rows(_BACK_ALREADY, seqs)} if seqs else set()
-    hand = _Hand(new=[], returned=[], row_ids=[])
+    hand = _Hand(new=[], returned=[], row_ids=[], copies=[])
     may_come_back = sources(Event.CAME_BACK)
     for arrival in arrivals:
         row = None if arrival.redriven_id is None else rows.get(arrival.redriven_id)
@@ -173,6 +175,8 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
             due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=0)
             copy_of = arrival.twin_of if row is None else row.id
             hand.new.append(entry_of(arrival, due_at_ms=due_at_ms, copy_of=copy_of))
+            if copy_of is not None:
+                hand.copies.append(arrival.id)
             hand.row_ids.append(arrival.id)
             continue
         due_at_ms, event = None, Event.CAME_BACK

@@ -32,8 +32,6 @@ class Dialect:
     blob: str
     next_letter_seqs: str
     """Reserves $1 numbers for dead letters, one a row."""
-    index_words: str
-    """Adds ($1 seq, $2 words) to the full-text index."""
 
 
 SQLITE = Dialect(
@@ -47,7 +45,6 @@ SQLITE = Dialect(
         "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1) "
         "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'letters'), 0) + n FROM numbers"
     ),
-    index_words="INSERT INTO letter_words (rowid, words) VALUES ($1, $2)",
 )
 POSTGRESQL = Dialect(
     kind="postgresql",
@@ -56,7 +53,6 @@ POSTGRESQL = Dialect(
     real="DOUBLE PRECISION",
     blob="BYTEA",
     next_letter_seqs="SELECT nextval('letters_seq_seq') FROM generate_series(1, $1)",
-    index_words="INSERT INTO letter_words (seq, words) VALUES ($1, to_tsvector('simple', $2))",
 )
 
 _ANY = re.compile(r"=\s*ANY\(\$(\d+)::\w+\[\]\)")
@@ -73,6 +69,12 @@ def for_sqlite(sql: str) -> str:
     sql = _LOCK.sub("", sql)
     sql = sql.replace("IS NOT DISTINCT FROM", "IS").replace("IS DISTINCT FROM", "IS NOT")
     return _PLACE.sub(r"?\1", sql)
+
+
+@lru_cache(maxsize=64)
+def insert_statement(table: str, columns: tuple[str, ...]) -> str:
+    """SQLite's statement for a new row with these columns."""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 - ours
 
 
 def sqlite_arguments(arguments: tuple[Any, ...]) -> tuple[Any, ...]:

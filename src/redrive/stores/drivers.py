@@ -12,7 +12,12 @@ from redrive.stores.database import Reading
 from redrive.stores.questions import COLUMNS, Condition, Statement, sql, statuses_left
 
 PIECES_MAX = 60
-"""More pieces of an index are not merged."""
+"""More pieces of an index are not merged, unless the counts say which of them have letters."""
+COUNTED_PIECES_MAX = 400
+"""So many of those are: the names of a token for some queues are many and mostly quiet."""
+NAMES_MAX = 200
+RARE = 20
+"""Where one letter of so many answers, looking through all of them is quicker than merging many pieces."""
 GATHERED_MAX = 5_000
 """So many letters are sorted rather than found in order."""
 
@@ -20,6 +25,7 @@ _COUNTED = {"queue": ("queue", "dlq"), "dlq": ("dlq",), "topic": ("topic",), "se
 _WITH_STATUS = {"queue", "dlq"}
 """Their indexes go on with the status."""
 _LOOKED_UP = {"id", "message_id", "correlation_id"}
+_EXACT_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +38,14 @@ class Driver:
     statuses: tuple[str, ...] = ()
     letters: int | None = None
     rest: tuple[Condition, ...] = ()
+    counted: frozenset[tuple[str, str, str]] | None = None
+    """The pieces (column, value, status) that have letters; None when nobody asked."""
 
     @property
     def is_nothing(self) -> bool:
         """No letter can answer."""
-        return self.groups == () or (self.term is not None and not self.term.values) or not self.statuses
+        has_names = self.term is None or bool(self.term.values)
+        return self.groups == () or not has_names or not self.statuses or self.counted == frozenset()
 
     @property
     def is_gathered(self) -> bool:
@@ -61,9 +70,12 @@ class Driver:
         else:
             for column in COLUMNS[self.term.field]:
                 for value in self.term.values:
+                    statuses = [each for each in self.statuses if self._has_letters(column, value, each)]
+                    if column in _WITH_STATUS and not statuses:
+                        continue
                     is_value = f"l.{column} = {statement.bind(value)}"
                     if column in _WITH_STATUS:
-                        yield from ((is_value, f"l.status = {statement.bind(each)}", *others) for each in self.statuses)
+                        yield from ((is_value, f"l.status = {statement.bind(each)}", *others) for each in statuses)
                     else:
                         yield (is_value, *others)
 
@@ -74,6 +86,9 @@ class Driver:
         if self.term is not None and self.term.field in _WITH_STATUS and len(self.statuses) < 5:
             terms = (*terms, Named(field="status", values=self.statuses))
         return (*groups, *statement.all_of(terms))
+
+    def _has_letters(self, column: str, value: str, status: str) -> bool:
+        return self.counted is None or (column, value, status) in self.counted
 
     def _groups_condition(self, statement: Statement) -> tuple[str, ...]:
         # `+`: whatever drives, it is not this.
@@ -89,14 +104,16 @@ async def find_groups(tx: Reading, terms: Iterable[Named | ErrorLike]) -> list[t
 
 
 async def expand_names(tx: Reading, conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """The conditions with names that hold `*` written out, where they are few."""
+    """The conditions with names that hold `*`, or are many, written out as those that have letters, where they are
+    few."""
     expanded: list[Condition] = []
     for term in conditions:
-        if isinstance(term, Named) and not term.negated and term.field in _COUNTED and _is_open(term):
+        is_counted = isinstance(term, Named) and not term.negated and term.field in _COUNTED
+        if isinstance(term, Named) and is_counted and (_is_open(term) or len(term.values) > _EXACT_MAX):
             query = "SELECT DISTINCT key FROM tallies WHERE dimension = ANY($1::text[])"
             known = [key for (key,) in await tx.rows(query, list(_COUNTED[term.field]))]
             values = tuple(sorted(key for key in known if any(matches_glob(value, key) for value in term.values)))
-            if len(values) <= PIECES_MAX:
+            if len(values) <= NAMES_MAX:
                 term = Named(field=term.field, values=values)
         expanded.append(term)
     return tuple(expanded)
@@ -118,7 +135,12 @@ async def choose_driver(
     drivers = [term for term in conditions if isinstance(term, Named) and _may_drive(term, statuses)]
     is_choice = len(drivers) + (best is not None) > 1
     for term in drivers:
-        size = await _letters_of(tx, term, statuses) if is_choice or measured else None
+        counted = await _counted(tx, term, statuses) if _pieces(term, statuses) > PIECES_MAX else None
+        if counted is not None and counted.is_too_many:
+            continue
+        size = None if counted is None else counted.letters
+        if counted is None and (is_choice or measured):
+            size = await _letters_of(tx, term, statuses)
         if best is None or (size is not None and (best.letters is None or size < best.letters)):
             best = Driver(
                 term=term,
@@ -126,6 +148,7 @@ async def choose_driver(
                 statuses=statuses,
                 letters=size,
                 rest=tuple(each for each in conditions if not _is_answered(each, term)),
+                counted=None if counted is None else counted.pieces,
             )
     return best or Driver(groups=seqs, statuses=statuses, rest=tuple(conditions))
 
@@ -137,9 +160,39 @@ def _may_drive(term: Named, statuses: tuple[str, ...]) -> bool:
         return True
     if term.field == "status":
         return len(term.values) <= PIECES_MAX
+    if term.field not in _COUNTED:
+        return False
+    return _pieces(term, statuses) <= PIECES_MAX or (term.field in _WITH_STATUS and len(term.values) <= NAMES_MAX)
+
+
+def _pieces(term: Named, statuses: tuple[str, ...]) -> int:
+    """Of how many pieces of an index a term's letters are, at most."""
+    if term.field in _LOOKED_UP or term.field == "status":
+        return 1
     columns = COLUMNS[term.field]
-    pieces = sum(len(statuses) if column in _WITH_STATUS else 1 for column in columns)
-    return term.field in _COUNTED and len(term.values) * pieces <= PIECES_MAX
+    return len(term.values) * sum(len(statuses) if column in _WITH_STATUS else 1 for column in columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """The pieces of a term that have letters, and how many letters those are."""
+
+    pieces: frozenset[tuple[str, str, str]]
+    letters: int
+    is_too_many: bool
+
+
+async def _counted(tx: Reading, term: Named, statuses: tuple[str, ...]) -> _Counted:
+    query = """
+    SELECT dimension, key, status, n FROM tallies
+    WHERE dimension = ANY($1::text[]) AND key = ANY($2::text[]) AND status = ANY($3::text[])
+    """
+    rows = await tx.rows(query, list(_COUNTED[term.field]), list(term.values), list(statuses))
+    letters = sum(row[3] for row in rows)
+    total = int(await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'"))
+    is_many = len(rows) > COUNTED_PIECES_MAX or letters * RARE > total
+    pieces = frozenset((dimension, key, status) for dimension, key, status, _ in rows)
+    return _Counted(pieces=pieces, letters=letters, is_too_many=is_many)
 
 
 def _is_open(term: Named) -> bool:

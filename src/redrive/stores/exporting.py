@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from redrive.core import Attempt
 from redrive.records import AuditEntry, Content, DeadLetter, Filter, Happening, Status
-from redrive.stores.arriving import Entry, insert_entries, see_groups, unpack_history
+from redrive.stores.arriving import entry_of_letter, insert_entries, see_groups
 from redrive.stores.audit import note
 from redrive.stores.changing import KEEP_EDIT
 from redrive.stores.database import Database, Reading, Writing
+from redrive.stores.histories import unpack_history
 from redrive.stores.indexing import read_words
 from redrive.stores.letter_rows import read_letters
 from redrive.stores.rules import RuleBook, read_rules
@@ -139,7 +140,7 @@ async def read_exported(tx: Reading, seqs: Sequence[int]) -> list[Exported]:
             Exported(
                 letter=letter,
                 content=Content(properties=bytes(properties), body=bytes(body)),
-                history=unpack_history(history),
+                history=unpack_history(history, bytes(properties)),
                 past=tuple(past[seq]),
                 edits=tuple(edits[seq]),
                 life=tuple(lives[seq]),
@@ -178,9 +179,9 @@ async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
     ledger = Ledger()
     book = await read_rules(tx)
     entries = [
-        Entry(
-            letter=_as_it_stands_here(each.letter, book),
-            content=each.content,
+        entry_of_letter(
+            _as_it_stands_here(each.letter, book),
+            each.content,
             history=each.history,
             search_text=each.words,
             group_title=each.group_title,

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from redrive.records import AuditEntry, Group, GroupState, Note
+from redrive.records import AuditEntry, Group, GroupState, Note, matches_glob
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.cursors import read_cursor, write_cursor
@@ -45,9 +45,11 @@ class Groups:
         state: GroupState | None = None,
         queue: str | None = None,
         order: Literal["last_seen", "count"] = "last_seen",
+        queues: Sequence[str] = (),
     ) -> tuple[list[Group], str | None]:
         """Groups that have dead letters, the last seen or the largest first, and a cursor where there are more.
 
+        With `queues` (names with `*`) only those of these failed queues.
         Raises InvalidCursor.
         """
         column = f"g.{_ORDERS[order]}"
@@ -60,9 +62,11 @@ class Groups:
         if cursor is not None:
             arguments += read_cursor(f"groups by {order}", cursor, sizes=(2,))
             conditions.append(f"({column}, g.seq) < (${len(arguments) - 1}, ${len(arguments)})")
-        where = " AND ".join(conditions)
-        query = sql("SELECT", _COLUMNS, "FROM groups AS g WHERE", where)
         async with self._database.read() as tx:
+            if queues:
+                arguments.append(await _known_queues(tx, queues))
+                conditions.append(f"g.queue = ANY(${len(arguments)}::text[])")
+            query = sql("SELECT", _COLUMNS, "FROM groups AS g WHERE", " AND ".join(conditions))
             rows = await tx.rows(sql(query, f"ORDER BY {column} DESC, g.seq DESC LIMIT $1"), *arguments)
             groups = await _groups(tx, rows[:limit])
         if len(rows) <= limit:
@@ -103,6 +107,12 @@ class Groups:
             if group is None:
                 raise UnknownGroup(id)
         return group
+
+
+async def _known_queues(tx: Reading, globs: Sequence[str]) -> list[str]:
+    """The failed queues with dead letters that one of the names stands for."""
+    rows = await tx.rows("SELECT DISTINCT key FROM tallies WHERE dimension = 'queue'")
+    return [row[0] for row in rows if any(matches_glob(glob, row[0]) for glob in globs)]
 
 
 async def _get(tx: Reading, id: str) -> Group | None:

@@ -9,12 +9,15 @@ import zlib
 from collections.abc import Sequence
 
 from redrive.stores.database import Reading, Writing
-from redrive.stores.words import searchable
+from redrive.stores.words import as_tsvector, searchable
 
 PACKED_FROM = 4_096
 """Characters."""
 
-_KEEP = "INSERT INTO search_texts (seq, words) VALUES ($1, $2)"
+_INDEX_POSTGRESQL = """
+INSERT INTO letter_words (seq, words)
+SELECT new.seq, new.words::tsvector FROM unnest($1::bigint[], $2::text[]) AS new (seq, words)
+"""
 _KEPT = "SELECT seq, words FROM search_texts WHERE seq = ANY($1::bigint[])"
 _IN_ORDER = """
 SELECT w.seq, (SELECT string_agg(lexeme, ' ' ORDER BY place) FROM unnest(w.words), unnest(positions) AS place)
@@ -28,10 +31,12 @@ _FASTEST = 1
 
 async def index_words(tx: Writing, texts: Sequence[tuple[int, str]]) -> None:
     """Makes dead letters (by number) findable by their texts. They must not be in the index already."""
+    if tx.dialect.kind == "postgresql":
+        await tx.run(_INDEX_POSTGRESQL, [seq for seq, _ in texts], [as_tsvector(text) for _, text in texts])
+        return
     words = [(seq, searchable(text)) for seq, text in texts]
-    await tx.many(tx.dialect.index_words, words)
-    if tx.dialect.kind == "sqlite":
-        await tx.many(_KEEP, [(seq, _pack(text)) for seq, text in words])
+    await tx.insert("letter_words", ("rowid", "words"), words)
+    await tx.insert("search_texts", ("seq", "words"), [(seq, _pack(text)) for seq, text in words])
 
 
 async def forget_words(tx: Writing, seqs: Sequence[int]) -> None:

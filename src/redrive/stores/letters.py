@@ -9,7 +9,8 @@ from redrive.stores.arriving import clean
 from redrive.stores.changing import Changed, change, edit
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, Reading
-from redrive.stores.exporting import Exported, Imported, PastContent, export, insert_exported, read_exported
+from redrive.stores.exporting import Exported, Imported, PastContent, export, insert_exported
+from redrive.stores.histories import unpack_history
 from redrive.stores.letter_rows import read_letter, read_letters
 from redrive.stores.questions import sql
 from redrive.stores.retention import retain
@@ -21,6 +22,15 @@ FOUND_MAX = 10
 _ORDERS = {True: "newest", False: "oldest"}
 _EDITED = "SELECT e.properties, e.body FROM edits AS e WHERE e.letter_seq = $1 ORDER BY e.seq DESC LIMIT 1"
 _ORIGINAL = "SELECT c.properties, c.body FROM contents AS c WHERE c.seq = $1"
+_HISTORY = "SELECT c.history, c.properties FROM letters AS l JOIN contents AS c ON c.seq = l.seq WHERE l.id = $1"
+_PAST = """
+SELECT p.at_ms, p.redrives, p.properties, p.body FROM letters AS l JOIN past_contents AS p ON p.letter_seq = l.seq
+WHERE l.id = $1 ORDER BY p.seq
+"""
+_LIFE = """
+SELECT l.collected_at_ms, h.at_ms, h.event, h.who, h.detail, h.operation_id
+FROM letters AS l LEFT JOIN happenings AS h ON h.letter_seq = l.seq WHERE l.id = $1 ORDER BY h.version
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +50,7 @@ class Letters:
 
     async def get(self, id: str) -> DeadLetter | None:
         """The letter with this id."""
-        async with self._database.read() as tx:
+        async with self._database.look() as tx:
             found = await read_letter(tx, clean(id))
         return None if found is None else found[1]
 
@@ -71,22 +81,31 @@ class Letters:
 
     async def past(self, id: str) -> tuple[PastContent, ...]:
         """What it was before each of its returns, the oldest first."""
-        exported = await self._exported(id)
-        return () if exported is None else exported.past
+        async with self._database.look() as tx:
+            rows = await tx.rows(_PAST, clean(id))
+        contents = [Content(properties=bytes(row[2]), body=bytes(row[3])) for row in rows]
+        told = zip(rows, contents, strict=True)
+        return tuple(PastContent(at_ms=row[0], redrives=row[1], content=content) for row, content in told)
 
     async def history(self, id: str) -> tuple[Attempt, ...]:
         """The attempts that its headers tell of."""
-        exported = await self._exported(id)
-        return () if exported is None else exported.history
+        async with self._database.look() as tx:
+            row = await tx.row(_HISTORY, clean(id))
+        return () if row is None else unpack_history(row[0], bytes(row[1]))
 
     async def life(self, id: str) -> tuple[Happening, ...]:
         """What happened to it since it was collected."""
-        exported = await self._exported(id)
-        if exported is None:
+        async with self._database.look() as tx:
+            rows = await tx.rows(_LIFE, clean(id))
+        if not rows:
             return ()
-        at_ms = exported.letter.collected_at_ms
-        collected = Happening(at_ms=at_ms, event="collected", who="collector", detail="", operation_id=None)
-        return (collected, *(happening for _, happening in exported.life))
+        collected = Happening(at_ms=rows[0][0], event="collected", who="collector", detail="", operation_id=None)
+        told = [
+            Happening(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
+            for _, at_ms, event, who, detail, operation_id in rows
+            if event is not None
+        ]
+        return (collected, *told)
 
     async def page(
         self, filter: Filter, *, limit: int, cursor: str | None = None, newest_first: bool = True, now_ms: int
@@ -181,12 +200,6 @@ class Letters:
         """Deletes what was left alone since then; how many it were."""
         now_ms = before_ms if now_ms is None else now_ms
         return await retain(self._database, before_ms=before_ms, statuses=statuses, limit=limit, now_ms=now_ms)
-
-    async def _exported(self, id: str) -> Exported | None:
-        async with self._database.read() as tx:
-            found = await read_letter(tx, clean(id))
-            exported = [] if found is None else await read_exported(tx, [found[0]])
-        return exported[0] if exported else None
 
 
 def _values(letters: list[tuple[int, DeadLetter]]) -> tuple[DeadLetter, ...]:

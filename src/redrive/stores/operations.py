@@ -6,6 +6,7 @@ with one id after an answer was lost, makes it once.
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -71,6 +72,11 @@ WHERE o.ended_at_ms IS NULL AND (o.state IN ('waiting', 'running') OR o.sending 
         WHERE i.operation_seq = o.seq AND i.state = 'queued' ORDER BY i.place LIMIT 1), $2))
 ORDER BY o.seq
 """
+_OPEN = "FROM operations AS o WHERE o.ended_at_ms IS NULL ORDER BY o.seq DESC LIMIT $1"
+_PLACES = """
+SELECT DISTINCT o.id, i.queue, l.dlq FROM operations AS o JOIN items AS i ON i.operation_seq = o.seq
+LEFT JOIN letters AS l ON l.seq = i.letter_seq WHERE o.id = ANY($1::text[])
+"""
 _LARGEST = (1 << 63) - 1
 
 
@@ -121,7 +127,7 @@ class Operations:
 
     async def get(self, id: str) -> Operation | None:
         """The operation with this id."""
-        async with self._database.read() as tx:
+        async with self._database.look() as tx:
             row = await find_operation(tx, id)
         return None if row is None else row.operation
 
@@ -131,11 +137,26 @@ class Operations:
         """The newest operations first, and the cursor of the next page, if there is one."""
         before = _LARGEST if cursor is None else read_cursor("operations", cursor, sizes=(1,))[0]
         sql = " ".join(("SELECT", COLUMNS, _PAGE))
-        async with self._database.read() as tx:
+        async with self._database.look() as tx:
             rows = await tx.rows(sql, before, None if state is None else state.value, limit + 1)
         found = [read_operation(row) for row in rows[:limit]]
         next_cursor = write_cursor("operations", (found[-1].seq,)) if len(rows) > limit else None
         return [row.operation for row in found], next_cursor
+
+    async def open(self, limit: int) -> list[Operation]:
+        """The newest of those that have not ended."""
+        async with self._database.look() as tx:
+            rows = await tx.rows(" ".join(("SELECT", COLUMNS, _OPEN)), limit)
+        return [read_operation(row).operation for row in rows]
+
+    async def places(self, ids: Sequence[str]) -> dict[str, frozenset[tuple[str, str | None]]]:
+        """The failed queues and dead-letter queues of each operation's dead letters; of one that is gone the failed
+        queue alone. Reads every item."""
+        found: defaultdict[str, set[tuple[str, str | None]]] = defaultdict(set)
+        async with self._database.read() as tx:
+            for id, queue, dlq in await tx.rows(_PLACES, list(ids)):
+                found[id].add((queue, dlq))
+        return {id: frozenset(found[id]) for id in ids}
 
     async def items(
         self, id: str, limit: int, cursor: str | None = None, state: ItemState | None = None

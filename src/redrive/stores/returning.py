@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from redrive.records import Event
-from redrive.stores.arriving import Entry, pack_history, place_of, told_values
+from redrive.stores.arriving import Entry, place_of, told_values
 from redrive.stores.database import Writing
+from redrive.stores.histories import pack_history
 from redrive.stores.indexing import forget_words, index_words
 from redrive.stores.tallies import Ledger
 from redrive.stores.transitions import Standing, move, note_life
@@ -62,7 +63,7 @@ async def take_back(
         reason = "it came back" if event is Event.CAME_BACK else "it came back, and its attempts are spent"
         moved = await move(tx, ledger, [one.standing for one in these], event, now_ms=now_ms, reason=reason)
         for one, standing in zip(sorted(these, key=_by_seq), sorted(moved, key=lambda each: each.seq), strict=True):
-            place = place_of(one.entry.letter, group_seqs[one.entry.letter.group_id])
+            place = place_of(one.entry, group_seqs[one.entry.told.group_id])
             ledger.moved(standing.place, standing.status, None)
             ledger.moved(place, None, standing.status)
             ledger.happened("returned", place, now_ms)
@@ -82,23 +83,23 @@ def _by_error(returned: Iterable[Returned]) -> dict[str, list[int]]:
     """Numbers of the rows by what they died of this time."""
     texts: dict[str, list[int]] = {}
     for one in returned:
-        letter = one.entry.letter
-        texts.setdefault(letter.error_message or letter.error_type or letter.reason, []).append(one.standing.seq)
+        told = one.entry.told
+        texts.setdefault(told.error_message or told.error_type or told.reason, []).append(one.standing.seq)
     return texts
 
 
 def _row_anew(one: Returned, group_seqs: dict[str, int]) -> tuple[object, ...]:
-    letter = one.entry.letter
+    entry = one.entry
     return (
         one.standing.seq,
-        *told_values(letter, group_seqs[letter.group_id]),
+        *told_values(entry, group_seqs[entry.told.group_id]),
         one.returns,
         int(one.returns >= RETURNS_OF_POISON),
-        letter.due_at_ms,
+        entry.due_at_ms,
     )
 
 
 def _content_anew(one: Returned) -> tuple[object, ...]:
     content = one.entry.content
     packed = pack_history(one.entry.history)
-    return (one.standing.seq, one.entry.letter.stack, packed, content.properties, content.body)
+    return (one.standing.seq, one.entry.told.stack, packed, content.properties, content.body)

@@ -76,7 +76,7 @@ class Rules:
 
     async def all(self) -> tuple[RetryRule, ...]:
         """Every rule, by scope."""
-        async with self._database.read() as tx:
+        async with self._database.look() as tx:
             return tuple((await read_rules(tx)).rules.values())
 
     async def set(self, rule: RetryRule, *, now_ms: int, who: str = "", why: str = "") -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from redrive.stores.database import Reading, Row, Writing
-from redrive.stores.dialect import SQLITE, Dialect, for_sqlite, sqlite_arguments
+from redrive.stores.dialect import SQLITE, Dialect, for_sqlite, insert_statement, sqlite_arguments
 from redrive.stores.errors import StoreUnavailable
 from redrive.stores.migrations import migrate_sqlite
 
@@ -88,6 +88,16 @@ class SqliteDatabase:
         reader = await self._in_time(self._readers.get())
         try:
             async with reader.transaction("BEGIN"):
+                yield reader
+        finally:
+            self._readers.put_nowait(reader)
+
+    @asynccontextmanager
+    async def look(self) -> AsyncIterator[Reading]:
+        """Statements without a transaction around them."""
+        reader = await self._in_time(self._readers.get())
+        try:
+            async with reader.alone():
                 yield reader
         finally:
             self._readers.put_nowait(reader)
@@ -183,6 +193,17 @@ class _Connection:
                 self._interrupt()
                 await self._finish(_undo)
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Nothing is begun, so nothing is to be ended but a statement that nobody waits for any more."""
+        ended = False
+        try:
+            yield
+            ended = True
+        finally:
+            if not ended:
+                self._interrupt()
+
     async def rows(self, sql: str, *arguments: Any) -> list[Row]:
         """All rows."""
         text, values = for_sqlite(sql), sqlite_arguments(arguments)
@@ -207,6 +228,11 @@ class _Connection:
     async def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """One statement for every row."""
         text = for_sqlite(sql)
+        await self.call(lambda connection: connection.executemany(text, rows))
+
+    async def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        """One statement for every row: nothing is sent anywhere, so nothing is faster."""
+        text = insert_statement(table, tuple(columns))
         await self.call(lambda connection: connection.executemany(text, rows))
 
     async def call(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:

@@ -6,10 +6,10 @@ as a queue, how many there are by status is exact even then.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from redrive.records import Filter, Named, Status
+from redrive.records import Filter, Named, Status, matches_glob
 from redrive.stores.database import Database, Reading
 from redrive.stores.questions import statuses_left
 from redrive.stores.searching import start_walk
@@ -41,6 +41,8 @@ _ACTIVITY = """
 SELECT (a.at_ms - $1) / $3, sum(a.dead), sum(a.redriven), sum(a.returned), sum(a.resolved) FROM activity AS a
 WHERE a.at_ms >= $1 AND a.at_ms < $2 AND (CAST($4 AS TEXT) IS NULL OR a.queue = $4) GROUP BY 1 ORDER BY 1
 """
+_ACTIVITY_OF = _ACTIVITY.replace("GROUP BY 1", "AND a.queue = ANY($5::text[]) GROUP BY 1")
+_ACTIVE = "SELECT DISTINCT a.queue FROM activity AS a WHERE a.at_ms >= $1 AND a.at_ms < $2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +89,9 @@ class Statistics:
             return await _stats(tx, counted, is_partial=is_partial)
 
     async def series(
-        self, *, from_ms: int, until_ms: int, bucket_ms: int, queue: str | None = None
+        self, *, from_ms: int, until_ms: int, bucket_ms: int, queue: str | None = None, queues: Sequence[str] = ()
     ) -> tuple[Bucket, ...]:
-        """What happened, bucket by bucket, empty ones too.
+        """What happened, bucket by bucket, empty ones too; with `queues` (names with `*`) in these failed queues only.
 
         Buckets begin and end at whole five minutes, and are as wide as it takes to be at most `BUCKETS_MAX`.
         """
@@ -97,7 +99,12 @@ class Statistics:
         width = max(bucket_ms, ACTIVITY_BUCKET_MS, -(-(until_ms - begin) // BUCKETS_MAX))
         width = -(-width // ACTIVITY_BUCKET_MS) * ACTIVITY_BUCKET_MS
         async with self._database.read() as tx:
-            rows = await tx.rows(_ACTIVITY, begin, until_ms, width, queue)
+            if queues:
+                active = [row[0] for row in await tx.rows(_ACTIVE, begin, until_ms)]
+                names = [name for name in active if any(matches_glob(glob, name) for glob in queues)]
+                rows = await tx.rows(_ACTIVITY_OF, begin, until_ms, width, queue, names)
+            else:
+                rows = await tx.rows(_ACTIVITY, begin, until_ms, width, queue)
         found = {int(place): [int(n) for n in deeds] for place, *deeds in rows}
         buckets = []
         for place in range(max(0, -(-(until_ms - begin) // width))):

@@ -1,21 +1,27 @@
 """A store: one database, opened, with everything that can be asked of it."""
 
+import asyncio
+import os
 from types import TracebackType
 from typing import Self
 
 from redrive.core import SILENT, Observer
+from redrive.stores.answers import Answers
 from redrive.stores.audit import Audit
 from redrive.stores.collecting import Collecting
 from redrive.stores.database import Database
 from redrive.stores.dialect import Kind
+from redrive.stores.errors import StoreUnavailable
 from redrive.stores.groups import Groups
 from redrive.stores.leases import Leases
 from redrive.stores.letters import Letters
 from redrive.stores.operations import Operations
 from redrive.stores.postgres import connect_postgres
+from redrive.stores.redactions import Redactions
 from redrive.stores.rules import Rules
 from redrive.stores.sqlite import SqliteDatabase
 from redrive.stores.stats import Statistics
+from redrive.stores.tokens import Tokens
 from redrive.stores.urls import SqlitePlace, read_database_url
 
 
@@ -32,6 +38,9 @@ class Store:
         self.groups = Groups(database)
         self.stats = Statistics(database)
         self.audit = Audit(database)
+        self.tokens = Tokens(database)
+        self.redactions = Redactions(database)
+        self.answers = Answers(database)
 
     @property
     def kind(self) -> Kind:
@@ -56,10 +65,13 @@ class Store:
         await self.close()
 
 
-async def open_store(url: str, observer: Observer = SILENT) -> Store:
-    """Opens the store at a URL, and makes or updates its tables, alone. Raises `InvalidDatabaseUrl`,
-    `StoreUnavailable`, `StoreTooNew`."""
-    database = await _connect(url)
+async def open_store(url: str, observer: Observer = SILENT, *, creates: bool = True) -> Store:
+    """Opens the store at a URL, and makes or updates its tables, alone. Without `creates` a file must be there: who
+    asks for what is kept and gets a new, empty store would think that nothing had failed.
+
+    Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
+    """
+    database = await _connect(url, creates=creates)
     try:
         version = await database.migrate()
     except BaseException:
@@ -69,8 +81,11 @@ async def open_store(url: str, observer: Observer = SILENT) -> Store:
     return Store(database)
 
 
-async def _connect(url: str) -> Database:
+async def _connect(url: str, *, creates: bool) -> Database:
     place = read_database_url(url)
     if isinstance(place, SqlitePlace):
+        if not creates and not await asyncio.to_thread(os.path.exists, place.path):
+            hint = "say where it is with --database (redrive collect makes a new one)"
+            raise StoreUnavailable(place.address, "there is no such database", hint)
         return SqliteDatabase(place.path, place.address)
     return await connect_postgres(place.url, place.address)

@@ -195,6 +195,21 @@ class Properties:
             )
         )
 
+    def take_apart(self, undecoded: Collection[str] = ()) -> tuple[FieldTable, list[bytes], bytes]:
+        """The headers, each one's own bytes (a key given twice is there twice), and these properties without headers.
+
+        For who needs both: the table is read once. Arrays under a name in `undecoded` stay their own bytes.
+        """
+        raw, fields = self.raw, self._spans()
+        table = fields.get("headers")
+        if table is None:
+            return {}, [], raw
+        entries: list[bytes] = []
+        headers = decode_table(table, 4, entries=entries, undecoded=undecoded)
+        start = 2 + len(fields.get("content_type", b"")) + len(fields.get("content_encoding", b""))
+        without = b"".join((bytes((raw[0] & ~(_HEADERS_FLAG >> 8),)), raw[1:start], raw[start + len(table) :]))
+        return headers, entries, without
+
     def present(self) -> dict[str, Any]:
         """Every property that is set, decoded, by name."""
         return {name: getattr(self, name) for name in self._spans()}

@@ -10,7 +10,7 @@ way: see `entries`.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -34,7 +34,8 @@ DEPTH_MAX = 100
 """Tables inside tables. RabbitMQ has no limit of its own; nobody's headers come near this one."""
 
 _PAST_THE_END = "table value runs past the end of its table"
-_STRING = ord("S")
+_STRING, _SMALL_INT, _LONG_INT, _TABLE, _ARRAY = b"SIlFA"
+_type_size, _signed_64 = struct.Struct(">BI").unpack_from, struct.Struct(">q").unpack_from
 _LENGTH = struct.Struct(">I")
 _LONG = struct.Struct(">cI")
 _INT32, _INT64 = struct.Struct(">ci"), struct.Struct(">cq")
@@ -42,38 +43,67 @@ _DECIMAL = struct.Struct(">Bi")
 _TIMESTAMP_DATETIME_MAX = 253_402_300_799  # 9999-12-31T23:59:59Z, where datetime ends
 
 
-def decode_table(data: bytes, start: int = 0, end: int | None = None, depth: int = 1) -> FieldTable:
+def decode_table(
+    data: bytes,
+    start: int = 0,
+    end: int | None = None,
+    depth: int = 1,
+    *,
+    entries: list[bytes] | None = None,
+    undecoded: Collection[str] = (),
+) -> FieldTable:
     """The table whose entries fill `data[start:end]` (its length prefix is not part of that).
 
-    Raises RemoteProtocolError (502) for anything malformed, and for nesting beyond `DEPTH_MAX`.
+    `entries` is given each entry's own bytes, from the key's length to the end of the value, for who needs both. Arrays
+    under a key in `undecoded` stay their own bytes, the type in front, and whatever is in them. Raises
+    RemoteProtocolError (502) for anything malformed, and for nesting beyond `DEPTH_MAX`.
     """
     if end is None:
         end = len(data)
     if depth > DEPTH_MAX:
         raise syntax_error(f"table nested deeper than {DEPTH_MAX}")
     table: FieldTable = {}
+    value: Any
     while start < end:
+        entry_start = start
         key_end = start + 1 + data[start]
-        if key_end >= end:
-            raise syntax_error("table key runs past the end of its table")
         raw_key = data[start + 1 : key_end]
         key = _KEYS.get(raw_key)
         if key is None:
             key = _remember_key(raw_key)
-        # Strings are most of what headers hold (five of the seven fields of a death): decoded without a call.
-        if data[key_end] == _STRING and key_end + 5 <= end:
-            start = key_end + 5 + int.from_bytes(data[key_end + 1 : key_end + 5], "big")
+        # What headers mostly hold is decoded without a call: a type and the four octets after it say enough for a
+        # string, a small number and the size of an array.
+        value_start = key_end + 5
+        if value_start <= end:
+            code, size = _type_size(data, key_end)
+        elif key_end < end:
+            code, size = 0, 0
+        else:
+            raise syntax_error("table key runs past the end of its table")
+        if code == _STRING:
+            start = value_start + size
             if start > end:
                 raise syntax_error(_PAST_THE_END)
-            raw = data[key_end + 5 : start]
             try:
-                value: Any = raw.decode()
+                value = data[value_start:start].decode()
             except UnicodeDecodeError:
-                value = LongString(raw)
+                value = LongString(data[value_start:start])
+        elif code == _SMALL_INT:
+            start = value_start
+            value = size if size < 0x80000000 else size - 0x100000000
+        elif code == _LONG_INT and key_end + 9 <= end:
+            start = key_end + 9
+            value = _int64(_signed_64(data, key_end + 1)[0])
+        elif code == _ARRAY and value_start + size <= end:
+            start = value_start + size
+            is_left = key in undecoded
+            value = data[key_end:start] if is_left else _decode_array(data, value_start, start, depth + 1)
         else:
             value, start = decode_value(data, key_end, end, depth)
         if key not in table:
             table[key] = value
+        if entries is not None:
+            entries.append(data[entry_start:start])
     return table
 
 
@@ -190,8 +220,16 @@ def _decode_array(data: bytes, start: int, end: int, depth: int) -> list[Any]:
         raise syntax_error(f"table nested deeper than {DEPTH_MAX}")
     array = []
     while start < end:
-        value, start = decode_value(data, start, end, depth)
-        array.append(value)
+        # Arrays of tables, as of deaths and attempts, are what there is most of.
+        if data[start] == _TABLE and start + 5 <= end:
+            table_start = start + 5
+            start = table_start + _type_size(data, start)[1]
+            if start > end:
+                raise syntax_error(_PAST_THE_END)
+            array.append(decode_table(data, table_start, start, depth + 1))
+        else:
+            value, start = decode_value(data, start, end, depth)
+            array.append(value)
     return array
 
 

@@ -23,12 +23,12 @@ app = App("redrive.yaml")
 
 @app.consumer("orders", prefetch=10)
 async def place(body: bytes, message: Message) -> None:
-    print("begun", body.decode(), os.getpid(), flush=True)
+    os.write(1, f"begun {body.decode()} {os.getpid()}\\n".encode())
     if body.startswith(b"kill"):
         os._exit(9)
     if body.startswith(b"slow"):
         await asyncio.sleep(float(body[4:]))
-    print("done", body.decode(), flush=True)
+    os.write(1, f"done {body.decode()}\\n".encode())
 """
 CRASHES_MAX = 3
 LADDER = "queues: {orders: {retry: [300ms, 600ms]}}"

@@ -5,9 +5,10 @@ from collections import Counter
 
 import pytest
 
+from redrive.core import Rule
 from redrive.runtime import Message
 from tests.live.runtime.faults_line import open_line
-from tests.live.runtime.faults_shop import at, open_shop, play, shapes_of
+from tests.live.runtime.faults_shop import NoSuchCustomer, at, open_shop, play, shapes_of
 from tests.live.runtime.kills.cells import Cell
 from tests.live.runtime.kills.scene import Scene
 from tests.rig.brokers import Vhost
@@ -67,6 +68,51 @@ def test_a_message_given_back_without_end_is_never_counted_nor_ended_by_the_deli
         async with shop.open():
             await shop.until(lambda: shop.handled == ["order"])
         assert set(shop.attempts("order")) == {1}
+        assert await shop.census() == {}
+
+    play(scenario)
+
+
+@pytest.mark.live
+def test_where_deliveries_are_the_attempts_only_failed_runs_count_and_a_rule_may_allow_more_of_them(
+    vhost: Vhost,
+) -> None:
+    """Fault 9 again, for the shapes whose count is the broker's: `native`, and the literal `requeue: nack`."""
+    declared = """
+exchanges: {shop: topic}
+queues:
+  literal: {from: {shop: ["literal.#"]}, type: quorum, retry: {shape: requeue, requeue: nack, attempts: 2}}
+"""
+    if vhost.profile == "4.3":
+        declared += (
+            '  native: {from: {shop: ["native.#"]}, retry: {shape: native, min: 50ms, max: 100ms, attempts: 2}}\n'
+        )
+    counting = "native" if vhost.profile == "4.3" else "literal"
+
+    async def scenario() -> None:
+        shop = await open_shop(vhost.amqp_url, declared)
+        names = [one.name for one in shop.declared.declared]
+        left = dict.fromkeys(names, 25)
+
+        async def not_yet(message: Message) -> None:
+            left[message.queue] -= 1
+            if left[message.queue]:
+                await shop.handle(b"requeue", message)
+
+        shop.acts["not-yet"] = not_yet
+        for name in names:
+            await shop.publish(name, f"back-{name}", b"not-yet")
+        await shop.publish(counting, "ruled", b"fail")
+        arrangement = shop.declared.queue(counting).arrangement
+        assert arrangement is not None
+        async with shop.open(shop.app(rules=[Rule(NoSuchCustomer, "retry", attempts_max=4)])):
+            await shop.until(lambda: len(shop.handled) == len(names) and len(shop.attempts("ruled")) >= 4)
+            await shop.wait_counts({arrangement.parking.queue: 1})
+        assert {name: set(shop.attempts(f"back-{name}")) for name in names} == {name: {1} for name in names}
+        assert shop.attempts("ruled") == [1, 2, 3, 4]
+        (parked,) = await shop.take(arrangement.parking.queue)
+        assert parked.properties.message_id == "ruled"
+        assert parked.properties.headers["x-redrive-reason"] == "attempts"
         assert await shop.census() == {}
 
     play(scenario)

@@ -72,8 +72,19 @@ def test_a_list_is_narrowed_down(database: str, options: tuple[str, ...], number
 def test_nothing_found_is_said_and_fine(tmp_path: Path, database: str) -> None:
     none = redrive("dlq", "list", "--database", database, "--queue", "nowhere")
     assert (none.code, none.out, none.err) == (0, "", "No dead letters match.\n")
-    empty = redrive("dlq", "list", "--database", f"sqlite:///{tmp_path / 'new.db'}")
+    (tmp_path / "empty").mkdir()
+    empty = redrive("dlq", "list", "--database", filled(tmp_path / "empty", ()))
     assert empty.err == "No dead letters. `redrive collect` brings them in.\n"
+
+
+@pytest.mark.parametrize("command", [("list",), ("stats",), ("resolve", "--all", "--yes", "--why", "done")])
+def test_a_database_that_is_not_there_is_not_an_empty_one(tmp_path: Path, command: tuple[str, ...]) -> None:
+    missing = tmp_path / "elsewhere.db"
+    ran = redrive("dlq", *command, "--database", f"sqlite:///{missing}")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert "there is no such database; say where it is with --database" in ran.err
+    assert not missing.exists()
 
 
 def test_a_wrong_filter_is_shown_with_a_caret_under_the_place(database: str) -> None:
@@ -220,7 +231,8 @@ def test_a_database_that_can_not_be_had_is_one_sentence(url: str, sentence: str)
 def test_the_database_comes_from_the_flag_else_the_environment_else_the_file(tmp_path: Path, database: str) -> None:
     file = tmp_path / "redrive.yaml"
     file.write_text(json.dumps({"database": database, "queues": {"orders": {}}}))
-    other = f"sqlite:///{tmp_path / 'other.db'}"
+    (tmp_path / "other").mkdir()
+    other = filled(tmp_path / "other", ())
     assert len(redrive("dlq", "list", "--file", str(file), "--format", "json").json["letters"]) == 3
     from_environment = redrive("dlq", "list", "--file", str(file), "--format", "json", REDRIVE_DATABASE=other)
     assert from_environment.json["letters"] == []

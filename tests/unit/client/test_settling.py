@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from redrive import wire
 from redrive.client.settling import Settling
 from redrive.wire import methods
+from tests.examples import examples
 
 
 class Ledger:
@@ -143,7 +144,7 @@ steps = st.permutations(range(1, 25)).flatmap(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps)
 def test_every_delivery_is_settled_as_it_was_said(plan: tuple[list[int], list[str], list[str]]) -> None:
     ledger = Ledger(24)

@@ -26,6 +26,7 @@ from redrive.core import (
 )
 from redrive.core.parking import HISTORY_ERROR_BYTES_MAX, HISTORY_MAX
 from redrive.wire import decode_table, encode_table
+from tests.examples import examples
 from tests.unit.core.strategies import any_text, garbage, reports
 
 BYTES_MAX = 100_000
@@ -56,7 +57,7 @@ def encoded(table: dict[str, Any]) -> bytes:
     return encode_table(table)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(parked, letters, reports)
 def test_a_parked_copys_headers_fit_into_a_frame_whatever_the_errors_were(
     decision: Parked, letter: PlainLetter, report: Report
@@ -70,7 +71,7 @@ def test_a_parked_copys_headers_fit_into_a_frame_whatever_the_errors_were(
     assert back[headers.REASON] == decision.reason.value
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(letters, reports)
 def test_a_retry_copys_headers_fit_too_and_count_one_retry_more(letter: PlainLetter, report: Report) -> None:
     written = retry_headers(letter, report)
@@ -187,7 +188,7 @@ def test_a_history_that_can_not_be_read_is_none(told: Any) -> None:
         assert len(attempt.error.encode()) <= HISTORY_ERROR_BYTES_MAX
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(letters, reports, st.integers(0, 30_000), any_text)
 def test_our_words_give_way_where_the_message_has_taken_the_room(
     letter: PlainLetter, report: Report, room_bytes: int, text: str

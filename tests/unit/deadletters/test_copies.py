@@ -11,6 +11,7 @@ from redrive.core import Counter, PlainLetter, count_retries, headers
 from redrive.deadletters.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
 from redrive.records import Claimed, Content, Target
 from redrive.wire import Properties
+from tests.examples import examples
 from tests.unit.wire import strategies as amqp
 
 NOW_MS = 1_800_000_000_123
@@ -96,7 +97,7 @@ def test_a_parked_message_goes_back_to_its_queue_without_the_marks_of_the_life_t
     }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(table=amqp.tables, fields=amqp.properties, body=st.binary(max_size=50))
 def test_everything_that_is_not_named_is_the_same_to_the_byte(
     table: dict[str, Any], fields: dict[str, Any], body: bytes

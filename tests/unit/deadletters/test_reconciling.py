@@ -17,6 +17,7 @@ from redrive.deadletters.reconciling import (
     reconcile,
     without_repeated,
 )
+from tests.examples import examples
 
 GRACE_MS = 1000
 
@@ -158,7 +159,7 @@ def play(returns_to_front: bool, steps: list[tuple[str, object]], *, flags_all: 
     return world
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.booleans(), STEPS, st.booleans())
 @example(True, [("publish", "aa"), ("session", (1, 1, "acked")), ("session", (1, 1, "taken"))], False)
 @example(True, [("publish", "aa"), ("session", (1, 1, "acked"))], True)
@@ -188,7 +189,7 @@ def test_through_any_crashes_no_message_is_lost_and_twice_is_only_what_was_doubt
     assert not any(name.isupper() for name in world.doubted)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(STEPS, st.integers(0, 2**32))
 def test_messages_with_an_id_are_never_twice_whatever_crashes(steps: list[tuple[str, object]], seed: int) -> None:
     capitals = [one for one in map(chr, range(0x41, 0x600)) if one.isupper() and len(one.upper()) == 1]

@@ -20,6 +20,7 @@ from redrive.deadletters.transfer import BadLine, export_lines, import_lines, re
 from redrive.records import Content, Filter, Named, Selection
 from redrive.stores import Exported, Imported, Store, open_store
 from redrive.wire import Properties
+from tests.examples import examples
 from tests.unit.deadletters.arrivals import arrival, now_ms, store_arrivals
 from tests.unit.wire import strategies as amqp
 
@@ -166,7 +167,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return asyncio.run(made)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(table=amqp.tables, fields=amqp.properties, body=st.binary(max_size=100), noise=st.binary(max_size=20))
 def test_any_content_survives_a_line(
     sample: Exported, table: dict[str, Any], fields: dict[str, Any], body: bytes, noise: bytes

@@ -15,6 +15,7 @@ from redrive.embedded.engine import Connection, Engine, Refusal
 from redrive.embedded.session import Session
 from redrive.topology import Arguments, Policy
 from redrive.wire import methods
+from tests.examples import examples
 from tests.unit.embedded.rig import START_MS, Rig
 
 QUEUES = st.sampled_from(["a", "b", "c"])
@@ -84,7 +85,7 @@ def picked(rig: Rig, pick: int) -> int:
     return in_hand[pick % len(in_hand)] if in_hand and pick != UNKNOWN_PICK else 10_000
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     profile=st.sampled_from(list(PROFILES)),
     kinds=st.tuples(*[st.sampled_from(["classic", "quorum"])] * 3),
@@ -179,7 +180,7 @@ def handshake() -> bytes:
 HANDSHAKE = handshake()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(at=st.integers(0, len(HANDSHAKE) - 1), junk=st.binary(min_size=1, max_size=12), cut=st.booleans())
 def test_damaged_frames_end_at_worst_the_connection_that_sent_them(at: int, junk: bytes, cut: bool) -> None:
     host = Host()

@@ -23,6 +23,7 @@ from redrive.runtime.moulds import Kind, Moulds, can_be_cast
 from redrive.runtime.pasts import Pasts
 from redrive.runtime.views import DeliveryLetter
 from redrive.wire import Properties
+from tests.examples import examples
 from tests.unit.runtime.test_pasts import PLANS, SHAPES, x_deaths
 
 NOW_MS = 1_794_737_507_364
@@ -74,7 +75,7 @@ def commands_for(
     return kind, PLANS[shape].commands(Parked(reason=ParkReason.ATTEMPTS), letter, report)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(SHAPES), st.lists(st.tuples(routes, properties, failures), min_size=1, max_size=8))
 def test_what_is_cast_is_what_would_have_been_copied(
     shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], Failure | None]]

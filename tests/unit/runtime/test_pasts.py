@@ -12,6 +12,7 @@ from redrive.runtime.pasts import Pasts
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
 from redrive.wire import Properties
+from tests.examples import examples
 from tests.unit.runtime.stage import compiled
 
 SHAPES = ("quorum", "ladder", "requeue", "native")
@@ -62,7 +63,7 @@ def delivery(route: tuple[str, str], table: dict[str, Any], message_id: str) -> 
     return Delivery(1, "tag", 1, False, route, raw, b"")
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(SHAPES), st.lists(st.tuples(routes, tables), min_size=1, max_size=8))
 def test_a_past_is_what_the_delivery_says_whoever_came_before(
     shape: str, sent: list[tuple[tuple[str, str], dict[str, Any]]]

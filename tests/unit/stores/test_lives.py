@@ -21,6 +21,7 @@ from redrive.records import (
     make_id,
 )
 from redrive.stores import Lease, Store
+from tests.examples import examples
 from tests.unit.stores.arrivals import NOW_MS, claim, collect, counts_anew, counts_kept, database_of, make_arrival
 from tests.unit.stores.conftest import Run
 
@@ -160,7 +161,7 @@ def misses(before: dict[str, Status], after: dict[str, Status], events: tuple[Ev
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_dead_letters_change_only_as_the_table_says_and_the_counts_stay_true(
     store: Store, run: Run, data: st.DataObject

@@ -74,15 +74,17 @@ def test_a_store_of_a_newer_redrive_is_left_alone(store_url: str, run: Run) -> N
 def test_a_store_of_an_older_redrive_gets_what_it_lacks(
     store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = Step(version=2, title="test", statements=lambda dialect: ("CREATE TABLE later (seq INTEGER)",))
+    known = [step.version for step in STEPS]
+    statements = ("CREATE TABLE later (seq INTEGER)",)
+    new = Step(version=known[-1] + 1, title="test", statements=lambda dialect: statements)
 
     async def scenario() -> None:
         async with await open_store(store_url) as store:
             (id,) = await collect(store, make_arrival(1))
-        monkeypatch.setattr("redrive.stores.migrations.running.STEPS", (STEPS[0], new))
+        monkeypatch.setattr("redrive.stores.migrations.running.STEPS", (*STEPS, new))
         async with await open_store(store_url) as store:
             assert await store.letters.get(id) is not None
-            assert await version_of(store) == [1, 2]
+            assert await version_of(store) == [*known, new.version]
             async with database_of(store).read() as tx:
                 assert await tx.value("SELECT count(*) FROM later") == 0
 
@@ -93,17 +95,17 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(
     store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements = ("CREATE TABLE later (seq INTEGER)", "CREATE TABLE nonsense (")
-    wrong = Step(version=2, title="test", statements=lambda dialect: statements)
+    wrong = Step(version=STEPS[-1].version + 1, title="test", statements=lambda dialect: statements)
 
     async def scenario() -> None:
         async with await open_store(store_url):
             pass
         with monkeypatch.context() as patch:
-            patch.setattr("redrive.stores.migrations.running.STEPS", (STEPS[0], wrong))
+            patch.setattr("redrive.stores.migrations.running.STEPS", (*STEPS, wrong))
             with pytest.raises(Exception, match=r"(?i)incomplete|syntax"):
                 await open_store(store_url)
         async with await open_store(store_url) as store:
-            assert await version_of(store) == [1]
+            assert await version_of(store) == [step.version for step in STEPS]
             async with database_of(store).read() as tx:
                 with pytest.raises(Exception, match="later"):
                     await tx.value("SELECT count(*) FROM later")

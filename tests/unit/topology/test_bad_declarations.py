@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from redrive.core import InvalidDeclaration
 from redrive.topology import compile_declaration, declare, read_declaration, write_definitions
+from tests.examples import examples
 
 TOPIC = "exchanges: {e: topic}\n"
 
@@ -341,7 +342,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(plain)
 def test_any_data_compiles_or_is_refused(data: object) -> None:
     sections = data if isinstance(data, dict) else {"queues": data}
@@ -352,7 +353,7 @@ def test_any_data_compiles_or_is_refused(data: object) -> None:
         assert all(one.summary for one in refused.findings)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.text(max_size=60)
     | st.text(alphabet="{}[]:,-?&*!|>'\"%@` \n\tabé0.<=~", max_size=60)

@@ -389,10 +389,27 @@ def test_the_literal_requeue_is_a_nack() -> None:
     assert one.counted_by is Counter.DELIVERIES
     assert one.commands(retry(0), letter("orders"), report()) == (Return(counted=False),)
     assert one.commands(retry(1_000), letter("orders"), report()) == (Pause(pause_ms=1_000), Return(counted=False))
-    assert one.commands(defer(90_000), letter("orders"), report()) == (
-        Pause(pause_ms=60_000),
-        Return(counted=False),
-    )
+    # Nobody has run: a return would be counted by a quorum queue up to 4.0, and here that count is the attempts.
+    pause, copy, ack = one.commands(defer(90_000), letter("orders", x_delivery_count=1), report(1))
+    assert (pause, ack) == (Pause(pause_ms=60_000), Ack())
+    assert isinstance(copy, Publish)
+    assert (copy.exchange, copy.routing_key) == ("", "orders")
+    assert copy.set_headers["x-redrive-attempts-before"] == 1
+
+
+@pytest.mark.parametrize("shape", [{"shape": "requeue", "requeue": "nack"}, {"shape": "native", "min": "1s"}])
+def test_a_run_that_only_a_rule_allows_is_no_return_because_the_brokers_own_count_is_spent(
+    shape: dict[str, Any],
+) -> None:
+    one = plan_of({**shape, "attempts": 2})
+    first, last = letter("orders"), letter("orders", x_delivery_count=1)
+    assert isinstance(one.commands(retry(0), first, report())[-1], Return)
+    copy, ack = one.commands(retry(0), last, report(1))
+    assert ack == Ack()
+    assert isinstance(copy, Publish)
+    assert (copy.exchange, copy.routing_key) == ("", "orders")
+    assert copy.set_headers["x-redrive-attempts-before"] == 2
+    assert "x-delivery-count" in copy.drop_headers
 
 
 PARKING = {

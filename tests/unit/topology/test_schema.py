@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from redrive.core import InvalidDeclaration
 from redrive.topology import SHAPES, declaration_schema, declare
+from tests.examples import examples
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*/redrive.yaml"))
 VALIDATOR = Draft202012Validator(declaration_schema())
@@ -67,7 +68,7 @@ retries = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(retries)
 def test_what_the_reader_accepts_the_schema_accepts(retry: Any) -> None:
     data = {"queues": {"a": {"retry": retry}}}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from redrive import wire
 from redrive.wire import methods
+from tests.examples import examples
 from tests.unit.wire.pairs import carry, open_pair
 
 Code = wire.ReplyCode
@@ -270,7 +271,7 @@ _frames = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(wire.Role), st.booleans(), st.lists(_frames, max_size=12))
 def test_nothing_but_a_protocol_error_ever_comes_out(role: wire.Role, opened: bool, chunks: list[bytes]) -> None:
     if opened:

@@ -3,13 +3,12 @@
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.json_shapes import audit_json
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
 from redrive.cli.dlq.output import print_json, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Column, moment_text
 from redrive.dlq import Store
-from redrive.records import AuditEntry
+from redrive.records import AuditEntry, audit_json
 
 _COLUMNS = (
     Column(title="at"),

@@ -5,7 +5,6 @@ import asyncio
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.json_shapes import rule_json
 from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
 from redrive.cli.dlq.running import stopping_on_signals
@@ -13,7 +12,7 @@ from redrive.cli.dlq.selecting import on_store, place_of, run_to_end
 from redrive.cli.tables import Cell, Column
 from redrive.core import RedriveError, format_duration_ms
 from redrive.dlq import Store, now_ms, opened_store
-from redrive.records import RetryRule
+from redrive.records import RetryRule, rule_json
 from redrive.redriving import Broker, Round, opened_broker
 
 _EVERYTHING = "*"
@@ -58,7 +57,7 @@ def show_command(place: PlaceOptions, form: str) -> None:
     async def work(store: Store) -> tuple[RetryRule, ...]:
         return tuple(await store.rules.all())
 
-    rules = on_store(place, work)
+    rules = on_store(place, work, creates=True)
     if form == "json":
         print_json({"rules": [rule_json(one) for one in rules]})
         return
@@ -120,7 +119,7 @@ def on_command(
         await store.rules.set(rule, who=who, now_ms=now_ms())
         return rule
 
-    rule = on_store(place, work)
+    rule = on_store(place, work, creates=True)
     print_line(
         f"Auto-retry is on for {_named(scope)}: {rule.attempts} attempts, the first after "
         f"{format_duration_ms(rule.first_ms)}, at most {format_duration_ms(rule.ceiling_ms)} apart."

@@ -8,14 +8,13 @@ from typing import Any
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, say
-from redrive.cli.dlq.json_shapes import letter_json
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import printable
 from redrive.core import UnreadableFile
 from redrive.dlq import Edit, Edited, Store, desk_on, edit_content
-from redrive.records import Content, DeadLetter
+from redrive.records import Content, DeadLetter, letter_json
 
 _PROPERTIES = (
     "content_type",

@@ -5,13 +5,12 @@ from collections.abc import Awaitable, Callable
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.json_shapes import group_json
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, on_store
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
 from redrive.dlq import Desk, Store, desk_on, now_ms
-from redrive.records import Group, GroupState, Status
+from redrive.records import Group, GroupState, Status, group_json
 
 _COLUMNS = (
     Column(title="group"),

@@ -5,13 +5,12 @@ from typing import Any
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.json_shapes import letter_json
 from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_table
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text
 from redrive.dlq import Store, now_ms
-from redrive.records import DeadLetter, Filter, Named
+from redrive.records import DeadLetter, Filter, Named, letter_json
 
 _PAGE = 500
 _LIMIT = 50

@@ -3,14 +3,13 @@
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.json_shapes import item_json, operation_json
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
 from redrive.cli.dlq.selecting import UnknownLetter, on_store, one_of, place_of, run_to_end
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
 from redrive.dlq import Store, now_ms, opened_store
-from redrive.records import Item, ItemState, Operation, OperationState
+from redrive.records import Item, ItemState, Operation, OperationState, item_json, operation_json
 from redrive.redriving import opened_broker
 
 _RECENT = 200
@@ -184,7 +183,7 @@ def resume_command(place: PlaceOptions, operation: str, witness: bool, form: str
 
     async def work() -> tuple[Operation, list[Item]]:
         found_place = place_of(place)
-        async with opened_store(found_place) as store:
+        async with opened_store(found_place, creates=False) as store:
             found = await _found(store, operation)
             if found.state is OperationState.PAUSED:
                 found = await store.operations.resume(found.id, now_ms=now_ms(), who=who)

@@ -181,7 +181,7 @@ def _send(
 ) -> None:
     async def work() -> tuple[Operation, list[Item]] | None:
         place = place_of(options)
-        async with opened_store(place) as store:
+        async with opened_store(place, creates=False) as store:
             selection = await selection_of(
                 store,
                 wanted,

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from redrive.cli.console import EXIT_FOUND, say
-from redrive.cli.dlq.json_shapes import item_json, operation_json
 from redrive.cli.dlq.output import print_json, print_line, warn_line
 from redrive.cli.progress import Progress
 from redrive.cli.tables import counted
 from redrive.core import RedriveError
 from redrive.dlq import Store
-from redrive.records import Item, ItemState, Operation, OperationState
+from redrive.records import Item, ItemState, Operation, OperationState, item_json, operation_json
 from redrive.redriving import Broker
 
 _LOOKED_AFTER_S = 0.2

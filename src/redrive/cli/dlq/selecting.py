@@ -37,11 +37,11 @@ def place_of(options: PlaceOptions) -> Place:
     )
 
 
-def on_store(options: PlaceOptions, work: Callable[[Store], Awaitable[_Result]]) -> _Result:
+def on_store(options: PlaceOptions, work: Callable[[Store], Awaitable[_Result]], *, creates: bool = False) -> _Result:
     """Runs `work` with the store open; an invalid filter ends the program with a caret under the place."""
 
     async def run() -> _Result:
-        async with opened_store(place_of(options)) as store:
+        async with opened_store(place_of(options), creates=creates) as store:
             return await work(store)
 
     return run_to_end(run)

@@ -9,14 +9,13 @@ import click
 import msgspec
 
 from redrive.cli.console import say
-from redrive.cli.dlq.json_shapes import attempt_json, happening_json, letter_json, moment_json
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import Column, moment_text, printable, size_text
 from redrive.core import Attempt
 from redrive.dlq import Described, PastContent, Store, describe
-from redrive.records import Content, DeadLetter, Happening
+from redrive.records import Content, DeadLetter, Happening, attempt_json, happening_json, letter_json, moment_json
 
 _TEXT_MAX = 64_000
 _HEX_MAX = 1024

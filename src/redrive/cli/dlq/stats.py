@@ -5,13 +5,12 @@ import sys
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.json_shapes import moment_json
 from redrive.cli.dlq.options import Duration, PlaceOptions, Wanted, with_format, with_place
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import filter_of, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text, sparkline
 from redrive.dlq import Bucket, Stats, Store, now_ms
-from redrive.records import Status
+from redrive.records import Status, moment_json
 
 _BUCKETS = 48
 _SECTIONS = ("queue", "dlq", "topic", "service", "type", "group")

@@ -71,7 +71,7 @@ def import_command(place: PlaceOptions, file_name: str, form: str, who: str) -> 
         with _reading(file_name) as lines:
             return await import_lines(store, lines, who=who, now_ms=now_ms())
 
-    imported = on_store(place, work)
+    imported = on_store(place, work, creates=True)
     if form == "json":
         print_json({"imported": imported.inserted, "skipped": imported.skipped})
     else:

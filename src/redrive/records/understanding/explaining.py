@@ -1,8 +1,6 @@
 """One dead letter explained: what its headers tell, by whoever parked it, put together."""
 
-from dataclasses import replace
-
-from redrive.core import Attempt, Letter, headers, read_history
+from redrive.core import Letter, headers
 from redrive.records.letters import Explanation
 from redrive.records.understanding.deaths import find_failing, latest_ms, read_deaths
 from redrive.records.understanding.grouping import group
@@ -49,13 +47,13 @@ def explain(
             told.exchange,
             careful.name(headers.ORIGINAL_EXCHANGE),
             None if failing is None else failing.exchange,
-            letter.exchange,
+            otherwise=letter.exchange,
         ),
         routing_key=_first(
             told.routing_key,
             careful.name(headers.ORIGINAL_ROUTING_KEY),
             None if failing is None else failing.routing_key,
-            letter.routing_key,
+            otherwise=letter.routing_key,
         ),
         reason=told.reason,
         told_by=told.by,
@@ -64,7 +62,6 @@ def explain(
         status_code=told.status_code,
         stack=told.stack,
         attempts=attempts,
-        history=_history(careful),
         message_id=_text(careful, "message_id") or careful.text(headers.MESSAGE_ID),
         correlation_id=_text(careful, "correlation_id"),
         type=message_type,
@@ -75,20 +72,13 @@ def explain(
     )
 
 
-def _history(letter: CarefulLetter) -> tuple[Attempt, ...]:
-    history = read_history(letter)
-    if any("\0" in one.error for one in history):
-        return tuple(replace(one, error=one.error.replace("\0", "\ufffd")) for one in history)
-    return history
-
-
 def _text(letter: CarefulLetter, name: str) -> str | None:
     return text_of(letter.attribute(name), NAME_BYTES_MAX) or None
 
 
-def _first(*names: str | None) -> str:
-    """The first that is told; the last of them always is. Empty is a name: the default exchange's."""
+def _first(*names: str | None, otherwise: str) -> str:
+    """The first that is told, else how it came. Empty is a name: the default exchange's."""
     for name in names:
         if name is not None:
-            return text_of(name, 3 * NAME_BYTES_MAX) or ""
-    return ""
+            return name
+    return text_of(otherwise, 3 * NAME_BYTES_MAX) or ""

@@ -63,6 +63,8 @@ class CarefulLetter:
     def name(self, name: str) -> str | None:
         """A header as the name of something, which may be empty: the default exchange is."""
         value = self.header(name)
+        if type(value) is str and len(value) <= NAME_BYTES_MAX and value.isascii() and "\0" not in value:
+            return value  # nearly every one there is
         if isinstance(value, str | bytes | bytearray) and len(value) <= NAME_BYTES_MAX:
             return text_of(value, 3 * NAME_BYTES_MAX)
         return None
@@ -105,6 +107,8 @@ def text_of(value: Any, bytes_max: int) -> str | None:
 
 def number_of(value: Any) -> int | None:
     """A whole number that a signed 32-bit column holds, digits in a text included."""
+    if type(value) is int:
+        return value if -(1 << 31) <= value < 1 << 31 else None
     if isinstance(value, bytes | bytearray):
         value = bytes(value[:12]).decode("ascii", "replace")
     if isinstance(value, str) and value.isascii() and 0 < len(value) <= 11 and value.removeprefix("-").isdigit():
@@ -119,6 +123,8 @@ def moment_ms_of(value: Any) -> int | None:
 
     A number counts as seconds below 10^11 (the year 5138) and as milliseconds from there on.
     """
+    if type(value) is int:  # as we write it ourselves
+        return _number_ms(value)
     if isinstance(value, bytes | bytearray):
         value = bytes(value[:64]).decode("utf-8", "replace")
     match value:

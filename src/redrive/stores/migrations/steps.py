@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redrive.stores.dialect import Dialect
-from redrive.stores.migrations import s0001_dead_letters
+from redrive.stores.migrations import s0001_dead_letters, s0002_access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,5 +18,6 @@ class Step:
 
 STEPS: tuple[Step, ...] = (
     Step(version=1, title="dead letters, operations, leases", statements=s0001_dead_letters.statements),
+    Step(version=2, title="tokens, redactions, kept answers", statements=s0002_access.statements),
 )
 """Versions count from 1 without a gap."""

@@ -10,7 +10,8 @@ would be redelivered without pause (`compile --for` refuses; the runtime refuses
 
 A shorter delay than the broker's own can't be had. One that is longer, from a `RetryAfter`, is made up for by a pause
 of up to a minute; beyond that the message goes to the queue's end as a copy that knows its time, and each time it comes
-too early it takes one place of the prefetch for a minute. Many long delays are what `ladder` is for.
+too early it takes one place of the prefetch for a minute. Many long delays are what `ladder` is for. Runs above
+`attempts`, which a rule may allow, go by such a copy too, after the delay they were given.
 """
 
 from dataclasses import dataclass
@@ -96,12 +97,13 @@ class Native(Shape):
     def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
         """Rejected with requeue, which the broker delays and counts; a longer delay is made up for here.
 
-        A reject carries no header, so what is longer by more than a pause may be goes by a copy that knows its time.
+        A reject carries no header, so what is longer by more than a pause may be goes by a copy that knows its time. So
+        does a run that only a rule allows, above the queue's own: the broker would end it by its delivery limit.
         """
         counter = arrangement.counted_by
         broker_ms = self.backoff().delay_ms(read_count(letter.header(headers.DELIVERY_COUNT)) + 1)
         missing_ms = decision.delay_ms - broker_ms
-        if missing_ms > PAUSE_MS_MAX:
+        if missing_ms > PAUSE_MS_MAX or report.retries + 1 >= arrangement.attempts:
             return carrying.send_to_own_end(
                 decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
             )

@@ -9,7 +9,9 @@ x-death, which a nack never raises, so a poison message would loop for ever; our
 
 A delay, from a `RetryAfter`, is a pause of up to a minute in the consumer before the copy; what is longer the copy
 carries (`x-redrive-not-before`), and it is held again when it comes round. The literal form counts by x-delivery-count,
-so it ends on quorum queues up to 4.0 only: classic queues and 4.3 do not count a nack, and it loops for ever.
+so it ends on quorum queues up to 4.0 only: classic queues and 4.3 do not count a nack, and it loops for ever. What is
+given back without having failed, and runs above `attempts` that a rule allows, are no nacks there but copies: a nack
+would be counted as an attempt, and a count that is spent can't be raised.
 """
 
 from dataclasses import dataclass
@@ -90,8 +92,11 @@ class Requeue(DocumentedShape):
         )
 
     def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
-        """A counted copy to the queue's end, or the literal nack; a delay is spent here, before it."""
-        if self.requeue == "nack":
+        """A counted copy to the queue's end, or the literal nack; a delay is spent here, before it.
+
+        A rule may allow more runs than the queue: those are never the broker's to count, so they go by a copy.
+        """
+        if self.requeue == "nack" and report.retries + 1 < arrangement.attempts:
             return (*carrying.pausing(decision.delay_ms), Return(counted=False))
         counter = arrangement.counted_by
         return carrying.send_to_own_end(
@@ -99,9 +104,7 @@ class Requeue(DocumentedShape):
         )
 
     def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
-        """There is no wait queue: a pause, then the queue's end; the literal form has only its nack."""
-        if self.requeue == "nack":
-            return (*carrying.pausing(decision.wait_ms), Return(counted=False))
+        """There is no wait queue: a pause, then the queue's end. By a copy in the literal form too: nobody has run."""
         counter = arrangement.counted_by
         return carrying.send_to_own_end(
             decision.wait_ms, decision.not_before_ms, letter, report, counter, counted=False

@@ -1,24 +1,26 @@
-"""The JSON that `redrive dlq … --format json` prints. Its shapes are documented in docs/reference/command-line.md.
+"""Records as JSON has them: what `redrive dlq … --format json` prints and the admin API answers, from one place.
 
-Moments are ISO 8601 in UTC with milliseconds; what is not known is null, never missing.
+Moments are ISO 8601 in UTC with milliseconds; what is not known is null, never missing. The shapes are documented in
+docs/reference/command-line.md.
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from redrive.core import Attempt
-from redrive.records import AuditEntry, DeadLetter, Group, Happening, Item, Operation, RetryRule
+from redrive.records.access import Token
+from redrive.records.groups import Group
+from redrive.records.letters import DeadLetter, Happening
+from redrive.records.operations import AuditEntry, Item, Operation, RetryRule
 
 
 def moment_json(at_ms: int | None) -> str | None:
     """`2026-01-31T12:00:00.000Z`."""
     if at_ms is None:
         return None
-    try:
-        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second = _second_text(at_ms // 1000)
+    return None if second is None else f"{second}.{at_ms % 1000:03d}Z"
 
 
 def letter_json(letter: DeadLetter) -> dict[str, Any]:
@@ -155,3 +157,28 @@ def audit_json(entry: AuditEntry) -> dict[str, Any]:
         "why": entry.why,
         "detail": entry.detail,
     }
+
+
+def token_json(token: Token, *, now_ms: int) -> dict[str, Any]:
+    """A token without its secret, as it is now."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": str(token.role),
+        "queues": list(token.queues),
+        "payloads": token.shows_payloads,
+        "state": token.state(now_ms),
+        "created_at": moment_json(token.created_at_ms),
+        "created_by": token.created_by,
+        "expires_at": moment_json(token.expires_at_ms),
+        "revoked_at": moment_json(token.revoked_at_ms),
+    }
+
+
+@lru_cache(maxsize=1_024)
+def _second_text(at_s: int) -> str | None:
+    """A page has the same seconds again and again, and a calendar is the dearest part of it."""
+    try:
+        return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
+    except (OverflowError, ValueError, OSError):
+        return None

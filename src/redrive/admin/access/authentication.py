@@ -1,0 +1,118 @@
+"""Authentication: who sends a request, before anything else of it is read.
+
+An ASGI middleware rather than a dependency, so that a stored answer is never repeated to a token that counts no more,
+and nobody without a token can make us read a body. Tokens are looked up for every request: one that is revoked is
+refused at once, by every instance.
+"""
+
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from redrive.admin.access.caller import LOCAL, Caller, caller_with
+from redrive.admin.access.guard import CALLER
+from redrive.admin.access.refusals import Refusals
+from redrive.admin.access.slowing import Slowing
+from redrive.admin.problems import Problem, forbidden, unauthenticated
+from redrive.admin.services import Services
+from redrive.admin.settings import is_loopback
+from redrive.records import is_same_secret, read_token_text
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
+METRICS_PATH = "/metrics"
+_NOBODY = bytes(32)
+
+
+class Authentication:
+    """Leaves the caller in the scope, or answers 401, 403 or 429 itself."""
+
+    def __init__(self, app: ASGIApp, *, services: Services, refusals: Refusals) -> None:
+        self._app = app
+        self._services = services
+        self._refusals = refusals
+        self._slowing = Slowing()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; what is no HTTP goes on."""
+        if scope["type"] == "http" and not self._is_open(scope):
+            scope[CALLER] = await self._caller(scope)
+        await self._app(scope, receive, send)
+
+    def _is_open(self, scope: Scope) -> bool:
+        path = scope["path"]
+        return path in OPEN_PATHS or (path == METRICS_PATH and self._services.settings.is_loopback)
+
+    async def _caller(self, scope: Scope) -> Caller:
+        """Whoever sends it. Raises `Problem`, and `StoreUnavailable`."""
+        headers = Headers(scope=scope)
+        if not self._services.settings.require_auth:
+            _check_local(headers)
+            return LOCAL
+        address = address_of(scope)
+        given = headers.getlist("authorization")
+        if len(given) != 1:
+            raise await self._refused(address, "send a token: Authorization: Bearer rd_…", "no token")
+        scheme, _, text = given[0].partition(" ")
+        if scheme.lower() != "bearer":
+            raise await self._refused(address, "send a token: Authorization: Bearer rd_…", "no bearer token")
+        return await self._caller_with(text.strip(), address)
+
+    async def _caller_with(self, text: str, address: str) -> Caller:
+        now_ms = self._services.clock_ms()
+        read = read_token_text(text)
+        token_id, digest = ("", _NOBODY) if read is None else read
+        wait_ms = self._slowing.wait_ms(address, digest, now_ms)
+        if wait_ms:
+            raise await self._too_many(address, wait_ms)
+        found = None if read is None else await self._services.store.tokens.find(token_id)
+        # Also where there is no such token something is compared, so that the answer takes as long.
+        is_same = is_same_secret(_NOBODY if found is None else found[1], digest)
+        if found is None or not is_same:
+            self._slowing.guessed(address, now_ms)
+            raise await self._refused(address, "the token is not known; ask for a new one", "unknown token")
+        token = found[0]
+        if not token.is_valid(now_ms):
+            state = token.state(now_ms)
+            raise await self._refused(address, f"the token is {state}; ask for a new one", f"{state} token {token.id}")
+        self._slowing.was_right(digest)
+        return caller_with(token)
+
+    async def _refused(self, address: str, detail: str, reason: str) -> Problem:
+        await self._refusals.unauthenticated(address, reason, self._services)
+        return unauthenticated(detail)
+
+    async def _too_many(self, address: str, wait_ms: int) -> Problem:
+        await self._refusals.unauthenticated(address, "too many wrong tokens", self._services)
+        seconds = -(-wait_ms // 1000)
+        return Problem(
+            status=429,
+            name="too-many-failures",
+            title="Too many wrong tokens",
+            detail=f"too many wrong tokens came from this address; wait {seconds} s",
+            headers={"Retry-After": str(seconds)},
+        )
+
+
+def address_of(scope: Scope) -> str:
+    """Where a request comes from; the server has looked at X-Forwarded-For of proxies that it trusts."""
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"
+
+
+def _check_local(headers: Headers) -> None:
+    """Without tokens a web page in this machine's browser must not get here: by another name for 127.0.0.1, or by a
+    request of its own. Raises `Problem` 403."""
+    asked = headers.get("host", "")
+    origin = headers.get("origin")
+    if not is_loopback(_host_of(f"//{asked}")):
+        raise forbidden("without tokens this is only for this machine; ask for http://127.0.0.1 or http://localhost")
+    if origin is not None and origin.partition("://")[2] != asked:
+        raise forbidden("without tokens other web pages may not ask; give them a token, and require tokens")
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

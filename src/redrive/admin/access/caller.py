@@ -1,0 +1,52 @@
+"""Whoever asks, as routes know them: a role, queues, and whether they see payloads."""
+
+from dataclasses import dataclass
+
+from redrive.records import DeadLetter, Named, Role, Term, Token, covers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Whoever asks. `queues` are names with `*`; none means every queue."""
+
+    token_id: str
+    name: str
+    role: Role
+    queues: tuple[str, ...] = ()
+    sees_payloads: bool = False
+
+    @property
+    def who(self) -> str:
+        """The name for the audit."""
+        return self.name
+
+    def may(self, needed: Role) -> bool:
+        """Whether the role is enough."""
+        return self.role.includes(needed)
+
+    def scope_terms(self) -> tuple[Term, ...]:
+        """What a filter must ask besides, so that it finds only what the caller may see; nothing: everything."""
+        return (Named(field="queue", values=self.queues),) if self.queues else ()
+
+    def sees(self, letter: DeadLetter) -> bool:
+        """Whether a dead letter is of the caller's queues."""
+        return covers(self.queues, letter.queue, letter.dlq)
+
+    def may_use(self, queue: str) -> bool:
+        """Whether a queue is one of the caller's."""
+        return covers(self.queues, queue)
+
+
+LOCAL = Caller(token_id="local", name="local", role=Role.ADMIN, sees_payloads=True)
+"""Whoever reaches an API that asks for no tokens, which listens on this machine only."""
+
+
+def caller_with(token: Token) -> Caller:
+    """The caller that a valid token makes."""
+    return Caller(
+        token_id=token.id,
+        name=token.name,
+        role=token.role,
+        queues=token.queues,
+        sees_payloads=token.shows_payloads,
+    )

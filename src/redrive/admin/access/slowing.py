@@ -1,0 +1,73 @@
+"""Repeated guesses from one address are slowed down, without any harm to those whose tokens are right.
+
+After some wrong tokens an address must wait, twice as long each time, up to a minute; until then it is answered 429 and
+nothing is looked up. A token that was right before is looked up all the same: behind a load balancer everybody has one
+address, and one who guesses must not lock out the others. Memory is bounded; what is forgotten first is oldest.
+"""
+
+import ipaddress
+from collections import OrderedDict
+from dataclasses import dataclass
+
+FREE_GUESSES = 5
+WAIT_MS_MAX = 60_000
+FORGOTTEN_MS = 10 * 60_000
+ADDRESSES_MAX = 10_000
+KNOWN_MAX = 1_000
+
+
+@dataclass(slots=True)
+class _Guesses:
+    count: int = 0
+    last_at_ms: int = 0
+    free_at_ms: int = 0
+
+
+class Slowing:
+    """How many wrong tokens came from where, and which tokens were right."""
+
+    def __init__(self) -> None:
+        self._guesses: OrderedDict[str, _Guesses] = OrderedDict()
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+
+    def wait_ms(self, address: str, digest: bytes, now_ms: int) -> int:
+        """How long this address must wait before this token is looked at; 0: it is looked at now."""
+        guesses = self._guesses.get(origin_of(address))
+        if guesses is None or digest in self._known:
+            return 0
+        return max(0, guesses.free_at_ms - now_ms)
+
+    def guessed(self, address: str, now_ms: int) -> None:
+        """A token was wrong: no such id, or another secret. One that has expired is no guess."""
+        origin = origin_of(address)
+        guesses = self._guesses.setdefault(origin, _Guesses())
+        self._guesses.move_to_end(origin)
+        if now_ms - guesses.last_at_ms > FORGOTTEN_MS:
+            guesses.count = 0
+        guesses.count += 1
+        guesses.last_at_ms = now_ms
+        beyond = guesses.count - FREE_GUESSES
+        if beyond >= 0:
+            guesses.free_at_ms = now_ms + min(WAIT_MS_MAX, 1_000 << min(beyond, 10))
+        while len(self._guesses) > ADDRESSES_MAX:
+            self._guesses.popitem(last=False)
+
+    def was_right(self, digest: bytes) -> None:
+        """A token was right; from now on it is looked up wherever it comes from."""
+        self._known[digest] = None
+        self._known.move_to_end(digest)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+
+def origin_of(address: str) -> str:
+    """An address, or of IPv6 the network: one host has as many addresses there as it likes."""
+    try:
+        found = ipaddress.ip_address(address.split("%", 1)[0])
+    except ValueError:
+        return address[:100]
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))

@@ -1,0 +1,153 @@
+"""What is going on, for everybody who watches: one look at the database at a time, however many streams there are.
+
+A look makes a `Snapshot`. A stream compares the latest with the one it told last and says what is different; one whose
+reader is slow skips some and misses nothing, because each tells how things stand, not what happened. So nothing is
+queued, and memory is bounded by the number of streams. Nobody looks while nobody watches.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI, Request
+
+from redrive.admin.problems import unavailable
+from redrive.admin.services import Services, services_of
+from redrive.core import RedriveError
+from redrive.dlq import Stats
+from redrive.records import Operation
+
+EVERY_S = 1.0
+OPEN_MAX = 200
+"""So many open operations are watched, the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """How things stand at a moment. `ended`: operations that ended lately. `refused`: tokens that count no more."""
+
+    at_ms: int
+    stats: Stats
+    operations: dict[str, Operation] = field(default_factory=dict)
+    ended: dict[str, Operation] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+
+
+class LiveUpdates:
+    """Looks while somebody watches. Belongs to one event loop; one for each app."""
+
+    def __init__(self, services: Services, *, every_s: float = EVERY_S, ended_kept: int = OPEN_MAX) -> None:
+        self._services = services
+        self._every_s = every_s
+        self._ended_kept = ended_kept
+        self._tokens: Counter[str] = Counter()
+        self._latest: Snapshot | None = None
+        self._changed = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self.is_closed = False
+
+    @property
+    def watchers(self) -> int:
+        """How many watch."""
+        return self._tokens.total()
+
+    def require_room(self) -> None:
+        """Raises `Problem` 503 where as many watch as may, or the server stops."""
+        if self.is_closed:
+            raise unavailable("stopping", "The server stops", "the server stops; ask another one, or this one later")
+        if self.watchers >= self._services.settings.streams_max:
+            detail = f"{self.watchers} streams are open, which is as many as may be; close one, or ask again later"
+            raise unavailable("too-many-streams", "Too many streams", detail)
+
+    @contextmanager
+    def watching(self, token_id: str) -> Iterator[None]:
+        """While the block runs somebody with this token watches, and there are looks."""
+        self._tokens[token_id] += 1
+        if self._looking is None or self._looking.done():
+            self._latest = None
+            self._looking = asyncio.create_task(self._look_on(), name="redrive live updates")
+        try:
+            yield
+        finally:
+            self._tokens -= Counter([token_id])
+            if not self._tokens and self._looking is not None:
+                self._looking.cancel()
+
+    async def wait_newer(self, than: Snapshot | None, *, timeout_s: float) -> Snapshot | None:
+        """The latest look if it is another than this one, else the next; None when time is up or all is closed."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not self.is_closed:
+            if self._latest is not None and self._latest is not than:
+                return self._latest
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return None
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                return None
+        return None
+
+    def close(self) -> None:
+        """Ends every stream soon: each sees that it is closed."""
+        self.is_closed = True
+        self._wake()
+
+    async def _look_on(self) -> None:
+        while self._tokens and not self.is_closed:
+            try:
+                self._latest = await self._look()
+                self._wake()
+            except (RedriveError, TimeoutError) as error:
+                # The streams go on with heartbeats; what is different by then is told when the database is back.
+                self._services.observer.note("admin.live_updates_failed", reason=type(error).__name__)
+            await asyncio.sleep(self._every_s)
+
+    async def _look(self) -> Snapshot:
+        store, now_ms = self._services.store, self._services.clock_ms()
+        stats = await store.stats.totals(None, now_ms=now_ms)
+        opened = {one.id: one for one in await store.operations.open(OPEN_MAX)}
+        ended: dict[str, Operation] = {}
+        if self._latest is not None:
+            ended = {id: one for id, one in self._latest.ended.items() if id not in opened}
+            for id in self._latest.operations.keys() - opened.keys():
+                found = await store.operations.get(id)
+                if found is not None and found.ended_at_ms is not None:
+                    ended[id] = found
+        else:
+            recent, _ = await store.operations.page(self._ended_kept)
+            ended = {one.id: one for one in reversed(recent) if one.ended_at_ms is not None}
+        for id in list(ended)[: -self._ended_kept]:
+            del ended[id]
+        refused = frozenset([id for id in list(self._tokens) if not await self._counts(id, now_ms)])
+        return Snapshot(at_ms=now_ms, stats=stats, operations=opened, ended=ended, refused=refused)
+
+    async def _counts(self, token_id: str, now_ms: int) -> bool:
+        """Whether a token is still good for watching: one that is revoked must not go on by an open stream."""
+        if not self._services.settings.require_auth:
+            return True
+        found = await self._services.store.tokens.find(token_id)
+        return found is not None and found[0].is_valid(now_ms)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def live_updates_of(request: Request) -> LiveUpdates:
+    """The ones of the app that a request came to."""
+    state = request.app.state
+    found = getattr(state, "live_updates", None)
+    if not isinstance(found, LiveUpdates):
+        found = state.live_updates = LiveUpdates(services_of(request))
+    return found
+
+
+def close_live_updates(app: FastAPI) -> None:
+    """Ends the streams of an app that stops: a server waits for its answers, and these have no end of their own."""
+    found = getattr(app.state, "live_updates", None)
+    if isinstance(found, LiveUpdates):
+        found.close()

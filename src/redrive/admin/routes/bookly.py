@@ -1,0 +1,232 @@
+"""`/dlq`: the endpoints of Bookly's runbook, which its curl lines call as they are written.
+
+The same dead letters as under /api/v1, in its words: an event has a topic, a service and an event type, and statuses
+are in upper case, read in any.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, ViewerCaller
+from redrive.admin.problems import conflict, invalid
+from redrive.admin.selecting import find_letter
+from redrive.admin.services import Services, services_of
+from redrive.admin.shapes.bookly import BooklyStats, Entries, Entry, ResolveEntryRequest, Retried, WholeEntry
+from redrive.admin.starting import operation_key, start_redrive, wait_ended
+from redrive.dlq import describe
+from redrive.records import (
+    Between,
+    DeadLetter,
+    Filter,
+    Named,
+    NewOperation,
+    OperationKind,
+    Selection,
+    Status,
+    Term,
+    letter_json,
+)
+
+router = APIRouter(prefix="/dlq", tags=["Bookly"])
+
+CurrentServices = Annotated[Services, Depends(services_of)]
+_RETRY_S_MAX = 3.0
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_AS_TOLD_BY = ", as told by "
+
+
+@router.get("", response_model=Entries, summary="List dead letters")
+async def list_entries(
+    caller: ViewerCaller,
+    view: CurrentView,
+    services: CurrentServices,
+    status: Annotated[list[str] | None, Query(description="Repeatable, or several with commas; in any case.")] = None,
+    topic: Annotated[list[str] | None, Query(description="`*` stands for anything.")] = None,
+    service: Annotated[list[str] | None, Query()] = None,
+    event_type: Annotated[list[str] | None, Query(alias="eventType")] = None,
+    queue: Annotated[list[str] | None, Query(description="The failed queue or the DLQ.")] = None,
+    since: Annotated[datetime | None, Query(alias="from", description="Dead from then on, ISO 8601.")] = None,
+    until: Annotated[datetime | None, Query(alias="to", description="Dead before then, ISO 8601.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000)] = None,
+) -> dict[str, Any]:
+    """The dead letters of the caller's queues, the last dead first."""
+    terms = [*caller.scope_terms(), *_status_terms(status)]
+    if topic:
+        terms.append(Named(field="topic", values=_checked("topic", topic)))
+    if service:
+        terms.append(Named(field="service", values=_checked("service", service)))
+    if event_type:
+        terms.append(Named(field="type", values=_checked("eventType", event_type)))
+    if queue:
+        terms.append(Named(field="queue", values=_checked("queue", queue)))
+    if since is not None or until is not None:
+        terms.append(Between(field="dead", from_ms=_ms(since), until_ms=_ms(until)))
+    page = await services.desk.list(Filter(tuple(terms)), limit=limit, cursor=cursor)
+    return {"items": [entry_of(one, view) for one in page.letters], "next_cursor": page.next_cursor}
+
+
+@router.get("/stats", response_model=BooklyStats, summary="Count dead letters")
+async def get_stats(caller: ViewerCaller, services: CurrentServices) -> dict[str, Any]:
+    """How many there are, by status, topic, service and event type."""
+    stats = await services.desk.get_stats(Filter(caller.scope_terms()))
+    return {
+        "total": stats.total,
+        "by_status": {status.upper(): stats.by_status.get(status, 0) for status in map(str, Status)},
+        "by_topic": _in_upper_case(stats.by_topic),
+        "by_service": _in_upper_case(stats.by_service),
+        "by_event_type": _in_upper_case(stats.by_type),
+        "partial": stats.is_partial,
+    }
+
+
+@router.get("/{dlq_id}", response_model=WholeEntry, summary="One dead letter with its message")
+async def get_entry(dlq_id: str, caller: ViewerCaller, view: CurrentView, services: CurrentServices) -> dict[str, Any]:
+    """A dead letter with its payload and headers, as far as the caller may see them."""
+    letter = await find_letter(services, caller, dlq_id)
+    return {**entry_of(letter, view), **await content_of(services, view, letter.id)}
+
+
+@router.post("/{dlq_id}/retry", response_model=Retried, status_code=202, summary="Send one back")
+async def retry(
+    dlq_id: str,
+    caller: OperatorCaller,
+    view: CurrentView,
+    services: CurrentServices,
+    request: Request,
+    response: Response,
+) -> dict[str, Any]:
+    """Sends it to the queue it failed in, and answers it as it is then. 409 while a copy of it is on its way."""
+    letter = await find_letter(services, caller, dlq_id)
+    if letter.status is Status.RETRYING:
+        raise conflict(
+            "on-its-way", f"dead letter {letter.id} is on its way already; wait until it comes back or settles"
+        )
+    selection = Selection(ids=(letter.id,))
+    new = NewOperation(
+        kind=OperationKind.REDRIVE,
+        selection=selection,
+        who=caller.who,
+        why="retried by hand",
+        idempotency_key=operation_key(request, caller),
+    )
+    started = await start_redrive(services, new)
+    # One message takes milliseconds: whoever asks should see how it went.
+    operation = started.operation
+    if not started.note:
+        operation = await wait_ended(services, operation, patience_s=_RETRY_S_MAX)
+    response.headers["Location"] = f"/api/v1/redrives/{operation.id}"
+    found = await services.store.letters.get(letter.id)
+    shown = entry_of(letter if found is None else found, view)
+    return {**shown, "operation": operation.id, "note": operation.note or started.note}
+
+
+@router.post("/{dlq_id}/resolve", response_model=Entry, summary="Mark one as resolved")
+async def resolve(
+    dlq_id: str, asked: ResolveEntryRequest, caller: OperatorCaller, view: CurrentView, services: CurrentServices
+) -> dict[str, Any]:
+    """Nothing more is to be done about it. The audit has whose token it was besides who they say they are."""
+    letter = await find_letter(services, caller, dlq_id)
+    who = _told_by(asked.resolved_by.strip(), caller)
+    return entry_of(await services.desk.resolve_manually(letter.id, who, asked.resolution), view)
+
+
+@router.delete("/{dlq_id}", status_code=204, summary="Delete one for good")
+async def remove(dlq_id: str, caller: OperatorCaller, services: CurrentServices) -> None:
+    """It is gone; only the audit tells of it."""
+    letter = await find_letter(services, caller, dlq_id)
+    await services.desk.remove(letter.id, who=caller.who)
+
+
+def entry_of(letter: DeadLetter, view: View) -> dict[str, Any]:
+    """A dead letter in Bookly's words, as the view shows it."""
+    shown = view.letter(letter_json(letter))
+    is_resolved = letter.status is Status.RESOLVED
+    resolved_by = shown["resolved_by"]
+    return {
+        "id": shown["id"],
+        "status": str(letter.status).upper(),
+        "event_id": shown["message_id"],
+        "event_type": shown["type"],
+        "topic": shown["routing_key"],
+        "service": shown["service"],
+        "queue": shown["queue"],
+        "dlq": shown["dlq"],
+        "correlation_id": shown["correlation_id"],
+        "error": _error_text(shown["error"]),
+        "reason": shown["reason"],
+        "attempts": shown["attempts"],
+        "retry_count": shown["redrives"],
+        "failed_at": shown["dead_at"],
+        "created_at": shown["collected_at"],
+        "updated_at": shown["updated_at"],
+        "next_retry_at": shown["due_at"],
+        "status_reason": shown["status_reason"],
+        "resolved_by": None if resolved_by is None else resolved_by.partition(_AS_TOLD_BY)[0],
+        "resolution": shown["status_reason"] if is_resolved else None,
+        "redacted": shown["redacted"],
+    }
+
+
+async def content_of(services: Services, view: View, letter_id: str) -> dict[str, Any]:
+    """A dead letter's message as the view shows it; nulls where it is gone."""
+    content = await services.store.letters.content(letter_id)
+    if content is None:
+        return {"payload": None, "payload_encoding": None, "headers": None, "properties": None}
+    return payload_of(view.content(describe(content)))
+
+
+def payload_of(shown: dict[str, Any]) -> dict[str, Any]:
+    """What a view shows of a message, in the documents' words."""
+    return {
+        "payload": shown["body"],
+        "payload_encoding": shown["body_encoding"],
+        "headers": shown["headers"],
+        "properties": shown["properties"],
+    }
+
+
+def _status_terms(asked: list[str] | None) -> list[Term]:
+    words = _split(asked)
+    known = [str(status) for status in Status]
+    for word in words:
+        if word.lower() not in known:
+            raise invalid(f"there is no such status; write {', '.join(known).upper()}")
+    return [Named(field="status", values=tuple(word.lower() for word in words))] if words else []
+
+
+def _checked(name: str, values: list[str]) -> tuple[str, ...]:
+    if any(_UNSTORABLE.search(value) for value in values):
+        raise invalid(f"{name} has a character that no stored text has")
+    return tuple(values)
+
+
+def _split(values: list[str] | None) -> list[str]:
+    return [word.strip() for value in values or () for word in value.split(",") if word.strip()]
+
+
+def _ms(moment: datetime | None) -> int | None:
+    if moment is None:
+        return None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+
+
+def _in_upper_case(counts: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {key: {status.upper(): n for status, n in by.items()} for key, by in counts.items()}
+
+
+def _error_text(error: dict[str, Any] | None) -> str | None:
+    if error is None:
+        return None
+    parts: Iterable[str | None] = (error["type"], error["message"])
+    code = None if error["status_code"] is None else f"status {error['status_code']}"
+    return ": ".join(part for part in parts if part) or code
+
+
+def _told_by(name: str, caller: Caller) -> str:
+    return name if name == caller.who else f"{name}{_AS_TOLD_BY}{caller.who}"

@@ -1,0 +1,144 @@
+"""`/api/v1/events`: what changes, as server-sent events: `redrive` for operations, `stats` for the counts.
+
+Each event says how something stands now, so that a client which missed some has lost nothing: a stream begins with how
+everything stands. `Last-Event-ID` brings what ended meanwhile besides. A stream ends after some minutes, and the client
+comes again by itself: that is when redactions are looked at anew. One whose token counts no more ends at once.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from redrive.admin.access import Caller, CurrentView, View, ViewerCaller
+from redrive.admin.live_updates import LiveUpdates, Snapshot, live_updates_of
+from redrive.admin.operation_scope import CurrentScope, OperationScope
+from redrive.admin.services import Services, services_of
+from redrive.admin.telling import told_operation
+from redrive.records import Operation, Status, covers
+
+router = APIRouter(prefix="/api/v1/events", tags=["events"])
+
+HEARTBEAT_S = 10.0
+STREAM_S_MAX = 300
+_RETRY_MS = 2_000
+_CLOCKS_DIFFER_MS = 5_000
+"""Between instances: what ended shortly before the last event is told again rather than not at all."""
+_EXAMPLE = (
+    f"retry: {_RETRY_MS}\n\n"
+    'id: 1769860800000\nevent: stats\ndata: {"total": 412, "by_status": {"pending": 400, "retrying": 12}, '
+    '"by_queue": {"orders": {"pending": 400}}, "by_dlq": {"orders.parked": {"pending": 400}}}\n\n'
+    ": still here\n\n"
+)
+_EVENTS = {"description": "`stats` or `redrive` events; `id` is a moment, `data` JSON."}
+"""Without a type: some take it for the schema of the text, some for that of each event."""
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events until the client goes away, the server stops, or `for_s` is over.",
+        "content": {"text/event-stream": {"schema": _EVENTS, "example": _EXAMPLE}},
+    },
+}
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
+
+
+@router.get("", response_class=EventStream, responses=_ANSWERS)
+async def watch(
+    request: Request,
+    caller: ViewerCaller,
+    view: CurrentView,
+    scope: CurrentScope,
+    for_s: Annotated[int, Query(ge=1, le=STREAM_S_MAX, description="The stream ends after so long.")] = STREAM_S_MAX,
+    last_event_id: Annotated[str | None, Header(max_length=100, description="The id of the last event seen.")] = None,
+) -> EventStream:
+    """Operations within the token's queues and counts, at most two seconds late.
+
+    `stats` has `total` and `by_status` only for a token that sees every queue.
+    """
+    updates = live_updates_of(request)
+    updates.require_room()
+    stream = Stream(
+        caller=caller, view=view, scope=scope, services=services_of(request), since_ms=read_event_id(last_event_id)
+    )
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return EventStream(stream.run(updates, for_s=for_s), headers=headers)
+
+
+def read_event_id(text: str | None) -> int | None:
+    """The moment that an event's id is; one that is not ours counts as none."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
+class Stream:
+    """One reader's events: remembers what it told, and tells what is different."""
+
+    def __init__(
+        self, *, caller: Caller, view: View, scope: OperationScope, services: Services, since_ms: int | None
+    ) -> None:
+        self._caller = caller
+        self._view = view
+        self._scope = scope
+        self._services = services
+        self._since_ms = since_ms
+        self._told: dict[str, Operation] = {}
+        self._stats: dict[str, Any] | None = None
+
+    async def run(self, updates: LiveUpdates, *, for_s: float) -> AsyncIterator[str]:
+        """The text of the stream, piece by piece; a comment where nothing was to tell for a while."""
+        clock = asyncio.get_running_loop().time
+        until_s, spoke_s = clock() + for_s, clock()
+        yield f"retry: {_RETRY_MS}\n\n"
+        last: Snapshot | None = None
+        with updates.watching(self._caller.token_id):
+            while not updates.is_closed and clock() < until_s:
+                patience_s = min(HEARTBEAT_S - (clock() - spoke_s), until_s - clock())
+                snapshot = await updates.wait_newer(last, timeout_s=max(patience_s, 0.0))
+                if snapshot is not None and self._caller.token_id in snapshot.refused:
+                    return
+                text = "" if snapshot is None else "".join(await self.events(snapshot))
+                last = last if snapshot is None else snapshot
+                if not text and clock() - spoke_s >= HEARTBEAT_S:
+                    text = ": still here\n\n"
+                if text:
+                    spoke_s = clock()
+                    yield text
+
+    async def events(self, snapshot: Snapshot) -> list[str]:
+        """What is different from what was told last."""
+        is_first = self._stats is None
+        found = []
+        stats = self._counts(snapshot)
+        if stats != self._stats:
+            self._stats = stats
+            found.append(_event("stats", snapshot.at_ms, stats))
+        changed = [one for id, one in snapshot.operations.items() if self._told.get(id) != one]
+        ended = [one for id, one in snapshot.ended.items() if self._told.get(id) != one]
+        self._told = {**snapshot.operations, **snapshot.ended}
+        if is_first:
+            since_ms = None if self._since_ms is None else self._since_ms - _CLOCKS_DIFFER_MS
+            ended = [] if since_ms is None else [one for one in ended if (one.ended_at_ms or 0) >= since_ms]
+        for one in await self._scope.visible(self._caller, [*ended, *changed]):
+            found.append(_event("redrive", snapshot.at_ms, told_operation(one, self._view, self._services)))
+        return found
+
+    def _counts(self, snapshot: Snapshot) -> dict[str, Any]:
+        """The counts of the caller's queues. A letter is counted under its queue and its DLQ: they have no sum."""
+        stats, queues = snapshot.stats, self._caller.queues
+        return {
+            "total": None if queues else stats.total,
+            "by_status": None if queues else {one.value: stats.by_status.get(one.value, 0) for one in Status},
+            "by_queue": {name: counts for name, counts in stats.by_queue.items() if covers(queues, name)},
+            "by_dlq": {name: counts for name, counts in stats.by_dlq.items() if covers(queues, name)},
+        }
+
+
+def _event(name: str, at_ms: int, data: dict[str, Any]) -> str:
+    # ASCII, and JSON has no line ends: a text of somebody else's can't begin a field of ours.
+    return f"id: {at_ms}\nevent: {name}\ndata: {json.dumps(data)}\n\n"

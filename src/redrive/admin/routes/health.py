@@ -1,0 +1,105 @@
+"""Health, metrics, and the documentation: what machines ask, and people before they have a token."""
+
+import asyncio
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse
+from pydantic import BaseModel, ConfigDict
+
+from redrive.admin.access import Caller, NeedsBeyondLoopback
+from redrive.admin.broker_link import WorkerState
+from redrive.admin.docs_page import CONTENT_SECURITY_POLICY, docs_page
+from redrive.admin.metrics import CONTENT_TYPE, dead_letter_metrics
+from redrive.admin.problems import Problem
+from redrive.admin.services import Services, services_of
+from redrive.dlq import StoreError
+from redrive.records import Filter, Role
+
+router = APIRouter(tags=["health"])
+
+_METRICS = NeedsBeyondLoopback(role=Role.VIEWER)
+_LOOK_S_MAX = 5.0
+
+
+class Health(BaseModel):
+    """The process lives."""
+
+    status: Literal["ok"]
+
+
+class Readiness(BaseModel):
+    """Whether everything is in reach; `ok` or a sentence for each part."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"status": "ready", "database": "ok", "broker": "ok", "worker": "collecting"}]}
+    )
+    status: Literal["ready", "not ready"]
+    database: str
+    broker: str
+    worker: str
+
+
+@router.get("/healthz")
+async def healthz() -> Health:
+    """Whether the process lives: that it answers says so."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "Something is out of reach."}})
+async def readyz(request: Request, response: Response) -> Readiness:
+    """Whether the database and the broker are in reach and what is to be collected is."""
+    services = services_of(request)
+    worker = services.workers()
+    database, broker = await asyncio.gather(_database(services), _broker(services))
+    is_ready = database == "ok" and broker == "ok" and worker.is_ready
+    if not is_ready:
+        response.status_code = 503
+        response.headers["Retry-After"] = "5"
+    word: Literal["ready", "not ready"] = "ready" if is_ready else "not ready"
+    return Readiness(status=word, database=database, broker=broker, worker=_worker_text(services, worker))
+
+
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus' text."}},
+)
+async def metrics(request: Request, caller: Annotated[Caller | None, Depends(_METRICS)]) -> Response:
+    """Numbers for Prometheus. Open where only this machine can ask."""
+    services = services_of(request)
+    terms = () if caller is None else caller.scope_terms()
+    stats = await services.desk.get_stats(Filter(terms) if terms else None)
+    # What the process counts is about every queue.
+    counted = "" if terms else services.metrics()
+    return Response(counted + dead_letter_metrics(stats), media_type=CONTENT_TYPE)
+
+
+@router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """The operations, for people; without scripts, and nothing from elsewhere."""
+    page = docs_page(request.app.openapi())
+    return HTMLResponse(page, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+
+
+async def _database(services: Services) -> str:
+    try:
+        async with asyncio.timeout(_LOOK_S_MAX):
+            await services.store.tokens.find("")
+    except (StoreError, TimeoutError):
+        return "out of reach"
+    return "ok"
+
+
+async def _broker(services: Services) -> str:
+    try:
+        async with asyncio.timeout(_LOOK_S_MAX):
+            await services.link.broker()
+    except (Problem, TimeoutError):
+        return "out of reach"
+    return "ok"
+
+
+def _worker_text(services: Services, worker: WorkerState) -> str:
+    """With its reason where only this machine can ask: it may name hosts."""
+    return worker.text if services.settings.is_loopback else str(worker.doing)

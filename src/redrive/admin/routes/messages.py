@@ -1,0 +1,320 @@
+"""`/api/v1/messages`: dead letters found, read, edited, resolved, reopened, deleted; one, or many at once.
+
+What is shown goes through the caller's view, what is found through the caller's scope.
+"""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+
+from redrive.admin.access import Caller, CurrentView, OperatorCaller, PayloadCaller, View, ViewerCaller
+from redrive.admin.edit_requests import check_hidden, read_edit
+from redrive.admin.etags import IfMatch, etag, expected_version, required_version
+from redrive.admin.problems import conflict, not_found
+from redrive.admin.selecting import GONE, choose, filter_for, find_letter, forbade
+from redrive.admin.services import services_of
+from redrive.admin.shapes import messages as shapes
+from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
+from redrive.dlq import Changed, VersionConflict, describe
+from redrive.records import (
+    Content,
+    DeadLetter,
+    Event,
+    Selection,
+    attempt_json,
+    happening_json,
+    letter_json,
+    moment_json,
+)
+
+router = APIRouter(prefix="/api/v1/messages", tags=["messages"])
+
+_BULK = frozenset({"resolve", "reopen", "delete"})
+_ETAG = {"ETag": {"description": "Its version, for If-Match.", "schema": {"type": "string"}}}
+_TAGGED: dict[int | str, dict[str, Any]] = {200: {"headers": _ETAG}}
+_RAW: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The body, byte for byte, but for what is hidden from the caller's role.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "headers": {
+            "X-Redrive-Redacted": {"description": "`true` where something is hidden.", "schema": {"type": "string"}}
+        },
+    }
+}
+Original = Annotated[bool, Query(description="As it was collected, before edits.")]
+
+
+class _Raw(Response):
+    media_type = "application/octet-stream"
+
+
+@router.get("", response_model=shapes.Messages)
+async def list_all(
+    request: Request,
+    caller: ViewerCaller,
+    view: CurrentView,
+    q: Annotated[
+        str,
+        Query(
+            max_length=FILTER_CHARACTERS_MAX,
+            description="The filter grammar.",
+            examples=["queue:orders error:Timeout dead:>2h"],
+        ),
+    ] = "",
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000, description="`next` of the page before.")] = None,
+    order: Literal["newest", "oldest"] = "newest",
+) -> dict[str, Any]:
+    """Dead letters by when they died; by when they were stored where words are looked for."""
+    asked = await filter_for(request, caller, view, q)
+    page = await services_of(request).desk.list(asked, limit=limit, cursor=cursor, newest_first=order == "newest")
+    letters = [view.letter(letter_json(one)) for one in page.letters]
+    return {"messages": letters, "next": page.next_cursor, "partial": page.is_partial}
+
+
+@router.get("/{message_id}", response_model=shapes.WholeMessage, responses=_TAGGED)
+async def show(
+    request: Request,
+    response: Response,
+    caller: ViewerCaller,
+    view: CurrentView,
+    message_id: str,
+    original: Original = False,
+) -> dict[str, Any]:
+    """Everything about a dead letter: its attempts, its life, typed headers, body."""
+    letter, content = await _content(request, caller, message_id, original=original)
+    store = services_of(request).store.letters
+    whole = {
+        **letter_json(letter),
+        "stack": letter.stack,
+        "history": [attempt_json(one) for one in await store.history(letter.id)],
+        "life": [happening_json(one) for one in await store.life(letter.id)],
+        "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in await store.past(letter.id)],
+    }
+    shown = view.content(describe(content))
+    body = None if shown["body"] is None else {"encoding": shown["body_encoding"], "content": shown["body"]}
+    told = view.letter(whole)
+    redacted = told["redacted"] or shown["redacted"]
+    response.headers["ETag"] = etag(letter.version)
+    return {
+        **told,
+        "properties": shown["properties"],
+        "headers": shown["headers"],
+        "body": body,
+        "redacted": redacted,
+    }
+
+
+@router.get("/{message_id}/body", response_class=_Raw, responses=_RAW)
+async def show_body(
+    request: Request, caller: PayloadCaller, view: CurrentView, message_id: str, original: Original = False
+) -> Response:
+    """The body alone, as bytes, to be saved: a browser must never take it for a page of ours."""
+    letter, content = await _content(request, caller, message_id, original=original)
+    body = view.body(content.body)
+    if body is None:
+        raise await forbade(request, caller, "the body of this message is hidden from your role")
+    headers = {
+        "Content-Disposition": f'attachment; filename="{letter.id}.bin"',
+        "X-Content-Type-Options": "nosniff",
+        "ETag": etag(letter.version),
+        "X-Redrive-Redacted": "true" if body != content.body else "false",
+    }
+    return _Raw(body, headers=headers)
+
+
+@router.get("/{message_id}/headers", response_model=shapes.Properties, responses=_TAGGED)
+async def show_headers(
+    request: Request,
+    response: Response,
+    caller: PayloadCaller,
+    view: CurrentView,
+    message_id: str,
+    original: Original = False,
+) -> dict[str, Any]:
+    """Properties and headers with their AMQP types."""
+    letter, content = await _content(request, caller, message_id, original=original)
+    described = describe(content)
+    properties, headers = view.properties(described.properties), view.headers(described.headers)
+    is_redacted = properties != described.properties or headers != described.headers
+    response.headers["ETag"] = etag(letter.version)
+    return {"properties": properties, "headers": headers, "redacted": is_redacted}
+
+
+@router.patch("/{message_id}", response_model=shapes.Message, responses=_TAGGED)
+async def edit(
+    request: Request,
+    response: Response,
+    caller: OperatorCaller,
+    view: CurrentView,
+    message_id: str,
+    asked: shapes.EditRequest,
+    if_match: IfMatch = None,
+) -> dict[str, Any]:
+    """Changes the body, headers or properties that a redrive will send; the original and the difference are kept."""
+    version = required_version(if_match)
+    letter, content = await _content(request, caller, message_id)
+    _check_version(letter, version)
+    change = read_edit(asked)
+    await check_hidden(request, caller, view, content, change)
+    edited = await services_of(request).desk.edit(letter.id, change, who=caller.who, why=asked.why, if_version=version)
+    return _told(edited, view, response)
+
+
+@router.post("/{message_id}/resolve", response_model=shapes.Message, responses=_TAGGED)
+async def resolve(
+    request: Request,
+    response: Response,
+    caller: OperatorCaller,
+    view: CurrentView,
+    message_id: str,
+    asked: shapes.ResolveRequest,
+    if_match: IfMatch = None,
+) -> dict[str, Any]:
+    """Nothing more is to be done about it."""
+    letter, version = await _letter(request, caller, message_id), expected_version(if_match)
+    changed = await services_of(request).desk.resolve(
+        Selection(ids=(letter.id,)), who=caller.who, why=asked.why, if_version=version
+    )
+    return await _after(request, response, caller, view, letter.id, changed)
+
+
+@router.post("/{message_id}/reopen", response_model=shapes.Message, responses=_TAGGED)
+async def reopen(
+    request: Request,
+    response: Response,
+    caller: OperatorCaller,
+    view: CurrentView,
+    message_id: str,
+    asked: shapes.ReopenRequest,
+    if_match: IfMatch = None,
+) -> dict[str, Any]:
+    """A failed, doubtful or resolved one is pending again."""
+    letter, version = await _letter(request, caller, message_id), expected_version(if_match)
+    changed = await services_of(request).desk.reopen(
+        Selection(ids=(letter.id,)), who=caller.who, why=asked.why, if_version=version
+    )
+    return await _after(request, response, caller, view, letter.id, changed)
+
+
+@router.post("/{message_id}/settle", response_model=shapes.Message, responses=_TAGGED)
+async def settle(
+    request: Request,
+    response: Response,
+    caller: OperatorCaller,
+    view: CurrentView,
+    message_id: str,
+    asked: shapes.SettleRequest,
+    if_match: IfMatch = None,
+) -> dict[str, Any]:
+    """Says of one in doubt whether its copy arrived: then it is resolved, else pending again."""
+    letter, version = await _letter(request, caller, message_id), expected_version(if_match)
+    _check_version(letter, version)
+    settled = await services_of(request).desk.settle_doubt(
+        letter.id, arrived=asked.arrived, who=caller.who, why=asked.why
+    )
+    return _told(settled, view, response)
+
+
+@router.delete("/{message_id}", status_code=204, response_class=Response)
+async def remove(
+    request: Request,
+    caller: OperatorCaller,
+    message_id: str,
+    why: Annotated[str, Query(max_length=2_000, description="For the audit.")] = "",
+    if_match: IfMatch = None,
+) -> Response:
+    """Removes it for good; only the audit tells of it."""
+    letter, version = await _letter(request, caller, message_id), expected_version(if_match)
+    changed = await services_of(request).desk.delete(
+        Selection(ids=(letter.id,)), who=caller.who, why=why, if_version=version
+    )
+    _require(letter.id, changed)
+    return Response(status_code=204)
+
+
+@router.post("/resolve", response_model=shapes.Changed)
+async def resolve_many(
+    request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ResolveManyRequest
+) -> dict[str, Any]:
+    """Nothing more is to be done about these. Those on the way are left alone."""
+    return await _change_many(request, caller, view, asked, Event.RESOLVED, asked.why)
+
+
+@router.post("/reopen", response_model=shapes.Changed)
+async def reopen_many(
+    request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ChangeManyRequest
+) -> dict[str, Any]:
+    """Failed, doubtful and resolved ones are pending again."""
+    return await _change_many(request, caller, view, asked, Event.REOPENED, asked.why)
+
+
+@router.post("/delete", response_model=shapes.Changed)
+async def remove_many(
+    request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ChangeManyRequest
+) -> dict[str, Any]:
+    """Removes these for good; only the audit tells of them. Those on the way are left alone."""
+    return await _change_many(request, caller, view, asked, Event.DELETED, asked.why)
+
+
+async def _letter(request: Request, caller: Caller, id: str) -> DeadLetter:
+    if id in _BULK:
+        # It is the path of a change to many, which takes POST alone.
+        raise HTTPException(405, headers={"Allow": "POST"})
+    return await find_letter(services_of(request), caller, id)
+
+
+async def _content(request: Request, caller: Caller, id: str, *, original: bool = False) -> tuple[DeadLetter, Content]:
+    letter = await _letter(request, caller, id)
+    content = await services_of(request).store.letters.content(letter.id, edited=not original)
+    if content is None:
+        raise not_found("dead letter", id)
+    return letter, content
+
+
+def _check_version(letter: DeadLetter, version: int | None) -> None:
+    if version is not None and version != letter.version:
+        raise VersionConflict(letter.id, version, letter.version)
+
+
+async def _change_many(
+    request: Request, caller: Caller, view: View, asked: shapes.Selected, event: Event, why: str
+) -> dict[str, Any]:
+    chosen = await choose(
+        request,
+        caller,
+        view,
+        ids=asked.ids,
+        q=asked.q or "",
+        limit=asked.limit,
+        include_in_doubt=asked.include_in_doubt,
+    )
+    desk, selection = services_of(request).desk, chosen.selection
+    if event is Event.RESOLVED:
+        changed = await desk.resolve(selection, who=caller.who, why=why)
+    elif event is Event.REOPENED:
+        changed = await desk.reopen(selection, who=caller.who, why=why)
+    else:
+        changed = await desk.delete(selection, who=caller.who, why=why)
+    refused = {id: reason for id, reason in changed.refused.items() if asked.ids is not None and id in asked.ids}
+    return {"done": changed.done, "refused": {**refused, **dict.fromkeys(chosen.outside, GONE)}}
+
+
+async def _after(
+    request: Request, response: Response, caller: Caller, view: View, id: str, changed: Changed
+) -> dict[str, Any]:
+    _require(id, changed)
+    return _told(await _letter(request, caller, id), view, response)
+
+
+def _require(id: str, changed: Changed) -> None:
+    reason = changed.refused.get(id)
+    if reason == GONE:
+        raise not_found("dead letter", id)
+    if reason is not None:
+        raise conflict("refused", f"dead letter {id}: {reason}")
+
+
+def _told(letter: DeadLetter, view: View, response: Response) -> dict[str, Any]:
+    response.headers["ETag"] = etag(letter.version)
+    return view.letter(letter_json(letter))

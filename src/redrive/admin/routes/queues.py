@@ -1,0 +1,23 @@
+"""`/api/v1/queues`: the dead-letter queues, how deep they are on the broker, and what is stored of them."""
+
+from fastapi import APIRouter, Request
+
+from redrive.admin.access import ViewerCaller
+from redrive.admin.services import services_of
+from redrive.admin.shapes.queues import Queue, Queues
+from redrive.records import covers
+
+router = APIRouter(prefix="/api/v1/queues", tags=["queues"])
+
+
+@router.get("", response_model=Queues)
+async def list_all(request: Request, caller: ViewerCaller) -> Queues:
+    """Depths are at most two seconds old. Without a broker what is stored is told all the same, and `problem` why."""
+    services = services_of(request)
+    known, worker = await services.link.queues(), services.workers()
+    queues = [
+        Queue.of(one, collecting=worker.queues.get(one.dlq))
+        for one in known.queues
+        if covers(caller.queues, one.dlq, *(() if one.known_queue is None else (one.known_queue,)))
+    ]
+    return Queues(broker=known.address, problem=known.problem, worker=worker.text, queues=queues)

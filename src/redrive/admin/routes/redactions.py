@@ -1,0 +1,77 @@
+"""Redactions: which values of messages are hidden from which roles."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from redrive.admin.access import WholeAdminCaller
+from redrive.admin.access.hiding import checked_path
+from redrive.admin.services import services_of
+from redrive.records import Redaction, Role
+
+router = APIRouter(prefix="/api/v1/redactions", tags=["redactions"])
+
+RedactionId = Annotated[str, Path(min_length=1, max_length=64, pattern="^[0-9a-z]+$", examples=["1hv7d2m9x0abcdef"])]
+Why = Annotated[str, Query(max_length=2000, description="For the audit.")]
+
+
+class NewRedaction(BaseModel):
+    """A value to be hidden."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"kind": "body", "path": "customer.card", "hidden_from": "operator"}]},
+    )
+    kind: Literal["body", "header"]
+    path: str = Field(
+        min_length=1,
+        max_length=300,
+        description="In a body as filters write it: `customer.card`, `items.*.price`; of a header its name.",
+    )
+    hidden_from: Role = Field(description="The highest role that does not see it; those below it do not either.")
+    why: str = Field(default="", max_length=2000)
+
+
+class RedactionShape(BaseModel):
+    """A value that is hidden."""
+
+    id: str
+    kind: Literal["body", "header"]
+    path: str
+    hidden_from: Role
+
+
+class RedactionList(BaseModel):
+    """All redactions, by kind and path."""
+
+    redactions: list[RedactionShape]
+
+
+@router.get("")
+async def list_all(request: Request, caller: WholeAdminCaller) -> RedactionList:
+    """What is hidden from whom."""
+    found = await services_of(request).store.redactions.all()
+    return RedactionList(redactions=[_shape(one) for one in found])
+
+
+@router.post("", status_code=201)
+async def create(request: Request, caller: WholeAdminCaller, new: NewRedaction) -> RedactionShape:
+    """Hides a value from a role and those below it. A path that is hidden already gets the new role."""
+    services = services_of(request)
+    redaction = Redaction(
+        id=services.new_id(), kind=new.kind, path=checked_path(new.kind, new.path), hidden_from=new.hidden_from
+    )
+    stored = await services.store.redactions.set(redaction, who=caller.who, now_ms=services.clock_ms(), why=new.why)
+    return _shape(stored)
+
+
+@router.delete("/{redaction_id}", status_code=204)
+async def remove(request: Request, caller: WholeAdminCaller, redaction_id: RedactionId, why: Why = "") -> None:
+    """Shows the value again to those who see payloads."""
+    services = services_of(request)
+    await services.store.redactions.remove(redaction_id, who=caller.who, now_ms=services.clock_ms(), why=why)
+
+
+def _shape(redaction: Redaction) -> RedactionShape:
+    return RedactionShape(id=redaction.id, kind=redaction.kind, path=redaction.path, hidden_from=redaction.hidden_from)

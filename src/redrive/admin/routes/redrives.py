@@ -1,0 +1,262 @@
+"""`/api/v1/redrives`: dead letters sent back, as operations that can be watched, paused, resumed and cancelled.
+
+An operation is accepted whether or not the broker can be reached; while it can't, it waits and its note says so.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, ViewerCaller
+from redrive.admin.idempotency import HEADER as KEY_HEADER
+from redrive.admin.operation_scope import CurrentScope
+from redrive.admin.problems import Problem
+from redrive.admin.selecting import choose, find_group, forbade
+from redrive.admin.services import Services, services_of
+from redrive.admin.shapes import redrives as shapes
+from redrive.admin.starting import start_redrive
+from redrive.admin.telling import told_operation
+from redrive.dlq import IdempotencyConflict
+from redrive.records import (
+    ItemState,
+    Named,
+    NewOperation,
+    Operation,
+    OperationKind,
+    OperationState,
+    Target,
+    Term,
+    item_json,
+)
+from redrive.redriving import ClientError, Plan
+
+router = APIRouter(prefix="/api/v1/redrives", tags=["redrives"])
+
+_QUEUE = "{queue}"
+_CREATED: dict[int | str, dict[str, Any]] = {
+    200: {"model": shapes.Plan, "description": "A dry run: what would be sent where. Nothing was changed."},
+    202: {
+        "model": shapes.Redrive,
+        "description": "It is stored and will be run.",
+        "headers": {"Location": {"description": "Where to watch it.", "schema": {"type": "string"}}},
+    },
+}
+
+
+@router.post("", status_code=202, response_model=shapes.Redrive, responses=_CREATED)
+async def create(
+    request: Request,
+    caller: OperatorCaller,
+    view: CurrentView,
+    asked: shapes.RedriveRequest,
+) -> Response:
+    """Sends dead letters back: pending and failed ones, the longest dead first. What is chosen is frozen now."""
+    services = services_of(request)
+    new = await _new_operation(request, caller, view, asked)
+    if asked.dry_run:
+        return JSONResponse(await _plan(services, new), status_code=200)
+    try:
+        started = await start_redrive(services, new)
+        operation, note = started.operation, started.note
+    except IdempotencyConflict as error:
+        # `dead:>2h` is another moment when it is asked again: the same words are the same request.
+        found = await services.store.operations.get(error.operation_id)
+        if found is None or not _is_same(found, new):
+            raise
+        operation, note = found, ""
+    told = told_operation(operation, view, services, note=note)
+    headers = {"Location": f"{router.prefix}/{operation.id}"}
+    return JSONResponse(shapes.Redrive(**told).model_dump(mode="json"), status_code=202, headers=headers)
+
+
+@router.get("", response_model=shapes.Redrives)
+async def list_all(
+    request: Request,
+    caller: ViewerCaller,
+    view: CurrentView,
+    scope: CurrentScope,
+    state: OperationState | None = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000)] = None,
+) -> dict[str, Any]:
+    """Operations, the newest first: people's, and those of auto-retry. Only those that are whole within the scope."""
+    found, following = await scope.page(caller, limit, cursor=cursor, state=state)
+    services = services_of(request)
+    return {"redrives": [told_operation(one, view, services) for one in found], "next": following}
+
+
+@router.get("/{redrive_id}", response_model=shapes.Redrive)
+async def show(
+    request: Request, caller: ViewerCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
+) -> dict[str, Any]:
+    """An operation: how far it is, how fast, and when it will be done."""
+    return told_operation(await scope.find(caller, redrive_id), view, services_of(request))
+
+
+@router.get("/{redrive_id}/items", response_model=shapes.Items)
+async def list_items(
+    request: Request,
+    caller: ViewerCaller,
+    scope: CurrentScope,
+    redrive_id: str,
+    state: ItemState | None = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000)] = None,
+) -> dict[str, Any]:
+    """What became of each dead letter, in the order they are sent."""
+    operation = await scope.find(caller, redrive_id)
+    found, following = await services_of(request).store.operations.items(
+        operation.id, limit, cursor=cursor, state=state
+    )
+    return {"items": [item_json(one) for one in found], "next": following}
+
+
+@router.post("/{redrive_id}/pause", response_model=shapes.Redrive)
+async def pause(
+    request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
+) -> dict[str, Any]:
+    """Pauses after the batch in hand, wherever it runs."""
+    services = services_of(request)
+    operation = await scope.find(caller, redrive_id)
+    return told_operation(await services.redrives.pause(operation.id, who=caller.who), view, services)
+
+
+@router.post("/{redrive_id}/resume", response_model=shapes.Redrive)
+async def resume(
+    request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
+) -> dict[str, Any]:
+    """Lets a paused one go on."""
+    services = services_of(request)
+    operation = await scope.find(caller, redrive_id)
+    resumed = await services.redrives.resume(operation.id, who=caller.who)
+    services.wake()
+    return told_operation(resumed, view, services)
+
+
+@router.post("/{redrive_id}/cancel", response_model=shapes.Redrive)
+async def cancel(
+    request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
+) -> dict[str, Any]:
+    """Ends it after the batch in hand; what is queued stays a dead letter."""
+    services = services_of(request)
+    operation = await scope.find(caller, redrive_id)
+    return told_operation(await services.redrives.cancel(operation.id, who=caller.who), view, services)
+
+
+async def _new_operation(request: Request, caller: Caller, view: View, asked: shapes.RedriveRequest) -> NewOperation:
+    services = services_of(request)
+    key = request.headers.get(KEY_HEADER)
+    terms: list[Term] = []
+    if asked.queue is not None:
+        terms.append(Named(field="queue", values=(asked.queue,)))
+    if asked.group is not None:
+        group = await find_group(services, caller, asked.group)
+        terms.append(Named(field="group", values=(group.id,)))
+    chosen = await choose(
+        request,
+        caller,
+        view,
+        ids=asked.ids,
+        q=asked.q or "",
+        limit=asked.limit,
+        include_in_doubt=asked.include_in_doubt,
+        terms=terms,
+        # A connection leads to one vhost.
+        hidden_terms=(Named(field="vhost", values=(services.place.target.vhost,)),),
+    )
+    return NewOperation(
+        kind=OperationKind.REDRIVE,
+        selection=chosen.selection,
+        target=await _target(request, caller, asked.target),
+        rate_per_s=asked.rate_per_s,
+        keep_attempts=asked.keep_attempts,
+        ramp=tuple(asked.ramp),
+        settle_s=asked.settle_s,
+        who=caller.who,
+        why=asked.why,
+        idempotency_key=None if key is None else f"{caller.token_id}:{key.strip()}",
+    )
+
+
+async def _target(request: Request, caller: Caller, asked: shapes.TargetRequest | None) -> Target:
+    """The target. Raises `Problem` 403 where a limited caller would send beyond their queues."""
+    if asked is None or asked.exchange is None:
+        return Target()
+    target = Target(exchange=asked.exchange, routing_key=asked.routing_key)
+    if caller.queues:
+        # Behind another exchange may be any queue.
+        is_named = target.exchange == "" and target.routing_key is not None
+        if not is_named or not (target.routing_key == _QUEUE or caller.may_use(target.routing_key or "")):
+            reason = "the token is limited to some queues: send to the failed queue, or to one of them by its name"
+            raise await forbade(request, caller, reason)
+    return target
+
+
+async def _plan(services: Services, new: NewOperation) -> dict[str, Any]:
+    note = ""
+    try:
+        plan = await (await services.link.broker()).plan(new)
+    except (Problem, ClientError, TimeoutError) as error:
+        if isinstance(error, Problem) and error.status != 503:
+            raise
+        reason = error.detail if isinstance(error, Problem) else str(error) or "it did not answer in time"
+        note = f"the target could not be looked at: {reason}"
+        plan = await services.redrives.plan(new)
+    return _told_plan(plan, note).model_dump(mode="json")
+
+
+def _told_plan(plan: Plan, note: str) -> shapes.Plan:
+    preflight = plan.preflight
+    targets = None
+    if preflight is not None:
+        targets = [
+            shapes.PlannedTarget(
+                exchange=one.exchange,
+                routing_key=one.routing_key,
+                copies=one.copies,
+                exists=one.exists,
+                consumers=one.consumers,
+                messages_ready=one.messages_ready,
+            )
+            for one in preflight.targets
+        ]
+    elif not note:
+        targets = []  # nothing would be sent
+    return shapes.Plan(
+        dry_run=True,
+        total=plan.preview.total,
+        by_queue=plan.preview.by_queue,
+        left_alone=plan.preview.left_alone,
+        targets=targets,
+        findings=[
+            shapes.PlanFinding(code=one.code, severity=str(one.severity), address=one.address, text=one.text)
+            for one in (() if preflight is None else preflight.findings)
+        ],
+        note=note,
+    )
+
+
+def _is_same(operation: Operation, new: NewOperation) -> bool:
+    """Whether an operation was asked for in the same words."""
+    return not new.selection.ids and (
+        operation.kind,
+        operation.selection_text,
+        operation.target,
+        operation.rate_per_s,
+        operation.keep_attempts,
+        operation.ramp,
+        operation.settle_s,
+        operation.who,
+        operation.why,
+    ) == (
+        new.kind,
+        new.selection.filter_text,
+        new.target,
+        new.rate_per_s,
+        new.keep_attempts,
+        new.ramp,
+        new.settle_s,
+        new.who,
+        new.why,
+    )

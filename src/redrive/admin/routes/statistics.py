@@ -1,0 +1,72 @@
+"""`/api/v1/stats`: how many dead letters there are of what kinds, and what happened over time."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from redrive.admin.access import CurrentView, ViewerCaller
+from redrive.admin.problems import invalid
+from redrive.admin.selecting import filter_for
+from redrive.admin.services import services_of
+from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
+from redrive.admin.shapes.statistics import Statistics, TimeSeries
+
+router = APIRouter(prefix="/api/v1/stats", tags=["statistics"])
+
+_DAY_MS = 86_400_000
+_POINTS = 48
+_YEARS = (1970, 2200)
+
+
+@router.get("", response_model=Statistics)
+async def totals(
+    request: Request,
+    caller: ViewerCaller,
+    view: CurrentView,
+    q: Annotated[
+        str, Query(max_length=FILTER_CHARACTERS_MAX, description="The filter grammar; empty is everything.")
+    ] = "",
+) -> Statistics:
+    """Counts by status, queue, dead-letter queue, topic, service, type and group.
+
+    With a filter, or a token for some queues, at most the 2,000 newest that match are counted; `partial` says so.
+    """
+    asked = await filter_for(request, caller, view, q)
+    return Statistics.of(await services_of(request).desk.get_stats(asked))
+
+
+@router.get("/timeseries", response_model=TimeSeries)
+async def time_series(
+    request: Request,
+    caller: ViewerCaller,
+    since: Annotated[datetime | None, Query(alias="from", description="ISO 8601; a day ago by default.")] = None,
+    until: Annotated[datetime | None, Query(description="ISO 8601; now by default.")] = None,
+    bucket_s: Annotated[
+        int | None, Query(ge=1, le=366 * 86_400, description="Made whole five minutes, and wide enough for 2,000.")
+    ] = None,
+    queue: Annotated[str | None, Query(max_length=255, description="One failed queue only.")] = None,
+) -> TimeSeries:
+    """What died, was redriven, came back and was resolved, bucket by bucket."""
+    services = services_of(request)
+    until_ms = services.clock_ms() if until is None else _ms(until, "until")
+    from_ms = max(until_ms - _DAY_MS, 0) if since is None else _ms(since, "from")
+    if from_ms >= until_ms:
+        raise invalid("from is not before until")
+    width_s = max((until_ms - from_ms) // _POINTS // 1000, 1) if bucket_s is None else bucket_s
+    buckets = await services.store.stats.series(
+        from_ms=from_ms,
+        until_ms=until_ms,
+        bucket_ms=width_s * 1000,
+        queue=None if queue is None else queue.replace("\0", "\ufffd"),
+        queues=caller.queues,
+    )
+    return TimeSeries.of(buckets, asked_s=width_s)
+
+
+def _ms(moment: datetime, name: str) -> int:
+    """Without a zone it is UTC. Raises `Problem` 422 for one in which nobody can have collected anything."""
+    if not _YEARS[0] < moment.year < _YEARS[1]:
+        raise invalid(f"{name} must be after {_YEARS[0]} and before {_YEARS[1]}")
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)

@@ -1,0 +1,128 @@
+"""From what a request names to the dead letters that are meant: always within the queues of whoever asks.
+
+An id outside of them is as if it did not exist; a filter gets the scope's terms added, so that the store's index finds
+only what may be found.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from redrive.admin.access import Caller, View
+from redrive.admin.access.guard import route_path
+from redrive.admin.access.refusals import Refusals
+from redrive.admin.problems import Problem, forbidden, not_found
+from redrive.admin.services import Services, services_of
+from redrive.records import DeadLetter, Filter, Group, Named, Selection, Term, format_filter, parse_filter
+
+GONE = "there is no such dead letter"
+_LOOKED_UP = 1_000
+_ID_CHARACTERS_MAX = 64
+_PLAIN = re.compile(r"\d+ (by id|dead letters)|all|due|everything|")
+_NOBODY = "-"
+"""An id that no dead letter has: what is left of a selection of which the caller may see nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A selection within the caller's scope, and the ids that were left out of it."""
+
+    selection: Selection
+    outside: tuple[str, ...] = ()
+
+
+def is_id(text: str) -> bool:
+    """Whether a text could be an id at all. The store is not asked about anything else."""
+    return text.isascii() and text.isalnum() and len(text) <= _ID_CHARACTERS_MAX
+
+
+async def find_letter(services: Services, caller: Caller, id: str) -> DeadLetter:
+    """The dead letter with this id. Raises `Problem` 404, also for one of another queue."""
+    letter = await services.store.letters.get(id) if is_id(id) else None
+    if letter is None or not caller.sees(letter):
+        raise not_found("dead letter", id)
+    return letter
+
+
+async def find_group(services: Services, caller: Caller, id: str) -> Group:
+    """The group with this id. Raises `Problem` 404, also for one of another failed queue."""
+    group = await services.store.groups.get(id) if is_id(id) else None
+    if group is None or not caller.may_use(group.queue):
+        raise not_found("group", id)
+    return group
+
+
+async def filter_for(request: Request, caller: Caller, view: View, q: str, *, terms: Sequence[Term] = ()) -> Filter:
+    """What a text asks, with further `terms`, within the scope. Raises `InvalidFilter`, `Problem` 403 where it asks
+    about what the caller may not see."""
+    asked = parse_filter(q, now_ms=services_of(request).clock_ms())
+    reason = view.forbids(asked)
+    if reason is not None:
+        raise await forbade(request, caller, reason)
+    return Filter((*caller.scope_terms(), *terms, *asked.terms))
+
+
+async def forbade(request: Request, caller: Caller, reason: str) -> Problem:
+    """403 for this reason, which is noted in the audit."""
+    refusals: Refusals = request.app.state.refusals
+    await refusals.forbade(caller, f"{request.method} {route_path(request)}", reason, services_of(request))
+    return forbidden(reason)
+
+
+def told_text(view: View, text: str) -> str:
+    """What was chosen, as an operation or the audit has it: a count as it is, a filter if it may be seen.
+
+    What looks like an id is no exception: somebody may have searched for a card's sixteen digits.
+    """
+    return text if _PLAIN.fullmatch(text) else view.filter_text(text)
+
+
+async def choose(
+    request: Request,
+    caller: Caller,
+    view: View,
+    *,
+    ids: Sequence[str] | None,
+    q: str,
+    limit: int | None,
+    include_in_doubt: bool = False,
+    terms: Sequence[Term] = (),
+    hidden_terms: Sequence[Term] = (),
+) -> Chosen:
+    """The dead letters that a request means: the `ids`, or else what `q` and `terms` leave.
+
+    `hidden_terms` hold too and are not told in the selection's text. Raises as `filter_for` does.
+    """
+    if ids is not None:
+        named = tuple(dict.fromkeys(ids))
+        seen = await _visible(services_of(request), caller, named)
+        outside = tuple(id for id in named if id not in seen)
+        kept = tuple(id for id in named if id in seen)
+        return Chosen(selection=Selection(ids=kept or (_NOBODY,), limit=limit), outside=outside)
+    asked = await filter_for(request, caller, view, q, terms=(*terms, *hidden_terms))
+    said = format_filter(Filter((*caller.scope_terms(), *terms)))
+    text = f"{said} {q.strip()}".strip()
+    return Chosen(
+        selection=Selection(filter=asked, filter_text=text or "all", limit=limit, includes_in_doubt=include_in_doubt)
+    )
+
+
+async def _visible(services: Services, caller: Caller, ids: Sequence[str]) -> frozenset[str]:
+    """Those of the ids that name a dead letter of the caller's queues; without a scope whatever may be an id."""
+    able = [id for id in ids if is_id(id)]
+    if not caller.queues:
+        return frozenset(able)
+    seen: set[str] = set()
+    for start in range(0, len(able), _LOOKED_UP):
+        chunk = tuple(able[start : start + _LOOKED_UP])
+        asked = Filter((Named(field="id", values=chunk), *caller.scope_terms()))
+        cursor = None
+        while True:
+            page = await services.store.letters.page(asked, limit=_LOOKED_UP, cursor=cursor, now_ms=services.clock_ms())
+            seen.update(letter.id for letter in page.letters)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    return frozenset(seen)

@@ -1,0 +1,48 @@
+"""What routes need, in one value: made by `redrive.serving` or by a test, found by `services_of`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+
+from redrive.admin.settings import Settings
+from redrive.core import Observer
+from redrive.dlq import Desk, Place, Store
+
+if TYPE_CHECKING:
+    from redrive.admin.broker_link import BrokerLink, WorkerState
+    from redrive.redriving import RedriveDesk
+
+
+def _no_metrics() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What routes need. All of it belongs to the event loop that serves."""
+
+    place: Place
+    store: Store
+    desk: Desk
+    redrives: "RedriveDesk"
+    """Without a broker at hand: its plans have no preflight."""
+    link: "BrokerLink"
+    settings: Settings
+    workers: "Callable[[], WorkerState]"
+    """How this process's collector and redriver are."""
+    observer: Observer
+    clock_ms: Callable[[], int]
+    new_id: Callable[[], str]
+    wake: Callable[[], None]
+    """Tells this process's redriver that an operation waits."""
+    metrics: Callable[[], str] = _no_metrics
+    """The numbers in Prometheus' text format."""
+
+
+def services_of(request: Request) -> Services:
+    """The services of the app that a request came to."""
+    services = request.app.state.services
+    assert isinstance(services, Services)
+    return services

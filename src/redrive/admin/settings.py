@@ -1,0 +1,63 @@
+"""Where the API listens, and what it takes at most."""
+
+import ipaddress
+from dataclasses import dataclass
+
+from redrive.core import RedriveError
+
+MEGABYTE = 1_000_000
+
+
+class InvalidSettings(RedriveError):
+    """Settings that can't be used together; the text says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of the API. Raises `InvalidSettings`: without tokens nobody beyond this machine may reach it."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    require_auth: bool = True
+    """False: whoever reaches it may do everything."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses whose X-Forwarded-For is believed."""
+    body_bytes_max: int = MEGABYTE
+    edit_bytes_max: int = 32 * MEGABYTE
+    """Of a PATCH, which carries a message's body."""
+    buffered_bytes_max: int = 256 * MEGABYTE
+    """Of all bodies in hand together."""
+    body_s_max: float = 20.0
+    """Until a request's body is here."""
+    request_s_max: float = 30.0
+    """Until its answer begins."""
+    sending_s_max: float = 300.0
+    """Until its answer is sent, unless it is a stream of events."""
+    streams_max: int = 50
+    connections_max: int = 1_000
+    keep_alive_s: float = 15.0
+    shutdown_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise InvalidSettings(f"{self.port} is no port; choose one from 1 to 65535, or 0 for any free one")
+        if not self.require_auth and not self.is_loopback:
+            raise InvalidSettings(
+                f"the API does not listen on {self.host} without authentication: anybody in reach could read and "
+                "delete messages; listen on 127.0.0.1, or require tokens"
+            )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Only this machine can reach it."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host to listen on is this machine's own."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,64 @@
+"""Starting a redrive from a request: looked at beforehand where the broker is at hand, and waiting where it is not.
+
+A broker that is away refuses nobody: the operation is stored, its runner waits, and the answer says so.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from redrive.admin.access import Caller
+from redrive.admin.broker_link import Doing
+from redrive.admin.idempotency import HEADER
+from redrive.admin.problems import Problem
+from redrive.admin.services import Services
+from redrive.records import NewOperation, Operation, OperationState
+from redrive.redriving import ClientError
+
+_LOOKED_AFTER_S = 0.05
+_UNDER_WAY = (OperationState.WAITING, OperationState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedRedrive:
+    """An operation, and why it does not run at once; "" where it does."""
+
+    operation: Operation
+    note: str = ""
+
+
+async def start_redrive(services: Services, new: NewOperation) -> StartedRedrive:
+    """Creates the operation and tells this process's redriver. Raises `Refused`, `TargetRefused`."""
+    try:
+        desk = (await services.link.broker()).desk
+        operation = await desk.start(new)
+        note = ""
+    except (Problem, ClientError, TimeoutError) as error:
+        if isinstance(error, Problem) and error.status != 503:
+            raise
+        operation = await services.redrives.start(new)
+        note = f"it waits for the broker: {error.detail if isinstance(error, Problem) else error}"
+    services.wake()
+    worker = services.workers()
+    if not note and worker.doing is Doing.WAITING:
+        note = f"it waits {worker.reason}"
+    return StartedRedrive(operation=operation, note=note)
+
+
+def operation_key(request: Request, caller: Caller) -> str | None:
+    """The request's Idempotency-Key as the operation's: where an answer was lost before it was kept, the operation is
+    found again all the same."""
+    key = request.headers.get(HEADER)
+    return None if key is None else f"{caller.token_id}:{key.strip()}"
+
+
+async def wait_ended(services: Services, operation: Operation, *, patience_s: float) -> Operation:
+    """The operation as it is once it has ended, or after so long: who asks for a few gets them in one answer."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + patience_s
+    while operation.state in _UNDER_WAY and loop.time() < until_s:
+        await asyncio.sleep(_LOOKED_AFTER_S)
+        found = await services.store.operations.get(operation.id)
+        operation = operation if found is None else found
+    return operation

@@ -1,0 +1,169 @@
+"""`redrive token`: who may use the admin API. It works on the database, so that it also helps whoever is locked out."""
+
+import click
+
+from redrive.cli.console import say
+from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.output import print_json, print_line, print_table
+from redrive.cli.dlq.selecting import on_store
+from redrive.cli.tables import Cell, Column, moment_text
+from redrive.dlq import Store, UnknownToken, new_id, new_secret, now_ms
+from redrive.records import Role, Token, check_token, mint_token, token_json
+
+_COLUMNS = (
+    Column(title="id"),
+    Column(title="name", shrinks=True),
+    Column(title="role"),
+    Column(title="queues", shrinks=True),
+    Column(title="payloads"),
+    Column(title="state"),
+    Column(title="expires"),
+    Column(title="made by", shrinks=True),
+)
+_COLOURS = {"valid": "green", "expired": "yellow", "revoked": "red"}
+_NEVER = "never"
+
+
+class _Expiry(Duration):
+    """A duration, or `never` as 0."""
+
+    name = "expiry"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Milliseconds."""
+        return 0 if value == _NEVER else super().convert(value, param, ctx)
+
+
+@click.group("token")
+def token_command() -> None:
+    """Make, list and revoke tokens of the admin API (`redrive serve`).
+
+    A token has a role (viewer, operator, admin), may be limited to queues, and expires. Only a hash of it is kept.
+
+    \b
+    Examples:
+      redrive token create ada --role operator --queue 'orders*'
+      redrive token list
+      redrive token revoke ada
+    """
+
+
+@token_command.command("create")
+@click.argument("name")
+@click.option("--role", required=True, type=click.Choice([str(one) for one in Role]))
+@click.option("--queue", "queues", multiple=True, metavar="GLOB", help="Only these queues; * is anything. Repeatable.")
+@click.option("--payloads", is_flag=True, help="Let a viewer see bodies, headers and errors' texts.")
+@click.option("--expires", "expires_ms", type=_Expiry(), default="90d", show_default=True, help="After so long; never.")
+@click.option("--why", default="", metavar="TEXT", help="For the audit.")
+@with_format
+@with_who
+@with_place
+def create_command(
+    place: PlaceOptions,
+    name: str,
+    role: str,
+    queues: tuple[str, ...],
+    payloads: bool,
+    expires_ms: int,
+    why: str,
+    form: str,
+    who: str,
+) -> None:
+    """Make a token for NAME, and print it: this once, and never again.
+
+    \b
+    Examples:
+      redrive token create ada --role operator --queue 'orders*' --expires 30d
+      redrive token create dashboard --role viewer --expires never
+    """
+    moment_ms = now_ms()
+    token = check_token(
+        Token(
+            id=new_id(),
+            name=name.strip(),
+            role=Role(role),
+            queues=queues,
+            sees_payloads=payloads,
+            created_at_ms=moment_ms,
+            created_by=who,
+            expires_at_ms=moment_ms + expires_ms if expires_ms else None,
+        ),
+        now_ms=moment_ms,
+    )
+    text, secret_hash = mint_token(token.id, new_secret())
+
+    async def work(store: Store) -> None:
+        await store.tokens.create(token, secret_hash=secret_hash, now_ms=moment_ms, why=why)
+
+    on_store(place, work, creates=True)
+    if form == "json":
+        print_json({**token_json(token, now_ms=moment_ms), "token": text})
+        return
+    print_line(text)
+    until = "does not expire" if token.expires_at_ms is None else f"expires {moment_text(token.expires_at_ms)}"
+    say(f"This is the only time it is shown. It is for {token.name}, {token.role}, and {until}.")
+
+
+@token_command.command("list")
+@click.option("--all", "shows_all", is_flag=True, help="Also those that are expired or revoked.")
+@with_format
+@with_place
+def list_command(place: PlaceOptions, shows_all: bool, form: str) -> None:
+    """List the tokens, without their secrets.
+
+    \b
+    Example:
+      redrive token list --all
+    """
+
+    async def work(store: Store) -> tuple[Token, ...]:
+        return await store.tokens.all()
+
+    moment_ms = now_ms()
+    found = [one for one in on_store(place, work) if shows_all or one.is_valid(moment_ms)]
+    if form == "json":
+        print_json({"tokens": [token_json(one, now_ms=moment_ms) for one in found]})
+        return
+    if not found:
+        say("No tokens. Make one with: redrive token create NAME --role admin")
+        return
+    print_table(_COLUMNS, [_row(one, moment_ms) for one in found])
+
+
+@token_command.command("revoke")
+@click.argument("token", metavar="ID")
+@click.option("--why", default="", metavar="TEXT", help="For the audit.")
+@with_who
+@with_place
+def revoke_command(place: PlaceOptions, token: str, why: str, who: str) -> None:
+    """Revoke a token by its ID or NAME: from the next request on it counts nowhere.
+
+    \b
+    Example:
+      redrive token revoke ada --why 'left the team'
+    """
+
+    async def work(store: Store) -> Token:
+        known = await store.tokens.all()
+        by_name = [one for one in known if one.name == token and one.revoked_at_ms is None]
+        by_id = [one for one in known if one.id == token]
+        for one in (*by_id, *by_name):
+            return await store.tokens.revoke(one.id, who=who, now_ms=now_ms(), why=why)
+        raise UnknownToken(token)
+
+    revoked = on_store(place, work)
+    print_line(f"The token {revoked.id} of {revoked.name} is revoked.")
+
+
+def _row(token: Token, moment_ms: int) -> tuple[str | Cell, ...]:
+    state = token.state(moment_ms)
+    return (
+        token.id,
+        token.name,
+        str(token.role),
+        ", ".join(token.queues) or "all",
+        "yes" if token.shows_payloads else "no",
+        Cell(state, _COLOURS[state]),
+        _NEVER if token.expires_at_ms is None else moment_text(token.expires_at_ms),
+        token.created_by,
+    )

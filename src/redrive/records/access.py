@@ -1,0 +1,133 @@
+"""Who may do what: roles, and tokens as values. A token's text is `rd_<id>_<secret>`; only the secret's hash is kept.
+
+The secret is 160 random bits, so a plain SHA-256 of it can't be turned back, and looking one up needs no slow hash.
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from redrive.core import RedriveError
+from redrive.records.body_paths import matches_glob
+from redrive.records.identities import ID_LENGTH
+
+SECRET_BYTES = 20
+NAME_CHARACTERS_MAX = 100
+QUEUES_MAX = 50
+MOMENT_MS_MAX = 253_402_300_800_000
+"""The year 10000."""
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_SECRET_LENGTH = SECRET_BYTES * 8 // 5
+_TEXT = re.compile(f"rd_([{_ALPHABET}]{{{ID_LENGTH}}})_([{_ALPHABET}]{{{_SECRET_LENGTH}}})")
+
+
+class InvalidToken(RedriveError):
+    """A token that can't be made; the text says why."""
+
+
+class Role(StrEnum):
+    """What somebody may do. Each may also do what those before it may."""
+
+    VIEWER = "viewer"
+    """Looks, without payloads unless they are granted."""
+    OPERATOR = "operator"
+    """Sends back, resolves, edits, deletes."""
+    ADMIN = "admin"
+    """Tokens, redactions, and the broker's queues themselves."""
+
+    def includes(self, needed: "Role") -> bool:
+        """Whether this role may do what the needed one may."""
+        return _RANKS[self] >= _RANKS[needed]
+
+
+_RANKS = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token, without its secret. `queues` are names with `*`; none means every queue."""
+
+    id: str
+    name: str
+    """Who it is, for the audit."""
+    role: Role
+    queues: tuple[str, ...] = ()
+    sees_payloads: bool = False
+    """A grant for viewers; the other roles see payloads anyway."""
+    created_at_ms: int
+    created_by: str
+    expires_at_ms: int | None = None
+    revoked_at_ms: int | None = None
+
+    def is_valid(self, now_ms: int) -> bool:
+        """Neither revoked nor expired."""
+        return self.revoked_at_ms is None and (self.expires_at_ms is None or now_ms < self.expires_at_ms)
+
+    @property
+    def shows_payloads(self) -> bool:
+        """Whether its owner sees payloads, by grant or by role."""
+        return self.sees_payloads or self.role.includes(Role.OPERATOR)
+
+    def state(self, now_ms: int) -> Literal["valid", "expired", "revoked"]:
+        """The same in a word."""
+        if self.revoked_at_ms is not None:
+            return "revoked"
+        return "valid" if self.is_valid(now_ms) else "expired"
+
+
+RedactionKind: TypeAlias = Literal["body", "header"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redaction:
+    """A value that a role does not see, nor the roles below it: at a path in JSON bodies, or of a header."""
+
+    id: str
+    kind: RedactionKind
+    path: str
+    """As filters write it, after `body.` or `header.`: `customer.card`, `items.*.price`, `x-user`."""
+    hidden_from: Role
+
+
+def mint_token(token_id: str, secret: bytes) -> tuple[str, bytes]:
+    """What its owner is shown, once, and the hash to be kept. `secret`: `SECRET_BYTES` random ones."""
+    number = int.from_bytes(secret, "big")
+    characters = "".join([_ALPHABET[number >> 5 * place & 31] for place in range(_SECRET_LENGTH - 1, -1, -1)])
+    return f"rd_{token_id}_{characters}", _hash(characters)
+
+
+def check_token(token: Token, *, now_ms: int) -> Token:
+    """The token, if it can be made. Raises `InvalidToken`."""
+    if not token.name.strip() or len(token.name) > NAME_CHARACTERS_MAX or not token.name.isprintable():
+        raise InvalidToken(f"a token's name has 1 to {NAME_CHARACTERS_MAX} visible characters: it is who, in the audit")
+    if len(token.queues) > QUEUES_MAX:
+        raise InvalidToken(f"a token is limited to at most {QUEUES_MAX} names of queues; use * in a name")
+    for queue in token.queues:
+        if not queue or len(queue.encode("utf-8", "replace")) > 255:
+            raise InvalidToken("a queue's name has 1 to 255 bytes; * stands for anything")
+    if token.expires_at_ms is not None and not now_ms < token.expires_at_ms < MOMENT_MS_MAX:
+        raise InvalidToken("a token expires in the future; say how long it is to count, like 90d")
+    return token
+
+
+def read_token_text(text: str) -> tuple[str, bytes] | None:
+    """The id and the secret's hash; None where it is no token."""
+    found = _TEXT.fullmatch(text)
+    return None if found is None else (found[1], _hash(found[2]))
+
+
+def is_same_secret(one: bytes, other: bytes) -> bool:
+    """Whether two hashes are equal, in a time that tells nothing about them."""
+    return hmac.compare_digest(one, other)
+
+
+def covers(queues: tuple[str, ...], *names: str) -> bool:
+    """Whether a token for these queues may touch something of one of the names."""
+    return not queues or any(matches_glob(pattern, name) for pattern in queues for name in names)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,33 @@
+"""Wiring, for `redrive serve`: the API in this thread's event loop, and beside it what collects and sends back.
+
+`configuration` says what was asked for and by whom; `work` is the collector, the redriver and auto-retry, kept at it
+while the broker comes and goes; `worker` gives them a thread; `around` is what every request passes before the app; and
+`server` puts them together. The web server is an extra, and imported only when it is to run.
+"""
+
+from collections.abc import Callable
+
+from redrive.running import Watching
+from redrive.serving.configuration import ServeConfig, find_configuration, require_console
+from redrive.serving.started import FirstToken, ServeFailed, Started
+
+__all__ = [
+    "FirstToken",
+    "ServeConfig",
+    "ServeFailed",
+    "Started",
+    "find_configuration",
+    "require_console",
+    "run_serve",
+]
+
+
+def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Started], None]) -> None:
+    """Serves until SIGTERM or SIGINT. `started` is called once it listens.
+
+    Raises `ServeFailed`, `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `StoreError`.
+    """
+    require_console()
+    from redrive.serving.server import run_serve as run
+
+    run(config, watching=watching, started=started)

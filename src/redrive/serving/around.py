@@ -1,0 +1,131 @@
+"""What is around the app: a line in the log for every request, and an end for streams when the server is to stop.
+
+A line has the method, the path, the names of query parameters, the status, the time and who asked. Never a value of the
+query, a header, a body or a token: filters quote payloads.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from redrive.admin import CALLER
+from redrive.core import Observer
+
+_PATH_MAX = 300
+_PROBES = ("/healthz", "/readyz", "/metrics")
+_STREAM = b"text/event-stream"
+
+
+class Around:
+    """An ASGI app around another."""
+
+    def __init__(self, app: ASGIApp, *, observer: Observer, stopping: asyncio.Event) -> None:
+        self._app = app
+        self._observer = observer
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began_s = time.perf_counter()
+        answer = _Answer()
+
+        async def sent(message: Message) -> None:
+            answer.see(message)
+            await send(message)
+
+        async def received() -> Message:
+            return await self._receive(receive, answer)
+
+        try:
+            await self._app(scope, received, sent)
+            if answer.is_stream and not answer.is_complete:
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._note(scope, answer, time.perf_counter() - began_s)
+
+    async def _receive(self, receive: Receive, answer: "_Answer") -> Message:
+        """What the client sends. Once we stop, a stream hears that the client is gone: it would never end by itself."""
+        if not answer.is_asked:
+            message = await receive()
+            answer.is_asked = message["type"] != "http.request" or not message.get("more_body", False)
+            return message
+        # All of it is here: what comes now is the client's end, or ours.
+        if answer.is_stream and self._stopping.is_set():
+            return {"type": "http.disconnect"}
+        receiving = asyncio.ensure_future(receive())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done() and answer.is_stream:
+                return {"type": "http.disconnect"}
+            return await receiving
+        finally:
+            receiving.cancel()
+            stopping.cancel()
+
+    def _note(self, scope: Scope, answer: "_Answer", took_s: float) -> None:
+        path = str(scope.get("path", ""))
+        client = scope.get("client")
+        caller = scope.get(CALLER)
+        self._observer.note(
+            "admin.probed" if path in _PROBES else "admin.answered",
+            method=str(scope.get("method", "")),
+            path=path[:_PATH_MAX],
+            query=_names(scope.get("query_string", b"")),
+            status=answer.status,
+            size_bytes=answer.size,
+            took_ms=round(took_s * 1000, 1),
+            who=getattr(caller, "who", None),
+            address=client[0] if client else None,
+        )
+
+
+class _Answer:
+    """What is to be said of an answer."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        """0: nothing was answered, because the client went or the server stopped."""
+        self.size = 0
+        self.is_stream = False
+        self.is_complete = False
+        self.is_asked = False
+        """The whole request is here."""
+
+    def see(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.is_stream = any(
+                name.lower() == b"content-type" and value.startswith(_STREAM)
+                for name, value in message.get("headers", ())
+            )
+        elif message["type"] == "http.response.body":
+            self.size += len(message.get("body", b""))
+            self.is_complete = not message.get("more_body", False)
+
+
+class ServerLog(logging.Handler):
+    """What the web server has to say, as events. Of an exception only its type: its text may quote a payload."""
+
+    def __init__(self, observer: Observer) -> None:
+        super().__init__(level=logging.WARNING)
+        self._observer = observer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One event."""
+        error: Any = record.exc_info[0] if record.exc_info else None
+        said = record.getMessage() if error is None else "an answer failed"
+        self._observer.note("admin.server", reason=said[:_PATH_MAX], error=None if error is None else error.__name__)
+
+
+def _names(query: bytes) -> str | None:
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
+    names = dict.fromkeys(name[:50] for name, _ in pairs[:20])
+    return ",".join(names) or None

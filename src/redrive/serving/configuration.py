@@ -1,0 +1,136 @@
+"""What `redrive serve` is told, and by whom: a flag wins, then the environment, then the file; defaults last.
+
+Everything can be shown: passwords in URLs are masked, and nothing else here is a secret.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from redrive.collecting import CollectRequest
+from redrive.config import DEFAULT_HOST, Setting, chosen, chosen_port, switched
+from redrive.dlq import Place, find_place
+from redrive.serving.started import ServeFailed
+
+_NEEDED = ("fastapi", "uvicorn")
+_MASK = "***"
+_ACCOUNT = re.compile(r"^([A-Za-z][\w+.-]*://)([^/?#]*)@")
+_SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|passphrase|secret|token|key)[^=&#]*)=[^&#]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """Where to listen, what to serve, what to do beside it."""
+
+    place: Place
+    host: Setting
+    port: Setting
+    match: Setting
+    observe: Setting
+    request: CollectRequest
+    """What is to be collected: `match` and `observe` as names, not as text."""
+    collect: Setting
+    auto_retry: Setting
+    auth: Setting
+    proxies: Setting
+    trusted_proxies: tuple[str, ...]
+
+    @property
+    def port_number(self) -> int:
+        """The port; 0 takes any free one."""
+        return int(self.port.value)
+
+    @property
+    def collects(self) -> bool:
+        """Whether dead letters are taken out of their queues here."""
+        return self.collect.value == "yes"
+
+    @property
+    def auto_retries(self) -> bool:
+        """Whether what is due is sent back from here."""
+        return self.auto_retry.value == "yes"
+
+    @property
+    def requires_auth(self) -> bool:
+        """Whether a token is asked for."""
+        return self.auth.value == "yes"
+
+    def shown(self) -> list[tuple[str, str, str]]:
+        """Name, value and source of every setting, without a secret."""
+        place = self.place
+        management = place.management_url or Setting(value="guessed from the broker's URL", source="the default")
+        named = {
+            "broker": place.url,
+            "management": management,
+            "database": place.database,
+            "host": self.host,
+            "port": self.port,
+            "match": self.match,
+            "observe": self.observe,
+            "collect": self.collect,
+            "auto-retry": self.auto_retry,
+            "auth": self.auth,
+            "trusted proxies": self.proxies,
+        }
+        return [(name, masked(setting.value), setting.source) for name, setting in named.items()]
+
+
+def find_configuration(
+    *,
+    file: str | None = None,
+    url: str | None = None,
+    management_url: str | None = None,
+    database: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    match: Sequence[str] = (),
+    observe: Sequence[str] = (),
+    no_collect: bool = False,
+    no_auto_retry: bool = False,
+    no_auth: bool = False,
+    proxies: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> ServeConfig:
+    """All settings with their sources. Raises `InvalidSetting`, and what reading a file may."""
+    known = os.environ if environment is None else environment
+    place = find_place(url=url, management_url=management_url, database=database, file=file, environment=known)
+    patterns = tuple(match) or _listed(known.get("REDRIVE_MATCH", ""))
+    observed = tuple(observe) or _listed(known.get("REDRIVE_OBSERVE", ""))
+    return ServeConfig(
+        place=place,
+        host=chosen("--host", host, known, "REDRIVE_HOST", DEFAULT_HOST),
+        port=chosen_port(port, known),
+        match=chosen("--match", ", ".join(match) or None, known, "REDRIVE_MATCH", ""),
+        observe=chosen("--observe", ", ".join(observe) or None, known, "REDRIVE_OBSERVE", ""),
+        request=CollectRequest(patterns=patterns, observe=observed),
+        collect=switched("--no-collect", no_collect, known, "REDRIVE_COLLECT"),
+        auto_retry=switched("--no-auto-retry", no_auto_retry, known, "REDRIVE_AUTO_RETRY"),
+        auth=switched("--no-auth", no_auth, known, "REDRIVE_AUTH"),
+        proxies=chosen("--trusted-proxy", ", ".join(proxies) or None, known, "REDRIVE_TRUSTED_PROXIES", ""),
+        trusted_proxies=tuple(proxies) or _listed(known.get("REDRIVE_TRUSTED_PROXIES", "")),
+    )
+
+
+def require_console() -> None:
+    """Raises `ServeFailed` unless the web server is installed."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ServeFailed(
+            f"the admin API needs {' and '.join(missing)}, which is not installed; run: pip install 'redrive[console]'"
+        )
+
+
+def masked(value: str) -> str:
+    """A setting's text with the password of a URL, and what is like one in its query, replaced."""
+    return _SECRET_PARAMETER.sub(rf"\1={_MASK}", _ACCOUNT.sub(_without_password, value))
+
+
+def _without_password(found: re.Match[str]) -> str:
+    user, colon, _ = found[2].partition(":")
+    return f"{found[1]}{user}:{_MASK}@" if colon else found[0]
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

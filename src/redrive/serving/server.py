@@ -1,0 +1,242 @@
+"""The server: sockets, store, services and app put together, the worker beside them, and an end in order.
+
+SIGTERM or SIGINT: nothing new is accepted, requests in hand are answered, the worker ends its batch; then the process
+ends with 0. A second signal ends it at once.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+
+import uvicorn
+
+from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, ensure_admin_token
+from redrive.deadletters import RedriveDesk
+from redrive.dlq import Store, desk_on, new_id, new_luck, now_ms, opened_store
+from redrive.running import Watching
+from redrive.serving.around import Around, ServerLog
+from redrive.serving.configuration import ServeConfig
+from redrive.serving.started import FirstToken, ServeFailed, Started
+from redrive.serving.work import Work
+from redrive.serving.worker import Worker
+from redrive.telemetry import Telemetry
+
+_WORKER_S_MAX = 75.0
+_BACKLOG = 2_048
+
+
+def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Started], None]) -> None:
+    """Serves until SIGTERM or SIGINT. `started` is called once it listens.
+
+    Raises `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `ServeFailed`, `StoreError`.
+    """
+    settings = Settings(
+        host=config.host.value,
+        port=config.port_number,
+        require_auth=config.requires_auth,
+        trusted_proxies=config.trusted_proxies,
+    )
+    config.place.management()  # a URL that can't be used is said now, not by every request
+    telemetry = watching.telemetry()
+    try:
+        asyncio.run(_Serving(config, settings, telemetry).run(started))
+    finally:
+        telemetry.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which leaves signals to us: it would raise them again when it has ended in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Serving:
+    """One run of the server."""
+
+    def __init__(self, config: ServeConfig, settings: Settings, telemetry: Telemetry) -> None:
+        self._config = config
+        self._settings = settings
+        self._telemetry = telemetry
+        self._stopping = asyncio.Event()
+        self._worker: Worker | None = None
+        self._server: _Server | None = None
+
+    async def run(self, started: Callable[[Started], None]) -> None:
+        """From the first socket to the last."""
+        with _listening(self._config.host.value, self._config.port_number) as sockets:
+            async with AsyncExitStack() as stack:
+                store = await stack.enter_async_context(opened_store(self._config.place, observer=self._telemetry))
+                token = await self._first_token(store)
+                link = BrokerLink(
+                    self._config.place, store, patterns=self._config.request.patterns, observer=self._telemetry
+                )
+                stack.push_async_callback(link.close)
+                self._worker = self._start_worker()
+                server = self._server = self._make_server(self._services(store, link))
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+                serving = asyncio.create_task(server.serve(sockets=sockets), name="redrive serve")
+                address = _address(self._config.host.value, sockets)
+                self._telemetry.note("serve.started", address=address)
+                started(Started(address=address, token=token))
+                await self._until_stopped(serving)
+        self._telemetry.note("serve.stopped")
+
+    async def _until_stopped(self, serving: "asyncio.Task[None]") -> None:
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        self._stopping.set()
+        if self._worker is not None and not await self._worker.stop(_WORKER_S_MAX):
+            self._telemetry.note("serve.worker_stuck", reason=f"the worker did not end in {_WORKER_S_MAX:g} s")
+        await serving
+
+    def _on_signal(self) -> None:
+        if self._stopping.is_set():
+            self._telemetry.close()
+            os._exit(1)  # somebody does not want to wait; what is in hand is as after a crash
+        self._telemetry.note("serve.stopping")
+        self._stopping.set()
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def _first_token(self, store: Store) -> FirstToken | None:
+        if not self._settings.require_auth:
+            return None
+        made = await ensure_admin_token(store)
+        return None if made is None else FirstToken(name="admin", text=made)
+
+    def _start_worker(self) -> Worker:
+        config, telemetry = self._config, self._telemetry
+
+        def make() -> Work:
+            return Work(
+                config.place,
+                config.request,
+                collects=config.collects,
+                auto_retries=config.auto_retries,
+                telemetry=telemetry,
+            )
+
+        worker = Worker(make)
+        worker.start()
+        return worker
+
+    def _services(self, store: Store, link: BrokerLink) -> Services:
+        worker = self._worker
+        assert worker is not None
+        return Services(
+            place=self._config.place,
+            store=store,
+            desk=desk_on(store),
+            redrives=RedriveDesk(store, clock_ms=now_ms, luck=new_luck),
+            link=link,
+            settings=self._settings,
+            workers=self._state,
+            observer=self._telemetry,
+            clock_ms=now_ms,
+            new_id=new_id,
+            wake=worker.wake,
+            metrics=self._telemetry.accounts.exposition,
+        )
+
+    def _state(self) -> WorkerState:
+        assert self._worker is not None
+        state = self._worker.state()
+        return WorkerState(doing=Doing.STOPPING, queues=state.queues) if self._stopping.is_set() else state
+
+    def _make_server(self, services: Services) -> _Server:
+        _allow_many_connections()
+        log = logging.getLogger("uvicorn.error")
+        log.handlers, log.propagate = [ServerLog(self._telemetry)], False
+        log.setLevel(logging.WARNING)
+        settings = self._settings
+        config = uvicorn.Config(
+            Around(create_app(services), observer=self._telemetry, stopping=self._stopping),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            ws="none",
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
+            server_header=False,
+            backlog=_BACKLOG,
+            limit_concurrency=settings.connections_max,
+            timeout_keep_alive=int(settings.keep_alive_s),
+            timeout_graceful_shutdown=int(settings.shutdown_s),
+        )
+        return _Server(config)
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Sockets on every address of a host, on one port. Raises `ServeFailed`."""
+    sockets: list[socket.socket] = []
+    problem: OSError | None = None
+    try:
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except (OSError, UnicodeError) as error:
+            raise ServeFailed(f"can't listen on {host}: {error}; name an address of this machine with --host") from None
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            bound = sockets[0].getsockname()[1] if sockets and not port else port
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                made.bind((address[0], bound, *address[2:]))
+                made.listen(_BACKLOG)
+                made.setblocking(False)
+            except OSError as error:
+                made.close()
+                # A machine without IPv6 still has localhost; a taken port is taken on any of them.
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or len(found) == 1:
+                    raise ServeFailed(_refusal(host, port, error)) from None
+                problem = error
+            else:
+                sockets.append(made)
+        if not sockets:
+            raise ServeFailed(_refusal(host, port, problem))
+        yield sockets
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _refusal(host: str, port: int, error: OSError | None) -> str:
+    where = f"can't listen on {host}:{port}"
+    match None if error is None else error.errno:
+        case errno.EADDRINUSE:
+            return f"{where}: the port is taken; choose another with --port"
+        case errno.EACCES:
+            return f"{where}: this user may not have that port; choose one above 1023 with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"{where}: it is no address of this machine; choose another with --host"
+        case _:
+            return f"{where}: {'no address' if error is None else error.strerror or error}; see --host and --port"
+
+
+def _address(host: str, sockets: list[socket.socket]) -> str:
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"http://{shown}:{sockets[0].getsockname()[1]}"
+
+
+def _allow_many_connections() -> None:
+    """As many open files as the machine allows: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(65_536, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            pass

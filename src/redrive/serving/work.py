@@ -1,0 +1,213 @@
+"""What is done beside the API: dead letters collected, operations run, what is due sent back; for as long as it serves.
+
+While the broker is away, everything waits for it: the client connects again with growing pauses, and each part goes on
+where it was. Queues that appear meanwhile are found by looking again now and then. Whatever goes wrong is noted and
+tried again: the API answers all the while.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from redrive.admin import Doing, WorkerState
+from redrive.client import Backoff, Client, ClientError
+from redrive.collecting import CollectRequest, Selected, select_sources
+from redrive.core import RedriveError
+from redrive.deadletters import Collector, RunOptions, run_waiting
+from redrive.dlq import Place, Store, new_luck, now_ms, opened_store, owner_name
+from redrive.management import ManagementError
+from redrive.redriving import Broker
+from redrive.telemetry import Telemetry
+
+_LOST_S = 2.0
+"""Without a connection for so long, it is said to wait."""
+_LOOKED_AFTER_S = 0.5
+_BROKER_S_MAX = 30 * 86_400.0
+"""Without a connection for so long, an operation that runs is paused: somebody should look."""
+_NEW_QUEUES_S = 30.0
+_STOP_S_MAX = 60.0
+_FIRST_S, _LONGEST_S = 0.25, 5.0
+
+
+class Work:
+    """The work of one process, in one event loop. `state` and `queues` may be read from any thread."""
+
+    def __init__(
+        self, place: Place, request: CollectRequest, *, collects: bool, auto_retries: bool, telemetry: Telemetry
+    ) -> None:
+        self.wake = asyncio.Event()
+        self._place = place
+        self._request = request
+        self._collects = collects
+        self._auto_retries = auto_retries
+        self._telemetry = telemetry
+        self._doing = Doing.CONNECTING
+        self._reason = ""
+        self._trouble = ""
+        self._collector: Collector | None = None
+        self._watched: set[str] = set()
+
+    @property
+    def state(self) -> WorkerState:
+        """How it is."""
+        collector = self._collector
+        return WorkerState(
+            doing=self._doing,
+            reason=self._reason or self._trouble,
+            collects=self._collects,
+            auto_retries=self._auto_retries,
+            queues={} if collector is None else collector.queues,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set; then what is in hand is ended, and the rest left to whoever comes next."""
+        backoff = _new_backoff()
+        while not stop.is_set():
+            try:
+                async with opened_store(self._place, observer=self._telemetry) as store:
+                    while not stop.is_set():
+                        try:
+                            await self._with_broker(store, stop, backoff)
+                        except ClientError as error:
+                            self._wait("the broker", error)
+                        await _rest(stop, backoff.next_s())
+            except (RedriveError, TimeoutError) as error:
+                self._wait("the database", error)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the work goes on
+                self._wait("another try", type(error).__name__)
+            await _rest(stop, backoff.next_s())
+        self._doing, self._reason = Doing.STOPPING, ""
+
+    async def _with_broker(self, store: Store, stop: asyncio.Event, backoff: Backoff) -> None:
+        """From the first connection until `stop`. Raises `ClientError` if there is none."""
+        async with AsyncExitStack() as stack:
+            management = await stack.enter_async_context(self._place.management())
+            client = Client(self._place.target, name="redrive serve", observer=self._telemetry, backoff=_new_backoff)
+            await stack.enter_async_context(client)
+            backoff.reset()
+            options = RunOptions(broker_s=_BROKER_S_MAX)
+            broker = Broker(store, client, management, observer=self._telemetry, options=options)
+            ends = asyncio.Event()
+            works: list[Coroutine[Any, Any, None]] = [run_waiting(broker.redriver, stop=ends, wake=self.wake)]
+            if self._collects:
+                works.append(self._collect(store, client, broker, ends))
+            if self._auto_retries:
+                works.append(broker.auto_retry.run(stop=ends))
+            await _until(works, self._watch_connection(client, stop), ends, client)
+
+    async def _watch_connection(self, client: Client, stop: asyncio.Event) -> None:
+        """Says whether there is one, until `stop`."""
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(_LOST_S):
+                    await client.connection()
+            except TimeoutError:
+                self._wait("the broker", f"no connection to {client.target.address}")
+                continue
+            if self._doing is not Doing.COLLECTING:
+                self._doing, self._reason = Doing.COLLECTING, ""
+                self._telemetry.note("serve.working", address=client.target.address)
+            await _rest(stop, _LOOKED_AFTER_S)
+
+    async def _collect(self, store: Store, client: Client, broker: Broker, stop: asyncio.Event) -> None:
+        """A collector on the queues there are; another one when there are more."""
+        told = ""
+        while not stop.is_set():
+            try:
+                selected = await select_sources(self._place, client, broker, self._request)
+            except ManagementError as error:
+                self._trouble = f"which queues there are can't be asked: {error}"
+                await _rest(stop, _LONGEST_S)
+                continue
+            self._trouble = ""
+            told = self._tell(selected, told)
+            sources = [one for one in selected.sources if not one.observe_only]
+            names = {one.dlq for one in sources}
+            collector = Collector(
+                client,
+                store,
+                sources,
+                owner=owner_name(),
+                clock_ms=now_ms,
+                luck=new_luck,
+                observer=self._telemetry,
+            )
+            self._collector = collector
+            self._count(names)
+            ends = asyncio.Event()
+            try:
+                await _until([_run(collector, ends)], self._wait_new(client, broker, names, stop), ends, client)
+            finally:
+                self._collector = None
+
+    async def _wait_new(self, client: Client, broker: Broker, names: set[str], stop: asyncio.Event) -> None:
+        """Until there is a queue to collect that is not collected yet."""
+        while not stop.is_set():
+            await _rest(stop, _NEW_QUEUES_S)
+            if stop.is_set():
+                return
+            try:
+                selected = await select_sources(self._place, client, broker, self._request)
+            except RedriveError:
+                continue  # those that are known are collected all the same
+            if any(one.dlq not in names for one in selected.sources if not one.observe_only):
+                return
+
+    def _count(self, names: set[str]) -> None:
+        for name in names - self._watched:
+            self._telemetry.watch(name, in_hand=lambda: 0)
+        self._watched |= names
+
+    def _tell(self, selected: Selected, told: str) -> str:
+        """Notes which queues were refused and why, once; what was told."""
+        text = "; ".join(one.text for one in selected.refusals)
+        if text and text != told:
+            self._telemetry.note("serve.queues_refused", reason=text)
+        return text
+
+    def _wait(self, for_what: str, error: object) -> None:
+        reason = f"for {for_what}: {str(error) or type(error).__name__}"
+        if (self._doing, self._reason) != (Doing.WAITING, reason):
+            self._telemetry.note("serve.waiting", reason=reason)
+        self._doing, self._reason = Doing.WAITING, reason
+
+
+async def _run(collector: Collector, stop: asyncio.Event) -> None:
+    await collector.run(stop)
+    await stop.wait()  # without queues it ends at once
+
+
+async def _until(
+    works: list[Coroutine[Any, Any, None]], end: Coroutine[Any, Any, None], ends: asyncio.Event, client: Client
+) -> None:
+    """Runs the works until `end` returns or raises, or a work does what none should; then all are told to end."""
+    ending = asyncio.create_task(end)
+    tasks = [asyncio.create_task(one) for one in works]
+    try:
+        await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ends.set()
+        ending.cancel()
+        try:
+            # Without a connection nothing is in hand: the broker has it back.
+            await asyncio.wait([ending, *tasks], timeout=_STOP_S_MAX if client.is_connected else _LOST_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(ending, *tasks, return_exceptions=True)
+    for task in (ending, *tasks):
+        if not task.cancelled():
+            task.result()
+
+
+def _new_backoff() -> Backoff:
+    return Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S)
+
+
+async def _rest(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        pass

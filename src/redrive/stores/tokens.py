@@ -1,0 +1,124 @@
+"""Tokens of the admin API. Of a secret only its hash is here; a token that is revoked stays, for the audit's sake."""
+
+import json
+
+from redrive.records import AuditEntry, Role, Token
+from redrive.stores.arriving import clean
+from redrive.stores.audit import note
+from redrive.stores.database import Database, Row, Writing
+from redrive.stores.errors import StoreError
+from redrive.stores.questions import sql
+
+_COLUMNS = "id, name, role, queues, sees_payloads, created_at_ms, created_by, expires_at_ms, revoked_at_ms"
+_CREATE = """
+INSERT INTO tokens (id, name, role, queues, sees_payloads, secret_hash, created_at_ms, created_by, expires_at_ms)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (name) WHERE revoked_at_ms IS NULL DO NOTHING
+"""
+# Two that see no token at the same time meet at `is_first`: one waits for the other, and then does nothing.
+_CREATE_FIRST = """
+INSERT INTO tokens
+    (id, name, role, queues, sees_payloads, secret_hash, created_at_ms, created_by, expires_at_ms, is_first)
+SELECT $1, $2, $3, $4, CAST($5 AS BIGINT), $6, CAST($7 AS BIGINT), $8, CAST($9 AS BIGINT), 1
+WHERE NOT EXISTS (SELECT 1 FROM tokens) ON CONFLICT DO NOTHING
+"""
+_FIND = sql("SELECT secret_hash,", _COLUMNS, "FROM tokens WHERE id = $1")
+_ALL = sql("SELECT", _COLUMNS, "FROM tokens ORDER BY created_at_ms, id")
+_REVOKE = "UPDATE tokens SET revoked_at_ms = $2 WHERE id = $1 AND revoked_at_ms IS NULL"
+
+
+class UnknownToken(StoreError):
+    """There is no token with this id."""
+
+    def __init__(self, token_id: str) -> None:
+        self.token_id = token_id
+        super().__init__(f"there is no token {token_id}; list them to see which there are")
+
+
+class TokenNameTaken(StoreError):
+    """The audit tells tokens apart by their names, so two that are not revoked can't have the same."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is a token named {name} already; revoke it first, or choose another name")
+
+
+class Tokens:
+    """Making, finding and revoking tokens."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, token: Token, *, secret_hash: bytes, now_ms: int, why: str = "") -> None:
+        """A new token, made by `token.created_by`. Raises `TokenNameTaken`."""
+        async with self._database.write() as tx:
+            if not await tx.run(_CREATE, *_values(token, secret_hash)):
+                raise TokenNameTaken(token.name)
+            await _note(tx, token, "token.created", token.created_by, why, now_ms)
+
+    async def create_first(self, token: Token, *, secret_hash: bytes, now_ms: int) -> bool:
+        """The token if there has never been one; whether it was made. Of many at once, one is."""
+        async with self._database.write() as tx:
+            is_made = bool(await tx.run(_CREATE_FIRST, *_values(token, secret_hash)))
+            if is_made:
+                await _note(tx, token, "token.created", token.created_by, "the first start", now_ms)
+            return is_made
+
+    async def find(self, token_id: str) -> tuple[Token, bytes] | None:
+        """A token, valid or not, and the hash of its secret."""
+        async with self._database.look() as tx:
+            row = await tx.row(_FIND, token_id)
+        if row is None:
+            return None
+        secret_hash, *others = row
+        return _token(tuple(others)), bytes(secret_hash)
+
+    async def all(self) -> tuple[Token, ...]:
+        """Every token there ever was, the oldest first."""
+        async with self._database.read() as tx:
+            return tuple(_token(row) for row in await tx.rows(_ALL))
+
+    async def revoke(self, token_id: str, *, who: str, now_ms: int, why: str = "") -> Token:
+        """Makes a token count no more; one that was revoked stays as it is. Raises `UnknownToken`."""
+        async with self._database.write() as tx:
+            is_changed = await tx.run(_REVOKE, token_id, now_ms)
+            row = await tx.row(_FIND, token_id)
+            if row is None:
+                raise UnknownToken(token_id)
+            token = _token(tuple(row)[1:])
+            if is_changed:
+                await _note(tx, token, "token.revoked", who, why, now_ms)
+            return token
+
+
+async def _note(tx: Writing, token: Token, action: str, who: str, why: str, now_ms: int) -> None:
+    detail = {"name": token.name, "role": str(token.role), "queues": list(token.queues)}
+    await note(tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=token.id, count=1, why=why, detail=detail))
+
+
+def _values(token: Token, secret_hash: bytes) -> Row:
+    return (
+        token.id,
+        clean(token.name),
+        str(token.role),
+        json.dumps([clean(queue) for queue in token.queues]),
+        int(token.sees_payloads),
+        secret_hash,
+        token.created_at_ms,
+        clean(token.created_by),
+        token.expires_at_ms,
+    )
+
+
+def _token(row: Row) -> Token:
+    id, name, role, queues, sees_payloads, created_at_ms, created_by, expires_at_ms, revoked_at_ms = row
+    return Token(
+        id=id,
+        name=name,
+        role=Role(role),
+        queues=tuple(json.loads(queues)),
+        sees_payloads=bool(sees_payloads),
+        created_at_ms=created_at_ms,
+        created_by=created_by,
+        expires_at_ms=expires_at_ms,
+        revoked_at_ms=revoked_at_ms,
+    )

@@ -1,0 +1,1 @@
+"""`redrive serve` as a process, asked by curl, on real brokers."""

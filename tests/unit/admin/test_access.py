@@ -1,0 +1,362 @@
+"""Who gets in: tokens that count, and nobody else; what they may do; how refusals are slowed and told."""
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from redrive.admin import InvalidSettings, Services, Settings, create_app, ensure_admin_token
+from redrive.admin.access.caller import Caller
+from redrive.admin.access.guard import Needs
+from redrive.admin.access.refusals import ORIGINS_MAX, QUIET_MS, Refusals
+from redrive.admin.access.slowing import ADDRESSES_MAX, FREE_GUESSES, KNOWN_MAX, Slowing, origin_of
+from redrive.admin.documenting import api_routes, needs_of
+from redrive.admin.routes import ROUTERS
+from redrive.records import Named, Role
+from redrive.stores import Store
+from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
+from tests.unit.stores.letter_making import make_letter
+
+WRONG = "rd_0123456789abcdef_0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text}"}
+
+
+def problem(answer: httpx.Response) -> tuple[int, str]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == answer.status_code
+    return answer.status_code, told["type"].removeprefix("urn:redrive:problem:")
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer ", "Basic cmQ6eA==", f"Bearer {WRONG}", f"bearer  {WRONG}x", "Bearer rd__", "rd_x"],
+)
+def test_without_a_token_that_counts_nobody_gets_in(run: Run, client_for: ClientFor, authorization: str | None) -> None:
+    async def scenario() -> None:
+        client = await client_for(None)
+        headers = {} if authorization is None else {"Authorization": authorization}
+        for path in ("/api/v1/tokens", "/dlq", "/nowhere", "/healthz/", "//healthz", "/docs/../api/v1/tokens"):
+            answer = await client.get(path, headers=headers)
+            if "docs" in path:
+                continue  # httpx itself makes it /api/v1/tokens
+            assert answer.status_code in (401, 429), path
+            if answer.status_code == 401:
+                assert problem(answer) == (401, "unauthenticated")
+                assert answer.headers["www-authenticate"] == "Bearer"
+
+    run(scenario())
+
+
+def test_two_tokens_in_one_request_are_none(run: Run, client_for: ClientFor) -> None:
+    async def scenario() -> None:
+        client = await client_for(Role.ADMIN)
+        token = client.headers["Authorization"]
+        answer = await client.get("/api/v1/tokens", headers=[("Authorization", token), ("Authorization", token)])
+        # httpx merges its own header with these, so there are two or three of them.
+        assert problem(answer) == (401, "unauthenticated")
+
+    run(scenario())
+
+
+def test_an_expired_and_a_revoked_token_count_no_more(
+    run: Run, client_for: ClientFor, clock: Clock, store: Store
+) -> None:
+    async def scenario() -> None:
+        client = await client_for(Role.ADMIN, expires_at_ms=clock() + 1_000)
+        assert (await client.get("/api/v1/tokens")).status_code == 200
+        clock.now_ms += 1_000
+        answer = await client.get("/api/v1/tokens")
+        assert problem(answer) == (401, "unauthenticated")
+        assert "expired" in answer.json()["detail"]
+        revoked = await client_for(Role.ADMIN, is_revoked=True)
+        answer = await revoked.get("/api/v1/tokens")
+        assert problem(answer) == (401, "unauthenticated")
+        assert "revoked" in answer.json()["detail"]
+
+    run(scenario())
+
+
+def test_a_token_that_is_revoked_is_refused_by_the_next_request(run: Run, client_for: ClientFor, store: Store) -> None:
+    async def scenario() -> None:
+        client = await client_for(Role.VIEWER, name="ada")
+        assert (await client.get("/api/v1/messages")).status_code == 200
+        (token,) = await store.tokens.all()
+        await store.tokens.revoke(token.id, who="eve", now_ms=0)
+        assert (await client.get("/api/v1/messages")).status_code == 401
+
+    run(scenario())
+
+
+def test_right_id_and_wrong_secret_is_unknown(run: Run, client_for: ClientFor, store: Store) -> None:
+    async def scenario() -> None:
+        await client_for(Role.ADMIN)
+        (token,) = await store.tokens.all()
+        client = await client_for(None)
+        answer = await client.get("/api/v1/tokens", headers=bearer(f"rd_{token.id}_{WRONG[-32:]}"))
+        assert problem(answer) == (401, "unauthenticated")
+        assert token.name not in answer.text
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("role", "status"), [(Role.VIEWER, 403), (Role.OPERATOR, 403), (Role.ADMIN, 200)])
+def test_a_role_that_is_too_little_is_refused_and_audited(
+    run: Run, client_for: ClientFor, store: Store, role: Role, status: int
+) -> None:
+    async def scenario() -> None:
+        client = await client_for(role, name="ada")
+        answer = await client.get("/api/v1/tokens")
+        assert answer.status_code == status
+        if status == 403:
+            assert problem(answer) == (403, "forbidden")
+            assert await audited(store, "access.forbidden") == [("ada", "GET /api/v1/tokens", 1)]
+
+    run(scenario())
+
+
+def test_an_admin_of_some_queues_makes_no_tokens(run: Run, client_for: ClientFor, store: Store) -> None:
+    async def scenario() -> None:
+        client = await client_for(Role.ADMIN, queues=("orders",))
+        answer = await client.post("/api/v1/tokens", json={"name": "free", "role": "admin"})
+        assert problem(answer) == (403, "forbidden")
+        assert [token.name for token in await store.tokens.all()] == ["admin 0"]
+
+    run(scenario())
+
+
+def test_every_route_but_the_open_ones_needs_a_role(app: FastAPI) -> None:
+    is_open = {route.path for route in api_routes(ROUTERS) if needs_of(route) is None}
+    assert is_open == {"/healthz", "/readyz", "/docs"}
+    schema = app.openapi()
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            role = operation["x-redrive-role"]
+            assert operation["security"] == ([] if role == "none" else [{"token": []}]), (method, path)
+
+
+def test_what_a_caller_may_is_said_by_its_queues() -> None:
+    whole = Caller(token_id="t", name="n", role=Role.VIEWER)
+    some = Caller(token_id="t", name="n", role=Role.VIEWER, queues=("orders*", "bills"))
+    assert whole.scope_terms() == ()
+    assert some.scope_terms() == (Named(field="queue", values=("orders*", "bills")),)
+    assert whole.sees(make_letter(queue="mail"))
+    assert some.sees(make_letter(queue="orders.eu", dlq="x"))
+    assert some.sees(make_letter(queue="x", dlq="bills"))
+    assert not some.sees(make_letter(queue="mail", dlq="mail.parked"))
+    assert [some.may_use(one) for one in ("orders", "bills", "bills2", "")] == [True, True, False, False]
+
+
+def test_a_grant_is_for_viewers_and_the_others_have_it_anyway() -> None:
+    needs = Needs(role=Role.VIEWER, payloads=True)
+    viewer = Caller(token_id="t", name="n", role=Role.VIEWER)
+    assert "payloads" in str(needs.lacks(viewer))
+    assert needs.lacks(Caller(token_id="t", name="n", role=Role.VIEWER, sees_payloads=True)) is None
+
+
+class TestSlowing:
+    """Guesses."""
+
+    def test_some_are_free_then_each_waits_twice_as_long_up_to_a_minute(self) -> None:
+        slowing = Slowing()
+        waits = []
+        for _ in range(FREE_GUESSES + 8):
+            slowing.guessed("10.0.0.1", now_ms=0)
+            waits.append(slowing.wait_ms("10.0.0.1", b"x", now_ms=0))
+        assert waits[: FREE_GUESSES - 1] == [0] * (FREE_GUESSES - 1)
+        assert waits[FREE_GUESSES - 1 :] == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+        assert slowing.wait_ms("10.0.0.2", b"x", now_ms=0) == 0
+        assert slowing.wait_ms("10.0.0.1", b"x", now_ms=60_000) == 0
+
+    def test_a_token_that_was_right_never_waits(self) -> None:
+        slowing = Slowing()
+        slowing.was_right(b"known")
+        for _ in range(50):
+            slowing.guessed("10.0.0.1", now_ms=0)
+        assert slowing.wait_ms("10.0.0.1", b"known", now_ms=0) == 0
+        assert slowing.wait_ms("10.0.0.1", b"other", now_ms=0) > 0
+
+    def test_memory_is_bounded(self) -> None:
+        slowing = Slowing()
+        for number in range(ADDRESSES_MAX + 500):
+            slowing.guessed(f"host {number}", now_ms=number)
+            slowing.was_right(str(number).encode())
+        assert len(slowing._guesses) == ADDRESSES_MAX
+        assert len(slowing._known) == KNOWN_MAX
+
+    def test_guesses_are_forgotten_after_a_while(self) -> None:
+        slowing = Slowing()
+        for _ in range(20):
+            slowing.guessed("10.0.0.1", now_ms=0)
+        slowing.guessed("10.0.0.1", now_ms=11 * 60_000)
+        assert slowing.wait_ms("10.0.0.1", b"x", now_ms=11 * 60_000) == 0
+
+    def test_addresses_of_one_ipv6_network_are_one(self) -> None:
+        assert origin_of("2001:db8::1") == origin_of("2001:db8::ffff:1") != origin_of("2001:db8:0:1::1")
+        assert origin_of("::ffff:10.0.0.1") == "10.0.0.1"
+        assert origin_of("fe80::1%eth0") == origin_of("fe80::2")
+        assert len(origin_of("x" * 10_000)) == 100
+
+
+def test_guesses_from_one_address_harm_nobody_with_a_right_token(run: Run, client_for: ClientFor, clock: Clock) -> None:
+    async def scenario() -> None:
+        ada = await client_for(Role.VIEWER, address="10.0.0.1")
+        bob = await client_for(Role.VIEWER, address="10.0.0.2")
+        guesser = await client_for(None, address="10.0.0.1")
+        assert (await ada.get("/api/v1/messages")).status_code == 200
+        answers = [await guesser.get("/api/v1/messages", headers=bearer(WRONG)) for _ in range(FREE_GUESSES + 1)]
+        assert [one.status_code for one in answers] == [401] * FREE_GUESSES + [429]
+        assert problem(answers[-1]) == (429, "too-many-failures")
+        assert answers[-1].headers["retry-after"] == "1"
+        # Its own address, another address, and after the wait.
+        assert (await ada.get("/api/v1/messages")).status_code == 200
+        assert (await bob.get("/api/v1/messages")).status_code == 200
+        clock.now_ms += 1_000
+        assert (await guesser.get("/api/v1/messages", headers=bearer(WRONG))).status_code == 401
+
+    run(scenario())
+
+
+def test_expired_tokens_and_missing_ones_are_no_guesses(run: Run, client_for: ClientFor) -> None:
+    async def scenario() -> None:
+        expired = await client_for(Role.VIEWER, expires_at_ms=1)
+        nobody = await client_for(None)
+        for _ in range(20):
+            assert (await expired.get("/dlq")).status_code == 401
+            assert (await nobody.get("/dlq")).status_code == 401
+
+    run(scenario())
+
+
+def test_401s_of_an_address_are_one_entry_a_minute_with_a_count(
+    run: Run, client_for: ClientFor, store: Store, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        client = await client_for(None, address="10.0.0.9")
+        for _ in range(7):
+            await client.get("/dlq")
+        assert await audited(store, "access.unauthenticated") == [("address 10.0.0.9", "api", 1)]
+        clock.now_ms += QUIET_MS
+        await client.get("/dlq")
+        assert await audited(store, "access.unauthenticated") == [
+            ("address 10.0.0.9", "api", 7),
+            ("address 10.0.0.9", "api", 1),
+        ]
+
+    run(scenario())
+
+
+def test_what_was_counted_is_told_at_the_end(run: Run, services: Services, store: Store) -> None:
+    async def scenario() -> None:
+        refusals = Refusals()
+        for _ in range(3):
+            await refusals.unauthenticated("10.0.0.9", "no token", services)
+        await refusals.flush(services)
+        assert await audited(store, "access.unauthenticated") == [("address 10.0.0.9", "api", 1)]
+        await refusals.flush(services, all_of_them=True)
+        assert [count for _, _, count in await audited(store, "access.unauthenticated")] == [2, 1]
+
+    run(scenario())
+
+
+def test_refusals_are_remembered_of_a_bounded_number_of_origins(
+    run: Run, services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        assert ORIGINS_MAX >= 100
+        monkeypatch.setattr("redrive.admin.access.refusals.ORIGINS_MAX", 3)
+        refusals = Refusals()
+        for number in range(10):
+            for _ in range(2):
+                await refusals.unauthenticated(f"10.0.0.{number}", "no token", services)
+        assert len(refusals._told) == 3
+        assert sum(count for _, _, count in await audited(store, "access.unauthenticated")) == 17
+
+    run(scenario())
+
+
+def test_no_token_is_in_audit_or_log(run: Run, client_for: ClientFor, store: Store, services: Services) -> None:
+    async def scenario() -> None:
+        client = await client_for(None)
+        await client.get("/dlq", headers=bearer(WRONG))
+        viewer = await client_for(Role.VIEWER)
+        await viewer.get("/api/v1/tokens")
+        entries, _ = await store.audit.page(100)
+        told = repr(entries) + repr(services.observer)
+        assert WRONG[-32:] not in told
+        assert viewer.headers["Authorization"].rsplit("_", 1)[1] not in told
+
+    run(scenario())
+
+
+class TestWithoutAuthentication:
+    """An API that asks for no tokens, on this machine only."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        return Settings(require_auth=False)
+
+    def test_whoever_is_on_this_machine_may_do_everything(self, run: Run, client_for: ClientFor) -> None:
+        async def scenario() -> None:
+            client = await client_for(None)
+            assert (await client.get("/api/v1/tokens")).status_code == 200
+
+        run(scenario())
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Host": "evil.example"},
+            {"Host": "[::1"},
+            {"Host": ""},
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Host": "127.0.0.1.evil.example"},
+        ],
+    )
+    def test_a_web_page_from_elsewhere_may_nothing(
+        self, run: Run, client_for: ClientFor, headers: dict[str, str]
+    ) -> None:
+        async def scenario() -> None:
+            client = await client_for(None)
+            assert problem(await client.get("/api/v1/tokens", headers=headers)) == (403, "forbidden")
+
+        run(scenario())
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org", ""])
+    def test_it_does_not_listen_beyond_this_machine(self, host: str) -> None:
+        with pytest.raises(InvalidSettings, match="without authentication"):
+            Settings(host=host, require_auth=False)
+        assert not Settings(host=host).is_loopback
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9"])
+    def test_it_does_on_loopback(self, host: str) -> None:
+        assert Settings(host=host, require_auth=False).is_loopback
+
+
+def test_the_first_token_is_an_admin_s_and_made_once(run: Run, store: Store, services: Services) -> None:
+    async def scenario() -> None:
+        text = await ensure_admin_token(store)
+        assert text is not None
+        assert await ensure_admin_token(store) is None
+        transport = httpx.ASGITransport(create_app(services))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=bearer(text)) as client:
+            assert (await client.get("/api/v1/tokens")).status_code == 200
+
+    run(scenario())
+
+
+def test_what_is_outside_the_queues_of_a_token_is_not_there(
+    run: Run, client_for: ClientFor, put_letter: PutLetter
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter(queue="orders")
+        client = await client_for(Role.OPERATOR, queues=("bills",))
+        answer = await client.get(f"/api/v1/messages/{letter.id}")
+        assert problem(answer) == (404, "not-found")
+        there = await client_for(Role.OPERATOR, queues=("ord*",))
+        assert (await there.get(f"/api/v1/messages/{letter.id}")).status_code == 200
+
+    run(scenario())

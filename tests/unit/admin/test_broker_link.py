@@ -1,0 +1,75 @@
+"""The API's link to the broker: nobody waits long for one that is away, and one that comes back is found."""
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from redrive.admin import BrokerLink, Doing, Services, WorkerState
+from redrive.admin.problems import Problem
+from redrive.config import Setting
+from redrive.embedded import EmbeddedBroker
+from tests.unit.admin.conftest import Run
+
+
+def test_many_requests_learn_at_once_that_the_broker_is_away(run: Run, services: Services) -> None:
+    async def scenario() -> None:
+        tried = await asyncio.gather(*(services.link.broker() for _ in range(50)), return_exceptions=True)
+        for problem in tried:
+            assert isinstance(problem, Problem)
+            assert (problem.status, problem.name, problem.headers) == (503, "broker-unavailable", {"Retry-After": "5"})
+        with pytest.raises(Problem):
+            await services.link.peek("orders.dlq", 1)
+        queues = await services.link.queues()
+        assert queues.queues == ()
+        assert queues.problem is not None
+
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_a_host_that_does_not_answer_holds_nobody_up(run: Run, services: Services) -> None:
+    async def scenario(port: int) -> None:
+        url, management = (
+            Setting(value=f"{scheme}://guest:guest@127.0.0.1:{port}/", source="test") for scheme in ("amqp", "http")
+        )
+        place = replace(services.place, url=url, management_url=management)
+        link = BrokerLink(place, services.store, patience_s=0.2)
+        with pytest.raises(Problem) as caught:
+            await link.broker()
+        assert "no answer" in caught.value.detail
+        assert (await link.queues()).problem is not None
+        await link.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        run(scenario(silent.getsockname()[1]))
+
+
+def test_a_broker_that_was_away_is_found_by_a_later_request(run: Run, services: Services) -> None:
+    async def scenario() -> None:
+        async with EmbeddedBroker() as broker:
+            good = Setting(value=broker.url, source="test")
+        # It is gone again, and so is its port.
+        link = BrokerLink(replace(services.place, url=good), services.store, patience_s=5.0)
+        with pytest.raises(Problem):
+            await link.broker()
+        port = int(good.value.rpartition(":")[2].partition("/")[0])
+        async with EmbeddedBroker(port=port):
+            while True:
+                try:
+                    found = await link.broker()
+                    break
+                except Problem:
+                    await asyncio.sleep(0.05)
+            assert await found.messages_ready("nothing") is None
+            assert await link.broker() is found
+            await link.close()
+
+    run(scenario())
+
+
+def test_what_a_worker_does_is_told_in_words() -> None:
+    assert WorkerState(doing=Doing.COLLECTING).text == "collecting"
+    waiting = WorkerState(doing=Doing.WAITING, reason="for the broker: nobody answers")
+    assert (waiting.text, waiting.is_ready) == ("waiting: for the broker: nobody answers", False)

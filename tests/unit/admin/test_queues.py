@@ -1,0 +1,26 @@
+"""`/api/v1/queues`: without a broker what is stored is told, within the caller's queues."""
+
+from redrive.records import Role
+from tests.unit.admin.conftest import ClientFor, PutLetter, Run
+
+QUEUES = "/api/v1/queues"
+
+
+def test_without_a_broker_the_stored_counts_are_told_and_why_no_depths(
+    run: Run, client_for: ClientFor, put_letter: PutLetter
+) -> None:
+    async def scenario() -> None:
+        await put_letter()
+        await put_letter(queue="payments", dlq="payments.parked", group_id="cards")
+        client = await client_for(Role.VIEWER)
+        told = (await client.get(QUEUES)).json()
+        assert [(one["dlq"], one["messages"], one["stored"]["pending"]) for one in told["queues"]] == [
+            ("orders.parked", None, 1),
+            ("payments.parked", None, 1),
+        ]
+        assert told["problem"]
+        assert told["worker"] == "off"
+        limited = await client_for(Role.VIEWER, queues=("orders*",))
+        assert [one["dlq"] for one in (await limited.get(QUEUES)).json()["queues"]] == ["orders.parked"]
+
+    run(scenario())

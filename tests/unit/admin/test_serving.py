@@ -1,0 +1,242 @@
+"""`redrive serve` itself: settings and their sources, sentences when it can't, no secret in its log, an orderly end."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from redrive.serving import ServeFailed, configuration, find_configuration, require_console
+from redrive.serving.around import Around, ServerLog
+from redrive.serving.configuration import masked
+from tests.live.admin.serving_stage import Served, serving
+from tests.unit.admin.conftest import Noted
+
+NOWHERE = {"REDRIVE_URL": "amqp://guest:secret-word@127.0.0.1:1/", "NO_COLOR": "1"}
+
+
+def serve(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A server that should not come up."""
+    return subprocess.run(
+        [sys.executable, "-m", "redrive", "serve", *arguments],
+        cwd=folder,
+        env={**os.environ, **NOWHERE, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A server whose broker is nowhere."""
+    environment = {**NOWHERE, "REDRIVE_DATABASE": f"sqlite:///{tmp_path / 'redrive.db'}"}
+    with serving(tmp_path, environment) as made:
+        yield made
+
+
+def test_a_flag_wins_then_the_environment_then_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "redrive.yaml"
+    file.write_text("database: sqlite:///of-the-file.db\nqueues: {orders: {retry: [1s]}}\n")
+    config = find_configuration(
+        file=str(file),
+        host="127.0.0.2",
+        match=["a,b", "*.dlq"],
+        no_collect=True,
+        environment={
+            "REDRIVE_URL": "amqp://me:secret@broker/",
+            "REDRIVE_HOST": "0.0.0.0",
+            "REDRIVE_PORT": "3000",
+            "REDRIVE_OBSERVE": "x, y",
+            "REDRIVE_AUTO_RETRY": "off",
+        },
+    )
+    assert {name: (value, source) for name, value, source in config.shown()} == {
+        "broker": ("amqp://me:***@broker/", "REDRIVE_URL"),
+        "management": ("guessed from the broker's URL", "the default"),
+        "database": ("sqlite:///of-the-file.db", "the file's database:"),
+        "host": ("127.0.0.2", "--host"),
+        "port": ("3000", "REDRIVE_PORT"),
+        "match": ("a,b, *.dlq", "--match"),
+        "observe": ("x, y", "REDRIVE_OBSERVE"),
+        "collect": ("no", "--no-collect"),
+        "auto-retry": ("no", "REDRIVE_AUTO_RETRY"),
+        "auth": ("yes", "the default"),
+        "trusted proxies": ("", "the default"),
+    }
+    assert (config.request.patterns, config.request.observe) == (("a,b", "*.dlq"), ("x", "y"))
+    assert (config.port_number, config.collects, config.auto_retries, config.requires_auth) == (
+        3000,
+        False,
+        False,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("sqlite:////var/lib/redrive.db", "sqlite:////var/lib/redrive.db"),
+        ("amqp://u:p%40ss@a:1,b:2/v?heartbeat=5", "amqp://u:***@a:1,b:2/v?heartbeat=5"),
+        ("amqp://u:p@ss:w@rd@host/", "amqp://u:***@host/"),
+        ("postgresql://u@db/x?password=s&sslmode=require", "postgresql://u@db/x?password=***&sslmode=require"),
+        ("amqps://h/?keyfile=k.pem&password=a", "amqps://h/?keyfile=***&password=***"),
+    ],
+)
+def test_no_secret_is_shown(value: str, shown: str) -> None:
+    assert masked(value) == shown
+
+
+def test_a_missing_extra_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "find_spec", lambda name: None)
+    with pytest.raises(ServeFailed, match=r"pip install 'redrive\[console\]'"):
+        require_console()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--no-auth", "--host", "0.0.0.0"), "does not listen on 0.0.0.0 without authentication"),
+        (("--no-auth", "--host", "::"), "without authentication"),
+        (("--host", "203.0.113.1"), "no address of this machine"),
+        (("--host", "no such host"), "can't listen on no such host"),
+        (("--database", "sqlite:////nowhere/at/all/redrive.db"), "sqlite:////nowhere/at/all/redrive.db"),
+        (("--database", "mysql://x"), "mysql"),
+        (("--url", "http://x"), "http"),
+        (("--management-url", "ftp://x"), "ftp"),
+        (("missing.yaml",), "there is no such file"),
+    ],
+)
+def test_what_can_not_be_served_is_said_in_one_sentence(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    ran = serve(tmp_path, "--port", "0", *arguments)
+    assert ran.returncode == 2, ran.stderr
+    (line,) = [one for one in ran.stderr.splitlines() if not one.startswith("{")]
+    assert line.startswith("error: ")
+    assert says in line
+    assert "secret-word" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.slow
+def test_a_taken_port_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ran = serve(tmp_path, "--port", port)
+    assert ran.returncode == 2
+    assert ran.stderr == f"error: can't listen on 127.0.0.1:{port}: the port is taken; choose another with --port\n"
+    assert not (tmp_path / "redrive.db").exists()
+
+
+@pytest.mark.slow
+def test_the_configuration_is_printed_and_nothing_begun(tmp_path: Path) -> None:
+    ran = serve(tmp_path, "--print-config", REDRIVE_PORT="3000")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    told = json.loads(ran.stdout)["config"]
+    assert told["port"] == {"value": "3000", "from": "REDRIVE_PORT"}
+    assert told["broker"]["value"] == "amqp://guest:***@127.0.0.1:1/"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_it_serves_without_a_broker_and_says_what_it_waits_for(served: Served, tmp_path: Path) -> None:
+    assert served.token is not None
+    assert served.ask("/dlq/stats").json["total"] == 0
+    ready = served.ask("/readyz")
+    assert ready.status == 503
+    assert "waiting" in ready.json["worker"] or "connecting" in ready.json["worker"]
+    assert served.ask("/dlq/stats", token="rd_0_nonsense").status == 401
+    assert served.ask("/dlq?topic=4111-1111&status=FAILED").status == 200
+    assert served.stop(signal.SIGINT) == 0
+    lines = served.logged()
+    (asked,) = [one for one in lines if one["event"] == "admin.answered" and one.get("query") == "topic,status"]
+    assert (asked["method"], asked["path"], asked["status"], asked["who"]) == ("GET", "/dlq", 200, "admin")
+    assert [one["event"] for one in lines][-2:] == ["serve.stopping", "serve.stopped"]
+    text = served.log.read_text()
+    for secret in (served.token, "4111", "secret-word", "nonsense"):
+        assert secret not in text
+    # A second start finds the token there.
+    environment = {**NOWHERE, "REDRIVE_DATABASE": f"sqlite:///{tmp_path / 'redrive.db'}"}
+    with serving(tmp_path, environment) as again:
+        assert again.token is None
+        assert again.ask("/dlq/stats", token=served.token).status == 200
+
+
+@pytest.mark.slow
+def test_without_auth_it_serves_this_machine_alone(tmp_path: Path) -> None:
+    environment = {**NOWHERE, "REDRIVE_DATABASE": f"sqlite:///{tmp_path / 'redrive.db'}"}
+    with serving(tmp_path, environment, "--no-auth") as served:
+        assert served.token is None
+        assert served.ask("/dlq/stats").status == 200
+        assert served.ask("/dlq/stats", "-H", "Host: evil.example").status == 403
+        assert served.stop() == 0
+
+
+@pytest.mark.slow
+def test_whoever_watches_events_is_not_waited_for(served: Served) -> None:
+    command = ["curl", "-sN", f"{served.address}/api/v1/events", "-H", f"Authorization: Bearer {served.token}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith("retry:")
+        assert served.stop() == 0
+        watching.stdout.read()
+        assert watching.wait(timeout=30) == 0  # the stream was ended, not cut
+
+
+def test_a_stream_ends_when_the_server_stops() -> None:
+    async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def scenario() -> None:
+        stopping, noted = asyncio.Event(), Noted()
+        begun = asyncio.Event()
+        waiting: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Message:
+            if waiting:
+                return waiting.pop()
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            begun.set()
+
+        scope = {"type": "http", "method": "GET", "path": "/api/v1/events", "query_string": b"", "headers": []}
+        answering = asyncio.create_task(Around(streaming, observer=noted, stopping=stopping)(scope, receive, send))
+        await begun.wait()
+        assert not answering.done()
+        stopping.set()
+        async with asyncio.timeout(10):
+            await answering
+        assert noted.names() == ["admin.answered"]
+
+    asyncio.run(scenario())
+
+
+def test_the_web_servers_own_words_go_to_the_log_without_an_errors_text() -> None:
+    import logging
+
+    noted = Noted()
+    log = logging.Logger("uvicorn.error")
+    log.addHandler(ServerLog(noted))
+    log.info("Started")
+    log.warning("Invalid HTTP request received.")
+    try:
+        raise ValueError("card 4111")
+    except ValueError:
+        log.exception("Exception in ASGI application\n")
+    told: list[tuple[str, dict[str, Any]]] = noted.events
+    assert told == [
+        ("admin.server", {"reason": "Invalid HTTP request received.", "error": None}),
+        ("admin.server", {"reason": "an answer failed", "error": "ValueError"}),
+    ]

@@ -1,0 +1,178 @@
+"""Tokens, redactions and kept answers, on both databases."""
+
+import asyncio
+
+import pytest
+
+from redrive.admin import ensure_admin_token
+from redrive.records import Redaction, Role, Token, mint_token, read_token_text
+from redrive.stores import (
+    Answer,
+    InFlight,
+    KeyReused,
+    Reservation,
+    Store,
+    TokenNameTaken,
+    UnknownRedaction,
+    UnknownToken,
+    open_store,
+)
+from redrive.stores.answers import KEPT_MS, STALE_MS
+from tests.unit.stores.arrivals import NOW_MS
+from tests.unit.stores.conftest import Run
+
+HASH = bytes(range(32))
+ANSWER = Answer(status=201, headers=(("location", "/x"), ("x", "é")), body=b"\x00\xff{}")
+
+
+def token(name: str = "ada", **fields: object) -> Token:
+    values = {
+        "id": f"id-of-{name}",
+        "name": name,
+        "role": Role.OPERATOR,
+        "queues": ("orders*", "bills"),
+        "created_at_ms": NOW_MS,
+        "created_by": "root",
+        "expires_at_ms": NOW_MS + 5,
+    }
+    return Token(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def test_a_token_is_kept_as_it_was_made(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        viewer = token("eve", role=Role.VIEWER, queues=(), sees_payloads=True, expires_at_ms=None)
+        await store.tokens.create(token(), secret_hash=HASH, now_ms=NOW_MS, why="on call")
+        await store.tokens.create(viewer, secret_hash=HASH, now_ms=NOW_MS)
+        assert await store.tokens.find("id-of-ada") == (token(), HASH)
+        assert await store.tokens.find("nobody") is None
+        assert await store.tokens.all() == (token(), viewer)
+        entries, _ = await store.audit.page(10, action="token.created")
+        assert [(one.who, one.subject, one.why) for one in entries] == [
+            ("root", "id-of-eve", ""),
+            ("root", "id-of-ada", "on call"),
+        ]
+
+    run(scenario())
+
+
+def test_a_name_is_one_token_s_until_it_is_revoked(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        await store.tokens.create(token(), secret_hash=HASH, now_ms=NOW_MS)
+        with pytest.raises(TokenNameTaken, match="revoke it first"):
+            await store.tokens.create(token(id="other"), secret_hash=HASH, now_ms=NOW_MS)
+        revoked = await store.tokens.revoke("id-of-ada", who="root", now_ms=NOW_MS + 1, why="left")
+        assert revoked.state(NOW_MS) == "revoked"
+        again = await store.tokens.revoke("id-of-ada", who="eve", now_ms=NOW_MS + 2)
+        assert again == revoked
+        await store.tokens.create(token(id="other"), secret_hash=HASH, now_ms=NOW_MS)
+        entries, _ = await store.audit.page(10, action="token.revoked")
+        assert [(one.who, one.why) for one in entries] == [("root", "left")]
+        with pytest.raises(UnknownToken):
+            await store.tokens.revoke("nobody", who="root", now_ms=NOW_MS)
+
+    run(scenario())
+
+
+def test_of_many_first_starts_at_once_one_makes_the_token(store_url: str, run: Run) -> None:
+    async def scenario() -> None:
+        stores = await asyncio.gather(*(open_store(store_url) for _ in range(4)))
+        made = await asyncio.gather(*(ensure_admin_token(one) for one in stores for _ in range(3)))
+        (text,) = [one for one in made if one is not None]
+        (first,) = await stores[0].tokens.all()
+        read = read_token_text(text)
+        assert read is not None
+        assert await stores[0].tokens.find(read[0]) == (first, read[1])
+        assert (first.role, first.queues) == (Role.ADMIN, ())
+        await stores[0].tokens.revoke(first.id, who="root", now_ms=NOW_MS)
+        assert await ensure_admin_token(stores[1]) is None
+        for one in stores:
+            await one.close()
+
+    run(scenario())
+
+
+def test_redactions_are_one_for_each_path(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        card = Redaction(id="r1", kind="body", path="card", hidden_from=Role.VIEWER)
+        user = Redaction(id="r2", kind="header", path="card", hidden_from=Role.ADMIN)
+        assert await store.redactions.set(card, who="root", now_ms=NOW_MS) == card
+        assert await store.redactions.set(user, who="root", now_ms=NOW_MS) == user
+        changed = Redaction(id="r3", kind="body", path="card", hidden_from=Role.OPERATOR)
+        stored = await store.redactions.set(changed, who="root", now_ms=NOW_MS)
+        assert (stored.id, stored.hidden_from) == ("r1", Role.OPERATOR)
+        assert await store.redactions.all() == (stored, user)
+        await store.redactions.remove("r1", who="root", now_ms=NOW_MS)
+        assert await store.redactions.all() == (user,)
+        with pytest.raises(UnknownRedaction):
+            await store.redactions.remove("r1", who="root", now_ms=NOW_MS)
+
+    run(scenario())
+
+
+def test_a_key_is_reserved_answered_and_forgotten_after_a_day(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        answers = store.answers
+        reserved = await answers.reserve("t", "k", b"one", now_ms=NOW_MS)
+        assert reserved == Reservation(owner="t", key="k", turn=1)
+        assert isinstance(reserved, Reservation)
+        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS) == InFlight()
+        assert await answers.reserve("t", "k", b"other", now_ms=NOW_MS) == KeyReused()
+        assert isinstance(await answers.reserve("other", "k", b"x", now_ms=NOW_MS), Reservation)
+        assert await answers.keep(reserved, ANSWER)
+        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS) == ANSWER
+        assert await answers.reserve("t", "k", b"other", now_ms=NOW_MS) == KeyReused()
+        later_ms = NOW_MS + KEPT_MS + 1
+        assert await answers.reserve("t", "k", b"other", now_ms=later_ms) == reserved
+
+    run(scenario())
+
+
+def test_a_stale_reservation_is_taken_over_and_its_holder_changes_nothing(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        answers = store.answers
+        first = await answers.reserve("t", "k", b"one", now_ms=NOW_MS)
+        second = await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS)
+        assert second == Reservation(owner="t", key="k", turn=2)
+        assert isinstance(first, Reservation)
+        assert isinstance(second, Reservation)
+        assert not await answers.keep(first, ANSWER)
+        await answers.release(first)
+        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS) == InFlight()
+        assert await answers.keep(second, ANSWER)
+        await answers.release(second)
+        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS) == ANSWER
+
+    run(scenario())
+
+
+def test_a_key_that_is_released_is_free(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        first = await store.answers.reserve("t", "k", b"one", now_ms=NOW_MS)
+        assert isinstance(first, Reservation)
+        await store.answers.release(first)
+        assert await store.answers.reserve("t", "k", b"other", now_ms=NOW_MS) == first
+
+    run(scenario())
+
+
+def test_of_many_with_one_key_one_works(store_url: str, run: Run) -> None:
+    async def scenario() -> None:
+        stores = await asyncio.gather(*(open_store(store_url) for _ in range(3)))
+        found = await asyncio.gather(
+            *(one.answers.reserve("t", "k", b"x", now_ms=NOW_MS) for one in stores for _ in range(4))
+        )
+        assert sum(isinstance(one, Reservation) for one in found) == 1
+        assert sum(one == InFlight() for one in found) == len(found) - 1
+        for one in stores:
+            await one.close()
+
+    run(scenario())
+
+
+def test_a_token_s_text_leads_to_its_hash_and_back_to_nothing_else() -> None:
+    text, secret_hash = mint_token("0123456789abcdef", bytes(range(20)))
+    assert text.startswith("rd_0123456789abcdef_")
+    assert read_token_text(text) == ("0123456789abcdef", secret_hash)
+    assert len({mint_token("0123456789abcdef", bytes([n] * 20))[0] for n in range(256)}) == 256
+    for odd in ("", "rd_", text + "x", text[:-1], text.upper(), f" {text}", text.replace("rd_", "rx_"), text + "\n"):
+        assert read_token_text(odd) is None
