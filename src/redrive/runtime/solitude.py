@@ -9,7 +9,9 @@ redelivered, and it is replaced by a copy that counts one more, or, at n, parked
 n times and parked once, as long as no death falls between a copy's confirm and the ack of what it replaces. One that
 does leaves both, as everywhere where a message is copied, and each goes on with a count of its own. With p parked
 copies in the end every count from 1 on was reached by at most p copies: n to 1 + (n - 1) * p runs, and each parked copy
-says n deaths. A connection that is lost by a living process looks like a death to the others: it may cost a run.
+says n deaths. A second copy counts less than the neighbours of the first and may run with them in hand: then, and only
+then or with a second message that kills, a neighbour can be parked beside it, with the same words. A connection that is
+lost by a living process looks like a death to the others: it may cost a run.
 
 It can't be exact. Copy and ack are two steps on two channels, and RabbitMQ has no transaction over both. A consumer
 that gets the original again sees neither whether its copy was confirmed nor where that is now; the process that knew is

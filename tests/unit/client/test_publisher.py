@@ -191,6 +191,7 @@ def test_the_window_is_never_exceeded_and_nobody_overtakes() -> None:
     run_scenario(scenario())
 
 
+@pytest.mark.slow
 def test_large_bodies_wait_for_the_socket() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:

@@ -6,6 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from redrive import wire
+from redrive.client import Delivery
+from redrive.deadletters.arrivals import DeliveredLetter
 from redrive.deadletters.fingerprints import FINGERPRINT_BYTES, fingerprint
 from tests.unit.wire import strategies
 
@@ -24,6 +26,26 @@ def test_counts_and_order_do_not_change_it(
     first = of(table, **properties)
     assert first == of(dict(entries), **properties)
     assert len(first) == FINGERPRINT_BYTES
+
+
+def of_letter(raw: bytes, body: bytes) -> bytes:
+    delivery = Delivery(1, "tag", 1, False, ("shop", "k"), raw, body)
+    return DeliveredLetter(delivery, "orders.dlq").fingerprint(delivery)
+
+
+@given(strategies.properties, strategies.tables, st.booleans(), st.booleans(), st.binary(max_size=20))
+def test_a_letter_that_is_read_already_has_the_same(
+    properties: dict[str, Any], table: dict[str, Any], is_counted: bool, has_history: bool, body: bytes
+) -> None:
+    more = {"x-delivery-count": 2} if is_counted else {}
+    history = {"x-redrive-history": [{"number": 1, "at_ms": 5, "error": "e"}]} if has_history else {}
+    raw = wire.Properties.of(headers={**table, **history, **more}, **properties).raw
+    assert of_letter(raw, body) == fingerprint(exchange="shop", routing_key="k", properties=raw, body=body)
+
+
+@given(st.binary(max_size=40))
+def test_a_letter_that_can_t_be_read_has_the_same(raw: bytes) -> None:
+    assert of_letter(raw, b"") == fingerprint(exchange="shop", routing_key="k", properties=raw, body=b"")
 
 
 def test_headers_that_hold_nothing_but_the_broker_s_count_are_no_headers() -> None:

@@ -159,6 +159,7 @@ def test_rules_are_asked_in_the_order_own_park_retry_rest() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_importing_redrive_imports_nothing_else_until_a_name_is_used() -> None:
     code = (
         "import sys, redrive\n"
