@@ -63,6 +63,10 @@ class Broker:
     def management(self) -> Management:
         return self._node.management
 
+    @property
+    def management_url(self) -> str:
+        return self._node.management_url
+
     def versions(self) -> dict[str, str]:
         """RabbitMQ's and Erlang's."""
         overview = self.management.get("overview")

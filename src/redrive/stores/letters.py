@@ -117,7 +117,8 @@ class Letters:
         after, is_searched = _read_cursor(cursor, newest_first)
         found: list[Key] = []
         looked_at = 0
-        async with self._database.read() as tx:
+        # Each statement for itself: who turns pages sees things change anyway, and two round trips are saved.
+        async with self._database.look() as tx:
             walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=newest_first, is_searched=is_searched)
             while True:
                 bite = await walk.bite(after, limit + 1 - len(found))

@@ -29,6 +29,9 @@ TURN_S_MAX = 60.0
 CHECKPOINT_PAGES = 8_000
 """Pages of the log (4 kB) after which it is folded into the file: a thousand letters write some two thousand of them,
 many of them again and again."""
+WRITER_CACHE_KB, READER_CACHE_KB = 32 * 1024, 64 * 1024
+"""What each connection keeps of the file. Collecting gains nothing above this and loses below; a connection grows to it
+and no further."""
 OLDEST_SQLITE = (3, 35, 0)
 """RETURNING came with it."""
 
@@ -53,12 +56,12 @@ class SqliteDatabase:
         self._path = os.path.abspath(path)
         self._address = address
         self._busy_timeout_ms = busy_timeout_ms
-        self._writer = _Connection(self._connect, self._path, address)
+        self._writer = _Connection(lambda: self._connect(WRITER_CACHE_KB), self._path, address)
         self._writing = asyncio.Lock()
         self._readers: asyncio.LifoQueue[_Connection] = asyncio.LifoQueue()
         self._all = [self._writer]
         for _ in range(READERS):
-            reader = _Connection(self._connect, self._path, address)
+            reader = _Connection(lambda: self._connect(READER_CACHE_KB), self._path, address)
             self._all.append(reader)
             self._readers.put_nowait(reader)
 
@@ -121,7 +124,7 @@ class SqliteDatabase:
                 self._address, "others in this process used it for too long", "try again, or ask for less at once"
             ) from None
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, cache_kb: int) -> sqlite3.Connection:
         """A new connection; runs in its thread."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreUnavailable(
@@ -140,7 +143,7 @@ class SqliteDatabase:
             self._use_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            connection.execute("PRAGMA cache_size = -65536")
+            connection.execute(f"PRAGMA cache_size = -{cache_kb}")
             connection.execute("PRAGMA temp_store = MEMORY")
         except sqlite3.Error:
             connection.close()

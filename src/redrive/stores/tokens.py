@@ -2,7 +2,7 @@
 
 import json
 
-from redrive.records import AuditEntry, Role, Token
+from redrive.records import AuditEntry, Redaction, Role, Token
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Row, Writing
@@ -22,6 +22,13 @@ SELECT $1, $2, $3, $4, CAST($5 AS BIGINT), $6, CAST($7 AS BIGINT), $8, CAST($9 A
 WHERE NOT EXISTS (SELECT 1 FROM tokens) ON CONFLICT DO NOTHING
 """
 _FIND = sql("SELECT secret_hash,", _COLUMNS, "FROM tokens WHERE id = $1")
+# A row for each redaction; one without where there are none.
+_ADMIT = sql(
+    "SELECT t.secret_hash,",
+    ", ".join(f"t.{column.strip()}" for column in _COLUMNS.split(",")),
+    ", r.id, r.kind, r.path, r.hidden_from FROM tokens AS t LEFT JOIN redactions AS r ON 1 = 1 WHERE t.id = $1",
+    "ORDER BY r.kind, r.path",
+)
 _ALL = sql("SELECT", _COLUMNS, "FROM tokens ORDER BY created_at_ms, id")
 _REVOKE = "UPDATE tokens SET revoked_at_ms = $2 WHERE id = $1 AND revoked_at_ms IS NULL"
 
@@ -71,6 +78,20 @@ class Tokens:
             return None
         secret_hash, *others = row
         return _token(tuple(others)), bytes(secret_hash)
+
+    async def admit(self, token_id: str) -> tuple[Token, bytes, tuple[Redaction, ...]] | None:
+        """The same with every redaction, in one question: what each request asks before anything else."""
+        async with self._database.look() as tx:
+            rows = await tx.rows(_ADMIT, token_id)
+        if not rows:
+            return None
+        secret_hash, *others = rows[0]
+        redactions = [
+            Redaction(id=id, kind=kind, path=path, hidden_from=Role(hidden_from))
+            for id, kind, path, hidden_from in (tuple(row)[-4:] for row in rows)
+            if id is not None
+        ]
+        return _token(tuple(others[:-4])), bytes(secret_hash), tuple(redactions)
 
     async def all(self) -> tuple[Token, ...]:
         """Every token there ever was, the oldest first."""

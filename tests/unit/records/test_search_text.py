@@ -32,6 +32,13 @@ def test_only_the_top_of_a_stack_is_searched() -> None:
     assert "deep20" not in words
 
 
+def test_what_every_parked_message_has_finds_none_of_them() -> None:
+    headers = {"x-original-queue": "bay", "x-final-status-code": 503, "x-redrive-parked-at": 1_793_534_400_123}
+    words = set(words_of(searched({**headers, "x-redrive-history": [{"error": "e"}], "x-tenant": "acme"}, b"")))
+    assert {"bay", "503", "tenant", "acme"} <= words
+    assert words.isdisjoint({"original", "final", "parked", "1793534400123", "history"})
+
+
 def test_a_body_that_is_no_text_is_left_out() -> None:
     assert "abc" not in searched({}, b"abc\xff")
     assert "abc" in searched({}, b"abc")

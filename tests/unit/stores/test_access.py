@@ -18,7 +18,7 @@ from redrive.stores import (
     open_store,
 )
 from redrive.stores.answers import KEPT_MS, STALE_MS
-from tests.unit.stores.arrivals import NOW_MS
+from tests.unit.stores.arrivals import NOW_MS, database_of
 from tests.unit.stores.conftest import Run
 
 HASH = bytes(range(32))
@@ -51,6 +51,41 @@ def test_a_token_is_kept_as_it_was_made(store: Store, run: Run) -> None:
             ("root", "id-of-eve", ""),
             ("root", "id-of-ada", "on call"),
         ]
+
+    run(scenario())
+
+
+def test_a_token_is_admitted_with_every_redaction_there_is_now(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        await store.tokens.create(token(), secret_hash=HASH, now_ms=NOW_MS)
+        assert await store.tokens.admit("nobody") is None
+        assert await store.tokens.admit("id-of-ada") == (token(), HASH, ())
+        for path in ("customer.card", "customer.name"):
+            redaction = Redaction(id=f"id of {path}", kind="body", path=path, hidden_from=Role.VIEWER)
+            await store.redactions.set(redaction, who="root", now_ms=NOW_MS)
+        assert await store.tokens.admit("id-of-ada") == (token(), HASH, await store.redactions.all())
+        revoked = await store.tokens.revoke("id-of-ada", who="root", now_ms=NOW_MS)
+        admitted = await store.tokens.admit("id-of-ada")
+        assert admitted is not None
+        assert admitted[0] == revoked
+
+    run(scenario())
+
+
+def test_a_look_that_is_given_up_leaves_the_database_usable(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        database = database_of(store)
+
+        async def give_up() -> None:
+            async with database.look() as tx:
+                assert await tx.value("SELECT 1") == 1
+                raise RuntimeError
+
+        for _ in range(20):
+            with pytest.raises(RuntimeError):
+                await give_up()
+        async with database.look() as tx:
+            assert await tx.rows("SELECT id FROM tokens") == []
 
     run(scenario())
 

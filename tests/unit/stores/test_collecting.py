@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from redrive.core import Attempt
 from redrive.records import Content, ItemState, OperationKind, RetryRule, Status
 from redrive.stores import Store
+from redrive.wire import Properties
 from tests.unit.stores.arrivals import (
     DLQ,
     NOW_MS,
@@ -35,6 +37,24 @@ def test_a_dead_letter_keeps_everything_that_was_told_of_it(store: Store, run: R
         assert (letter.dead_at_ms, letter.collected_at_ms) == (NOW_MS + 7, NOW_MS + 1_000)
         assert await store.letters.content(told.id) == told.content
         assert await store.letters.history(told.id) == told.explanation.history
+
+    run(scenario())
+
+
+def test_the_attempts_are_those_its_properties_tell_of(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        told = [{"number": 1, "at_ms": 5, "error": "TimeoutError: a\0b"}, {"number": 2, "error": "é"}, "what?"]
+        with_them = Properties.of(headers={"x-redrive-history": told, "n": 1}).raw
+        arrivals = [
+            make_arrival(number, content=Content(properties=raw, body=b""), history=())
+            for number, raw in enumerate((with_them, b"\x00\x00", b"\x20\x00\xff"))
+        ]
+        await collect(store, *arrivals)
+        assert [await store.letters.history(one.id) for one in arrivals] == [
+            (Attempt(number=1, at_ms=5, error="TimeoutError: a\ufffdb"), Attempt(number=2, at_ms=0, error="é")),
+            (),
+            (),
+        ]
 
     run(scenario())
 

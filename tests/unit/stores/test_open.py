@@ -137,6 +137,7 @@ def test_a_mistake_of_ours_is_no_unavailable_store(store: Store, run: Run) -> No
     run(scenario())
 
 
+@pytest.mark.slow
 def test_the_event_loop_goes_on_while_sqlite_works(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with await open_store(f"sqlite:///{tmp_path}/redrive.db") as store, database_of(store).read() as tx:

@@ -117,6 +117,21 @@ def test_a_key_that_is_not_utf8_goes_back_as_it_came() -> None:
     assert wire.encode_table(table)[4:] == b"\x01\xffV"
 
 
+@given(strategies.tables)
+def test_the_entries_of_a_decoded_table_are_its_bytes(table: dict[str, Any]) -> None:
+    raw = wire.encode_table(table)
+    entries: list[bytes] = []
+    assert wire.decode_table(raw, 4, entries=entries) == wire.decode_table(raw, 4)
+    assert b"".join(entries) == raw[4:]
+    assert entries == [entry for _, entry in wire.raw_entries(raw[4:])]
+
+
+def test_an_array_that_is_not_wanted_stays_its_bytes() -> None:
+    raw = wire.encode_table({"a": [1, {"b": 2}], "c": [3], "d": 4})
+    left = wire.encode_table({"a": [1, {"b": 2}]})[4 + len(b"\x01a") :]
+    assert wire.decode_table(raw, 4, undecoded={"a", "d"}) == {"a": left, "c": [3], "d": 4}
+
+
 def _nested(depth: int, code: bytes) -> bytes:
     raw = b"V"
     for _ in range(depth):

@@ -72,6 +72,10 @@ class GatedDatabase:
         """As it is."""
         return self._inner.read()
 
+    def look(self) -> AbstractAsyncContextManager[Reading]:
+        """As it is."""
+        return self._inner.look()
+
     async def migrate(self) -> int:
         """As it is."""
         return await self._inner.migrate()
