@@ -44,6 +44,7 @@ matrix: $(READY) ## the long matrices: every version, every kill, every mutation
 	REDRIVE_MATRIX=1 $(BIN)/pytest
 	$(BIN)/python -m tests.live.runtime.kills --keep
 	$(BIN)/python -m tests.live.deadletters.kills --keep
+	$(BIN)/python -m tests.live.admin.two_instances --versions 3.10 4.3 --keep
 	$(BIN)/python -m tests.mutations --write
 	$(BIN)/python -m tests.simulation --seeds 0:20000
 
@@ -74,6 +75,7 @@ bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/
 	$(BIN)/python -m bench.push
 	$(BIN)/python -m bench.dead_letters
 	$(BIN)/python -m bench.dead_letter_reads
+	$(BIN)/python -m bench.admin_reads
 	@$(BIN)/python -m docs.generate >/dev/null
 
 bench-peers: $(READY) ## the AMQP benchmark with more clients (Python and Node)

@@ -140,7 +140,7 @@ def performance() -> str:
     text = text.replace("<!-- amqp -->", clients).replace("<!-- topology -->", topologies)
     runtime = results / "runtime.md"
     consuming = runtime.read_text(encoding="utf-8").strip() if runtime.exists() else missing
-    for name in ("dead_letters", "dead_letter_reads"):
+    for name in ("dead_letters", "dead_letter_reads", "admin_reads", "admin_two_instances"):
         table = results / f"{name}.md"
         text = text.replace(
             f"<!-- {name} -->", table.read_text(encoding="utf-8").strip() if table.exists() else missing

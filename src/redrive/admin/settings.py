@@ -46,11 +46,21 @@ class Settings:
                 f"the API does not listen on {self.host} without authentication: anybody in reach could read and "
                 "delete messages; listen on 127.0.0.1, or require tokens"
             )
+        if not self.require_auth and self.trusted_proxies:
+            raise InvalidSettings(
+                "without authentication no proxy can be trusted: whoever reaches the proxy could read and delete "
+                "messages; require tokens, or name no proxy"
+            )
 
     @property
     def is_loopback(self) -> bool:
         """Only this machine can reach it."""
         return is_loopback(self.host)
+
+    @property
+    def is_private(self) -> bool:
+        """Only this machine can reach it, and nobody through a proxy that runs here."""
+        return self.is_loopback and not self.trusted_proxies
 
 
 def is_loopback(host: str) -> bool:

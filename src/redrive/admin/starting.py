@@ -13,6 +13,7 @@ from redrive.admin.broker_link import Doing
 from redrive.admin.idempotency import HEADER
 from redrive.admin.problems import Problem
 from redrive.admin.services import Services
+from redrive.dlq import StoreUnavailable
 from redrive.records import NewOperation, Operation, OperationState
 from redrive.redriving import ClientError
 
@@ -54,11 +55,17 @@ def operation_key(request: Request, caller: Caller) -> str | None:
 
 
 async def wait_ended(services: Services, operation: Operation, *, patience_s: float) -> Operation:
-    """The operation as it is once it has ended, or after so long: who asks for a few gets them in one answer."""
+    """The operation as it is once it has ended, or after so long: who asks for a few gets them in one answer.
+
+    A database that goes meanwhile is no reason to say that nothing was done: the operation is stored.
+    """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + patience_s
     while operation.state in _UNDER_WAY and loop.time() < until_s:
         await asyncio.sleep(_LOOKED_AFTER_S)
-        found = await services.store.operations.get(operation.id)
+        try:
+            found = await services.store.operations.get(operation.id)
+        except StoreUnavailable:
+            break
         operation = operation if found is None else found
     return operation

@@ -213,6 +213,7 @@ class Collector:
             stopped = await self._store.collecting.stopped_queues()
             if (source.vhost, source.dlq) in stopped:
                 return stopped[source.vhost, source.dlq], True
+            self._left.pop(source.dlq, None)  # whatever it waited for, it is collected now
             rounds = Rounds(self._parts, source, held, self._tallies[source.dlq])
             end = await rounds.run(stop=stop, once=once, gives_way=self._places.locked)
             if end is not End.QUEUE_STOPPED:

@@ -175,7 +175,7 @@ def token_json(token: Token, *, now_ms: int) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=8_192)
 def _second_text(at_s: int) -> str | None:
     """A page has the same seconds again and again, and a calendar is the dearest part of it."""
     try:

@@ -1,8 +1,9 @@
 """Wiring, for `redrive serve`: the API in this thread's event loop, and beside it what collects and sends back.
 
 `configuration` says what was asked for and by whom; `work` is the collector, the redriver and auto-retry, kept at it
-while the broker comes and goes; `worker` gives them a thread; `around` is what every request passes before the app; and
-`server` puts them together. The web server is an extra, and imported only when it is to run.
+while the broker comes and goes; `worker` gives them a thread; `connections` says how many clients there may be and how
+slow; `around` is what every request passes before the app; and `server` puts them together. The web server is an extra,
+and imported only when it is to run.
 """
 
 from collections.abc import Callable

@@ -23,6 +23,7 @@ from redrive.dlq import Store, desk_on, new_id, new_luck, now_ms, opened_store
 from redrive.running import Watching
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import ServeConfig
+from redrive.serving.connections import Patience, guarded
 from redrive.serving.started import FirstToken, ServeFailed, Started
 from redrive.serving.work import Work
 from redrive.serving.worker import Worker
@@ -46,9 +47,19 @@ def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Sta
     config.place.management()  # a URL that can't be used is said now, not by every request
     telemetry = watching.telemetry()
     try:
-        asyncio.run(_Serving(config, settings, telemetry).run(started))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_Serving(config, settings, telemetry).run(started))
     finally:
         telemetry.close()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's event loop where there is one: it takes a quarter off what a request costs."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 class _Server(uvicorn.Server):
@@ -160,6 +171,11 @@ class _Serving:
         log.handlers, log.propagate = [ServerLog(self._telemetry)], False
         log.setLevel(logging.WARNING)
         settings = self._settings
+        patience = Patience(
+            connections_max=settings.connections_max,
+            head_s_max=settings.keep_alive_s,
+            sending_s_max=settings.sending_s_max,
+        )
         config = uvicorn.Config(
             Around(create_app(services), observer=self._telemetry, stopping=self._stopping),
             log_config=None,
@@ -170,7 +186,7 @@ class _Serving:
             forwarded_allow_ips=list(settings.trusted_proxies),
             server_header=False,
             backlog=_BACKLOG,
-            limit_concurrency=settings.connections_max,
+            http=guarded(patience),
             timeout_keep_alive=int(settings.keep_alive_s),
             timeout_graceful_shutdown=int(settings.shutdown_s),
         )

@@ -3,11 +3,16 @@ wait longer than two threads make each other wait.
 """
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 
 from redrive.admin import Doing, WorkerState
 from redrive.serving.work import Work
+
+_SWITCH_S = 0.001
+"""How long one thread may keep the other waiting. A request gives its turn away whenever it asks the database, and by
+Python's default would wait 5 ms for it each time."""
 
 
 class Worker:
@@ -20,14 +25,19 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._work: Work | None = None
+        self._is_told = False
+        """It was told to stop."""
 
     def start(self) -> None:
         """Returns when the thread runs; what it works on may still be connecting."""
+        sys.setswitchinterval(_SWITCH_S)
         self._thread.start()
         self._is_up.wait(timeout=30)
 
     def state(self) -> WorkerState:
         """What it does now."""
+        if self._thread.ident is not None and not self._thread.is_alive() and not self._is_told:
+            return WorkerState(doing=Doing.WAITING, reason="for a restart: what collects and redrives here has ended")
         return WorkerState(doing=Doing.CONNECTING) if self._work is None else self._work.state
 
     def wake(self) -> None:
@@ -37,6 +47,7 @@ class Worker:
 
     async def stop(self, patience_s: float) -> bool:
         """Ends what is in hand; whether it ended in time."""
+        self._is_told = True
         if self._stop is not None:
             self._tell(self._stop)
         await asyncio.to_thread(self._thread.join, patience_s)

@@ -70,7 +70,7 @@ class Letters:
 
     async def content(self, id: str, *, edited: bool = True) -> Content | None:
         """What would be sent: the last edit, or without `edited` the original."""
-        async with self._database.read() as tx:
+        async with self._database.look() as tx:
             found = await read_letter(tx, clean(id))
             if found is None:
                 return None

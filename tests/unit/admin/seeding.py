@@ -24,7 +24,7 @@ from redrive.records import (
 from tests.unit.admin.conftest import PutLetter, make_token
 
 OTHER_QUEUE, OTHER_DLQ = "payments", "payments.parked"
-_STATUSES = (Status.PENDING, Status.FAILED, Status.IN_DOUBT, Status.RESOLVED, Status.RETRYING)
+STATUSES = (Status.PENDING, Status.FAILED, Status.IN_DOUBT, Status.RESOLVED, Status.RETRYING)
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Seeded:
     """Ids of what is in the store: all of the queue `orders` but for `others`."""
 
     letters: list[str] = field(default_factory=list)
-    """Of every status."""
+    """One of each of `STATUSES`."""
     others: list[str] = field(default_factory=list)
     """Dead letters of another queue."""
     groups: list[str] = field(default_factory=list)
@@ -45,21 +45,21 @@ class Seeded:
 async def seed(services: Services, put_letter: PutLetter) -> Seeded:
     """Puts one of everything into the store."""
     seeded, store, now_ms = Seeded(), services.store, services.clock_ms()
-    for status in _STATUSES:
+    for status in STATUSES:
         letter = await put_letter(status=status, body={"order": 17, "card": "4711"}, headers={"x-tenant": "acme"})
         seeded.letters.append(letter.id)
     for _ in range(2):
         other = await put_letter(queue=OTHER_QUEUE, dlq=OTHER_DLQ, group_id="cards", body={"card": "0815"})
         seeded.others.append(other.id)
     seeded.groups += ["timeouts"]
-    waiting = await operate(services, (seeded.letters[0],))
-    paused = await operate(services, (seeded.letters[1],))
+    waiting = await operate(services, ((await put_letter()).id,))
+    paused = await operate(services, ((await put_letter()).id,))
     await services.redrives.pause(paused.id, who="seed")
     seeded.operations += [waiting.id, paused.id]
     await store.rules.set(RetryRule(scope="queue:orders", attempts=3), now_ms=now_ms, who="seed")
     redaction = Redaction(id=services.new_id(), kind="body", path="card", hidden_from=Role.OPERATOR)
     seeded.redactions.append((await store.redactions.set(redaction, who="seed", now_ms=now_ms)).id)
-    text = await make_token(store, "somebody", Role.VIEWER, now_ms=now_ms)
+    text = await make_token(store, f"somebody {services.new_id()}", Role.VIEWER, now_ms=now_ms)
     seeded.tokens.append(text.split("_")[1])
     return seeded
 

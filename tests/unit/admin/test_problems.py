@@ -163,7 +163,7 @@ def test_a_database_that_is_gone_is_503_with_retry_after(
 
     async def scenario() -> None:
         client = await client_for(Role.ADMIN)
-        monkeypatch.setattr(Tokens, "find", gone)
+        monkeypatch.setattr(Tokens, "admit", gone)
         answer = await client.get("/api/v1/tokens")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert answer.json()["type"] == "urn:redrive:problem:store-unavailable"

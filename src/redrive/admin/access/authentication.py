@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redrive.admin.access.caller import LOCAL, Caller, caller_with
-from redrive.admin.access.guard import CALLER
+from redrive.admin.access.guard import CALLER, REDACTIONS
 from redrive.admin.access.refusals import Refusals
 from redrive.admin.access.slowing import Slowing
 from redrive.admin.problems import Problem, forbidden, unauthenticated
@@ -41,7 +41,10 @@ class Authentication:
 
     def _is_open(self, scope: Scope) -> bool:
         path = scope["path"]
-        return path in OPEN_PATHS or (path == METRICS_PATH and self._services.settings.is_loopback)
+        if path in OPEN_PATHS:
+            return True
+        # Not by another name for 127.0.0.1: that is a web page in this machine's browser.
+        return path == METRICS_PATH and self._services.settings.is_private and _names_loopback(Headers(scope=scope))
 
     async def _caller(self, scope: Scope) -> Caller:
         """Whoever sends it. Raises `Problem`, and `StoreUnavailable`."""
@@ -56,16 +59,16 @@ class Authentication:
         scheme, _, text = given[0].partition(" ")
         if scheme.lower() != "bearer":
             raise await self._refused(address, "send a token: Authorization: Bearer rd_…", "no bearer token")
-        return await self._caller_with(text.strip(), address)
+        return await self._caller_with(text.strip(), address, scope)
 
-    async def _caller_with(self, text: str, address: str) -> Caller:
+    async def _caller_with(self, text: str, address: str, scope: Scope) -> Caller:
         now_ms = self._services.clock_ms()
         read = read_token_text(text)
         token_id, digest = ("", _NOBODY) if read is None else read
         wait_ms = self._slowing.wait_ms(address, digest, now_ms)
         if wait_ms:
             raise await self._too_many(address, wait_ms)
-        found = None if read is None else await self._services.store.tokens.find(token_id)
+        found = None if read is None else await self._services.store.tokens.admit(token_id)
         # Also where there is no such token something is compared, so that the answer takes as long.
         is_same = is_same_secret(_NOBODY if found is None else found[1], digest)
         if found is None or not is_same:
@@ -76,6 +79,7 @@ class Authentication:
             state = token.state(now_ms)
             raise await self._refused(address, f"the token is {state}; ask for a new one", f"{state} token {token.id}")
         self._slowing.was_right(digest)
+        scope[REDACTIONS] = found[2]
         return caller_with(token)
 
     async def _refused(self, address: str, detail: str, reason: str) -> Problem:
@@ -105,10 +109,14 @@ def _check_local(headers: Headers) -> None:
     request of its own. Raises `Problem` 403."""
     asked = headers.get("host", "")
     origin = headers.get("origin")
-    if not is_loopback(_host_of(f"//{asked}")):
+    if not _names_loopback(headers):
         raise forbidden("without tokens this is only for this machine; ask for http://127.0.0.1 or http://localhost")
     if origin is not None and origin.partition("://")[2] != asked:
         raise forbidden("without tokens other web pages may not ask; give them a token, and require tokens")
+
+
+def _names_loopback(headers: Headers) -> bool:
+    return is_loopback(_host_of(f"//{headers.get('host', '')}"))
 
 
 def _host_of(url: str) -> str:

@@ -17,6 +17,8 @@ from redrive.records import Role
 
 CALLER = "redrive.caller"
 """Where in a request's scope the authentication leaves the caller."""
+REDACTIONS = "redrive.redactions"
+"""Where it leaves the redactions, which it reads with the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class NeedsBeyondLoopback(Needs):
 
     async def __call__(self, request: Request) -> Caller | None:  # type: ignore[override]
         """The caller, or None. Raises `Problem` 401 or 403."""
-        if CALLER not in request.scope and services_of(request).settings.is_loopback:
+        if CALLER not in request.scope and services_of(request).settings.is_private:
             return None
         return await Needs.__call__(self, request)
 
@@ -78,5 +80,5 @@ def caller_of(request: Request) -> Caller:
 def route_path(request: Request) -> str:
     """The path as it is documented, with its parameters' names: ids are none of the audit's subjects here."""
     route = request.scope.get("route")
-    path = getattr(route, "path", None)
+    path = getattr(route, "path_format", None)
     return path if isinstance(path, str) else request.url.path

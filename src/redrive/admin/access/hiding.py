@@ -42,7 +42,16 @@ def checked_path(kind: RedactionKind, text: str) -> str:
 
 def overlaps(one: Path, other: Path) -> bool:
     """Whether a value at one path may be, hold, or lie in one at the other."""
-    return all(first == second or "*" in (first, second) for first, second in zip(one, other, strict=False))
+    return all(_may_be_same(first, second) for first, second in zip(one, other, strict=False))
+
+
+def _may_be_same(one: str, other: str) -> bool:
+    """Whether two steps may name the same: a place in a list is `0` as well as `00`."""
+    if one == other or "*" in (one, other):
+        return True
+    return (
+        one.isascii() and one.isdigit() and other.isascii() and other.isdigit() and one.lstrip("0") == other.lstrip("0")
+    )
 
 
 def hide_in_body(body: bytes, paths: tuple[Path, ...]) -> bytes | None:

@@ -12,14 +12,15 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from redrive.admin.access.caller import Caller
-from redrive.admin.access.guard import caller_of
+from redrive.admin.access.guard import REDACTIONS, caller_of
 from redrive.admin.access.hiding import hide_in_body, hide_in_headers, overlaps, path_of
 from redrive.admin.problems import forbidden
 from redrive.admin.services import services_of
 from redrive.dlq import Described, Store
-from redrive.records import BodyPath, ErrorLike, Filter, HeaderIs, InvalidFilter, Redaction, Words, parse_filter
+from redrive.records import BodyPath, ErrorLike, Event, Filter, HeaderIs, InvalidFilter, Redaction, Words, parse_filter
 
 HIDDEN_FILTER = "(a filter on payloads)"
+_TOLD_BY_ERRORS = frozenset({str(Event.CAME_BACK), str(Event.SPENT)})
 
 
 class Redactor:
@@ -28,11 +29,12 @@ class Redactor:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def for_caller(self, caller: Caller) -> "View":
-        """What this caller sees now. Raises `StoreUnavailable`."""
+    async def for_caller(self, caller: Caller, known: Iterable[Redaction] | None = None) -> "View":
+        """What this caller sees now. `known`: the redactions, where they were just read. Raises `StoreUnavailable`."""
         rules: Iterable[Redaction] = ()
         if caller.sees_payloads:
-            rules = [one for one in await self._store.redactions.all() if one.hidden_from.includes(caller.role)]
+            every = await self._store.redactions.all() if known is None else known
+            rules = [one for one in every if one.hidden_from.includes(caller.role)]
         return View(sees_payloads=caller.sees_payloads, rules=rules)
 
 
@@ -52,14 +54,18 @@ class View:
 
     def letter(self, letter: Mapping[str, Any]) -> dict[str, Any]:
         """A dead letter as `letter_json` makes it, with or without `stack`, `history`, `edits`; and `redacted`."""
+        if self.is_whole:
+            return {**letter, "redacted": False}
         shown = dict(letter)
-        shown["redacted"] = not self.is_whole
+        shown["redacted"] = True
         if isinstance(shown.get("error"), Mapping):
             shown["error"] = {**shown["error"], "message": self.error_text(shown["error"].get("message"))}
         if "stack" in shown:
             shown["stack"] = self.error_text(shown["stack"])
         if isinstance(shown.get("history"), list):
             shown["history"] = [{**one, "error": self.error_text(one.get("error"))} for one in shown["history"]]
+        if isinstance(shown.get("life"), list):
+            shown["life"] = [self._happening(one) for one in shown["life"]]
         if isinstance(shown.get("edits"), list):
             shown["edits"] = [{**one, "diff": self.payload_text(one.get("diff"))} for one in shown["edits"]]
         return shown
@@ -110,6 +116,12 @@ class View:
         """An error's message or stack, which may quote the payload."""
         return text if self.sees_payloads else None
 
+    def _happening(self, happening: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An entry of a life: of one that came back it has the error's text."""
+        if self.sees_payloads or happening.get("event") not in _TOLD_BY_ERRORS:
+            return happening
+        return {**happening, "detail": ""}
+
     def payload_text(self, text: str | None) -> str | None:
         """A text made of payloads, in which no path can be found again: a diff."""
         return text if self.is_whole else None
@@ -152,7 +164,8 @@ class View:
 
 
 async def _view_of(request: Request) -> View:
-    return await Redactor(services_of(request).store).for_caller(caller_of(request))
+    known = request.scope.get(REDACTIONS)
+    return await Redactor(services_of(request).store).for_caller(caller_of(request), known)
 
 
 CurrentView = Annotated[View, Depends(_view_of)]

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from redrive.admin.access.caller import Caller
+from redrive.admin.access.slowing import origin_of
 from redrive.admin.services import Services
 from redrive.dlq import StoreUnavailable
 from redrive.records import AuditEntry
@@ -33,7 +34,7 @@ class Refusals:
 
     async def unauthenticated(self, address: str, reason: str, services: Services) -> None:
         """Somebody came without a token that counts. `reason` is ours: it never has what they sent."""
-        await self._refused("access.unauthenticated", f"address {address}", "api", reason, services)
+        await self._refused("access.unauthenticated", f"address {origin_of(address)}", "api", reason, services)
 
     async def forbade(self, caller: Caller, what: str, reason: str, services: Services) -> None:
         """Somebody asked for more than they may."""

@@ -17,7 +17,7 @@ from redrive.admin.selecting import find_letter
 from redrive.admin.services import Services, services_of
 from redrive.admin.shapes.bookly import BooklyStats, Entries, Entry, ResolveEntryRequest, Retried, WholeEntry
 from redrive.admin.starting import operation_key, start_redrive, wait_ended
-from redrive.dlq import describe
+from redrive.dlq import StoreUnavailable, describe
 from redrive.records import (
     Between,
     DeadLetter,
@@ -120,7 +120,10 @@ async def retry(
     if not started.note:
         operation = await wait_ended(services, operation, patience_s=_RETRY_S_MAX)
     response.headers["Location"] = f"/api/v1/redrives/{operation.id}"
-    found = await services.store.letters.get(letter.id)
+    try:
+        found = await services.store.letters.get(letter.id)
+    except StoreUnavailable:
+        found = None  # it is on its way all the same: whoever hears otherwise sends it again
     shown = entry_of(letter if found is None else found, view)
     return {**shown, "operation": operation.id, "note": operation.note or started.note}
 

@@ -33,8 +33,10 @@ _EXAMPLE = (
     '"by_queue": {"orders": {"pending": 400}}, "by_dlq": {"orders.parked": {"pending": 400}}}\n\n'
     ": still here\n\n"
 )
-_EVENTS = {"description": "`stats` or `redrive` events; `id` is a moment, `data` JSON."}
-"""Without a type: some take it for the schema of the text, some for that of each event."""
+_EVENTS = {
+    "type": ["string", "object"],  # some take this for the schema of the text, some for that of each event
+    "description": "`stats` or `redrive` events; `id` is a moment, `data` JSON.",
+}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events until the client goes away, the server stops, or `for_s` is over.",

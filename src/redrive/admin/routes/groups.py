@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, ViewerCaller
+from redrive.admin.json_answers import json_answer
 from redrive.admin.selecting import find_group
 from redrive.admin.services import services_of
 from redrive.admin.shapes import groups as shapes
@@ -23,12 +24,12 @@ async def list_all(
     order: Literal["last_seen", "count"] = "last_seen",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
-) -> dict[str, Any]:
+) -> Response:
     """Groups that have dead letters, the last seen or the largest first."""
     found, following = await services_of(request).store.groups.page(
         limit=limit, cursor=cursor, state=state, queue=queue, order=order, queues=caller.queues
     )
-    return {"groups": [_told(one, view) for one in found], "next": following}
+    return json_answer({"groups": [_told(one, view) for one in found], "next": following})
 
 
 @router.get("/{group_id}", response_model=shapes.Group)

@@ -102,4 +102,4 @@ async def _broker(services: Services) -> str:
 
 def _worker_text(services: Services, worker: WorkerState) -> str:
     """With its reason where only this machine can ask: it may name hosts."""
-    return worker.text if services.settings.is_loopback else str(worker.doing)
+    return worker.text if services.settings.is_private else str(worker.doing)

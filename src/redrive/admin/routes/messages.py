@@ -10,12 +10,13 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from redrive.admin.access import Caller, CurrentView, OperatorCaller, PayloadCaller, View, ViewerCaller
 from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
-from redrive.admin.problems import conflict, not_found
+from redrive.admin.json_answers import json_answer
+from redrive.admin.problems import conflict, not_found, unavailable
 from redrive.admin.selecting import GONE, choose, filter_for, find_letter, forbade
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
-from redrive.dlq import Changed, VersionConflict, describe
+from redrive.dlq import Changed, StoreUnavailable, VersionConflict, describe
 from redrive.records import (
     Content,
     DeadLetter,
@@ -64,12 +65,12 @@ async def list_all(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000, description="`next` of the page before.")] = None,
     order: Literal["newest", "oldest"] = "newest",
-) -> dict[str, Any]:
+) -> Response:
     """Dead letters by when they died; by when they were stored where words are looked for."""
     asked = await filter_for(request, caller, view, q)
     page = await services_of(request).desk.list(asked, limit=limit, cursor=cursor, newest_first=order == "newest")
     letters = [view.letter(letter_json(one)) for one in page.letters]
-    return {"messages": letters, "next": page.next_cursor, "partial": page.is_partial}
+    return json_answer({"messages": letters, "next": page.next_cursor, "partial": page.is_partial})
 
 
 @router.get("/{message_id}", response_model=shapes.WholeMessage, responses=_TAGGED)
@@ -157,7 +158,10 @@ async def edit(
     _check_version(letter, version)
     change = read_edit(asked)
     await check_hidden(request, caller, view, content, change)
-    edited = await services_of(request).desk.edit(letter.id, change, who=caller.who, why=asked.why, if_version=version)
+    # Also with `If-Match: *` only what was looked at is changed: a value that is hidden may have come in between.
+    edited = await services_of(request).desk.edit(
+        letter.id, change, who=caller.who, why=asked.why, if_version=letter.version
+    )
     return _told(edited, view, response)
 
 
@@ -290,12 +294,18 @@ async def _change_many(
         include_in_doubt=asked.include_in_doubt,
     )
     desk, selection = services_of(request).desk, chosen.selection
-    if event is Event.RESOLVED:
-        changed = await desk.resolve(selection, who=caller.who, why=why)
-    elif event is Event.REOPENED:
-        changed = await desk.reopen(selection, who=caller.who, why=why)
-    else:
-        changed = await desk.delete(selection, who=caller.who, why=why)
+    try:
+        if event is Event.RESOLVED:
+            changed = await desk.resolve(selection, who=caller.who, why=why)
+        elif event is Event.REOPENED:
+            changed = await desk.reopen(selection, who=caller.who, why=why)
+        else:
+            changed = await desk.delete(selection, who=caller.who, why=why)
+    except StoreUnavailable as error:
+        # Many are changed piece by piece.
+        reason = f"the database can't be used now ({error.reason})"
+        detail = f"{reason}; some may be changed and others not, as the audit tells; ask again"
+        raise unavailable("store-unavailable", "The database can't be used now", detail) from None
     refused = {id: reason for id, reason in changed.refused.items() if asked.ids is not None and id in asked.ids}
     return {"done": changed.done, "refused": {**refused, **dict.fromkeys(chosen.outside, GONE)}}
 

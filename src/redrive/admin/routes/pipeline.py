@@ -51,6 +51,8 @@ _COLLECT_S_MIN = 0.5
 """What the collector has in hand is neither on the queue nor stored, but not for longer than this."""
 _REDRIVE_S_MAX = 5.0
 _LOOKED_AFTER_S = 0.05
+_PEEK_BYTES_MAX = 64_000_000
+"""Of the messages that are shown at once."""
 
 
 @router.get("/queues", response_model=PipelineQueues, summary="Known dead-letter queues")
@@ -88,7 +90,21 @@ async def peek(
     page = await services.desk.list(
         _stored_of(services, caller, queue, (*_OPEN, Status.IN_DOUBT)), limit=limit, newest_first=False
     )
-    messages = [await _stored_entry(services, view, one) for one in page.letters]
+    messages: list[dict[str, Any]] = []
+    held, is_full = 0, False
+    for one in page.letters:
+        held += one.size_bytes
+        is_full = bool(messages) and held > _PEEK_BYTES_MAX
+        if is_full:
+            break
+        messages.append(await _stored_entry(services, view, one))
+    if is_full:
+        return {
+            "queue": queue,
+            "messages": messages,
+            "left": None,
+            "note": "the others are too large to be shown at once",
+        }
     note, left = "", None
     try:
         peeked = await services.link.peek(queue, limit)

@@ -3,14 +3,15 @@
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from redrive.admin.access import CurrentView, ViewerCaller
+from redrive.admin.json_answers import json_answer
 from redrive.admin.problems import invalid
 from redrive.admin.selecting import filter_for
 from redrive.admin.services import services_of
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
-from redrive.admin.shapes.statistics import Statistics, TimeSeries
+from redrive.admin.shapes.statistics import Statistics, TimeSeries, series_json
 
 router = APIRouter(prefix="/api/v1/stats", tags=["statistics"])
 
@@ -27,13 +28,13 @@ async def totals(
     q: Annotated[
         str, Query(max_length=FILTER_CHARACTERS_MAX, description="The filter grammar; empty is everything.")
     ] = "",
-) -> Statistics:
+) -> Response:
     """Counts by status, queue, dead-letter queue, topic, service, type and group.
 
     With a filter, or a token for some queues, at most the 2,000 newest that match are counted; `partial` says so.
     """
     asked = await filter_for(request, caller, view, q)
-    return Statistics.of(await services_of(request).desk.get_stats(asked))
+    return json_answer(Statistics.of(await services_of(request).desk.get_stats(asked)))
 
 
 @router.get("/timeseries", response_model=TimeSeries)
@@ -46,7 +47,7 @@ async def time_series(
         int | None, Query(ge=1, le=366 * 86_400, description="Made whole five minutes, and wide enough for 2,000.")
     ] = None,
     queue: Annotated[str | None, Query(max_length=255, description="One failed queue only.")] = None,
-) -> TimeSeries:
+) -> Response:
     """What died, was redriven, came back and was resolved, bucket by bucket."""
     services = services_of(request)
     until_ms = services.clock_ms() if until is None else _ms(until, "until")
@@ -61,7 +62,7 @@ async def time_series(
         queue=None if queue is None else queue.replace("\0", "\ufffd"),
         queues=caller.queues,
     )
-    return TimeSeries.of(buckets, asked_s=width_s)
+    return json_answer(series_json(buckets, asked_s=width_s))
 
 
 def _ms(moment: datetime, name: str) -> int:

@@ -1,5 +1,7 @@
 """Counts and what happened over time, as the API answers them."""
 
+from typing import Any
+
 from pydantic import ConfigDict, Field
 
 from redrive.admin.shapes.base import GROUP_ID, MOMENT, Answer, Moment, example
@@ -74,18 +76,18 @@ class TimeSeries(Answer):
     bucket_s: int
     points: list[Point]
 
-    @classmethod
-    def of(cls, buckets: tuple[Bucket, ...], *, asked_s: int) -> "TimeSeries":
-        """From the store's buckets; `asked_s` is their width where there are too few to tell."""
-        width_s = (buckets[1].at_ms - buckets[0].at_ms) // 1000 if len(buckets) > 1 else asked_s
-        points = [
-            Point(
-                at=moment_json(one.at_ms),
-                dead=one.dead,
-                redriven=one.redriven,
-                returned=one.returned,
-                resolved=one.resolved,
-            )
-            for one in buckets
-        ]
-        return cls(bucket_s=width_s, points=points)
+
+def series_json(buckets: tuple[Bucket, ...], *, asked_s: int) -> dict[str, Any]:
+    """A `TimeSeries` of the store's buckets; `asked_s` is their width where there are too few to tell."""
+    width_s = (buckets[1].at_ms - buckets[0].at_ms) // 1000 if len(buckets) > 1 else asked_s
+    points = [
+        {
+            "at": moment_json(one.at_ms),
+            "dead": one.dead,
+            "redriven": one.redriven,
+            "returned": one.returned,
+            "resolved": one.resolved,
+        }
+        for one in buckets
+    ]
+    return {"bucket_s": width_s, "points": points}

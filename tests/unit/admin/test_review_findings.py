@@ -1,0 +1,209 @@
+"""What a review found: each of these failed before it was mended."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from redrive.admin import Doing, Services, Settings, create_app
+from redrive.admin.access.hiding import overlaps
+from redrive.admin.broker_link import BrokerLink
+from redrive.admin.routes import pipeline
+from redrive.admin.settings import InvalidSettings
+from redrive.collecting import KnownQueue, KnownQueues
+from redrive.dlq import StoreUnavailable
+from redrive.records import Event, Role
+from redrive.redriving import PeekRefused
+from redrive.serving.worker import Worker
+from redrive.stores import Store, changing, open_store
+from redrive.stores.collecting import Collecting
+from redrive.stores.transitions import note_life
+from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
+from tests.unit.admin.test_work import bookly, park, place_of, wait_stored, working
+
+GONE = StoreUnavailable("the database", "it went", "try again")
+
+
+@pytest.mark.parametrize("event", [Event.CAME_BACK, Event.SPENT])
+def test_a_life_tells_no_error_text_to_who_sees_no_payloads(
+    event: Event, run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter()
+        async with store._database.write() as tx:
+            seq = await tx.value("SELECT seq FROM letters WHERE id = $1", letter.id)
+            await note_life(tx, [seq], event.value, now_ms=clock(), who="", detail="card 4711 was refused")
+        path = f"/api/v1/messages/{letter.id}"
+        assert "4711" not in (await (await client_for(Role.VIEWER)).get(path)).text
+        assert "4711" in (await (await client_for(Role.VIEWER, payloads=True)).get(path)).text
+
+    run(scenario())
+
+
+def test_a_hidden_place_in_a_list_is_hidden_however_its_number_is_written() -> None:
+    assert overlaps(("cards", "00", "number"), ("cards", "0", "number"))
+    assert overlaps(("cards", "007"), ("cards", "7"))
+    assert not overlaps(("cards", "1", "number"), ("cards", "10", "number"))
+    assert not overlaps(("cards", "0"), ("cards", ""))
+
+
+def test_one_network_of_many_addresses_fills_no_audit(run: Run, client_for: ClientFor, store: Store) -> None:
+    async def scenario() -> None:
+        for number in range(20):
+            client = await client_for(None, address=f"2001:db8::{number:x}")
+            assert (await client.get("/dlq")).status_code == 401
+        assert await audited(store, "access.unauthenticated") == [("address 2001:db8::/64", "api", 1)]
+
+    run(scenario())
+
+
+class TestWhatIsOpenOnThisMachine:
+    def test_metrics_are_not_for_a_web_page_under_another_name(
+        self, run: Run, client_for: ClientFor, put_letter: PutLetter
+    ) -> None:
+        async def scenario() -> None:
+            await put_letter()
+            client = await client_for(None)
+            assert (await client.get("/metrics")).status_code == 200
+            assert (await client.get("/metrics", headers={"Host": "evil.example:8080"})).status_code == 401
+
+        run(scenario())
+
+    def test_metrics_behind_a_proxy_need_a_token(self, run: Run, services: Services, client_for: ClientFor) -> None:
+        async def scenario() -> None:
+            app = create_app(replace(services, settings=Settings(trusted_proxies=("127.0.0.1",))))
+            viewer = await client_for(Role.VIEWER)
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE_URL) as client:
+                assert (await client.get("/metrics")).status_code == 401
+                headers = {"Authorization": viewer.headers["Authorization"]}
+                assert (await client.get("/metrics", headers=headers)).status_code == 200
+
+        run(scenario())
+
+    def test_a_proxy_without_authentication_is_refused(self) -> None:
+        with pytest.raises(InvalidSettings, match="proxy"):
+            Settings(require_auth=False, trusted_proxies=("127.0.0.1",))
+
+
+def test_a_worker_that_died_is_not_said_to_collect() -> None:
+    class Dying:
+        state = None
+
+        async def run(self, stop: asyncio.Event) -> None:
+            raise SystemExit
+
+    worker = Worker(lambda: Dying())  # type: ignore[arg-type,return-value]
+    hook, threading.excepthook = threading.excepthook, lambda _: None
+    try:
+        worker.start()
+        worker._thread.join(10)
+    finally:
+        threading.excepthook = hook
+    state = worker.state()
+    assert (state.doing, state.is_ready) == (Doing.WAITING, False)
+    assert "has ended" in state.text
+
+
+class TestADatabaseThatGoesInTheMiddle:
+    def test_a_retry_that_was_stored_is_told_as_one(
+        self, run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def scenario() -> None:
+            letter = await put_letter()
+            client = await client_for(Role.OPERATOR)
+            create = store.operations.create
+
+            async def create_and_go(*arguments: Any, **options: Any) -> Any:
+                operation = await create(*arguments, **options)
+                monkeypatch.setattr(store.letters, "get", gone)
+                return operation
+
+            monkeypatch.setattr(store.operations, "create", create_and_go)
+            answer = await client.post(f"/dlq/{letter.id}/retry")
+            operations, _ = await store.operations.page(10)
+            assert answer.status_code == 202
+            assert [one.id for one in operations] == [answer.json()["operation"]]
+
+        run(scenario())
+
+    def test_a_change_of_many_does_not_say_that_nothing_was_done(
+        self, run: Run, client_for: ClientFor, put_letter: PutLetter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def scenario() -> None:
+            for _ in range(3):
+                await put_letter()
+            apply, turns = changing._apply, iter(range(9))
+
+            async def apply_once(*arguments: Any, **options: Any) -> int:
+                if next(turns):
+                    raise GONE
+                return await apply(*arguments, **options)
+
+            monkeypatch.setattr(changing, "PIECE", 1)
+            monkeypatch.setattr(changing, "_apply", apply_once)
+            client = await client_for(Role.OPERATOR)
+            answer = await client.post("/api/v1/messages/resolve", json={"q": "", "why": "refunded"})
+            listed = (await client.get("/api/v1/messages")).json()["messages"]
+            assert sorted(one["status"] for one in listed) == ["pending", "pending", "resolved"]
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+            assert answer.json()["type"] == "urn:redrive:problem:store-unavailable"
+            assert "some may be changed" in answer.json()["detail"]
+
+        run(scenario())
+
+
+def test_a_peek_shows_large_messages_only_up_to_a_size(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def queues(self: BrokerLink) -> KnownQueues:
+        return KnownQueues(address="", queues=(KnownQueue(vhost="/", dlq="orders.parked"),))
+
+    async def peek(self: BrokerLink, queue: str, limit: int) -> Any:
+        raise PeekRefused("it is not looked at")
+
+    async def scenario() -> None:
+        sizes = {(await put_letter(dlq="orders.parked", size_bytes=100)).size_bytes for _ in range(5)}
+        assert sizes == {100}
+        client = await client_for(Role.ADMIN)
+        whole = (await client.get("/admin/dlq/queues/orders.parked/messages")).json()
+        monkeypatch.setattr(pipeline, "_PEEK_BYTES_MAX", 250)
+        some = (await client.get("/admin/dlq/queues/orders.parked/messages")).json()
+        monkeypatch.setattr(pipeline, "_PEEK_BYTES_MAX", 1)
+        one = (await client.get("/admin/dlq/queues/orders.parked/messages")).json()
+        assert [len(each["messages"]) for each in (whole, some, one)] == [5, 2, 1]
+        assert "too large" in some["note"]
+
+    monkeypatch.setattr(BrokerLink, "queues", queues)
+    monkeypatch.setattr(BrokerLink, "peek", peek)
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_a_queue_that_is_collected_again_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped_queues, turns = Collecting.stopped_queues, iter(range(1_000))
+
+    async def stopped_queues_later(self: Collecting) -> dict[tuple[str, str], str]:
+        if next(turns) < 2:
+            raise GONE
+        return await stopped_queues(self)
+
+    async def scenario() -> None:
+        async with bookly() as broker:
+            place = place_of(broker.url, tmp_path)
+            store = await open_store(place.database.value)
+            async with working(place) as worker:
+                await park(broker, "a")
+                await wait_stored(store, 1)
+                assert worker.state().queues["availability.dlq"] == ""
+            await store.close()
+
+    monkeypatch.setattr(Collecting, "stopped_queues", stopped_queues_later)
+    asyncio.run(scenario())
+
+
+async def gone(*arguments: object, **options: object) -> Any:
+    raise GONE
