@@ -52,10 +52,10 @@ DRAMATIQ_BODY = json.dumps(
 """The same document in dramatiq's envelope, so larger than the others' 256 bytes."""
 
 CLIENTS: tuple[Client, ...] = (
-    Client(name="redrive", title="the bare client", messages={"W2": 100_000, "W3": 4_000}),
-    Client(name="runtime", title="the runtime, raw bodies", messages={"W2": 100_000, "W3": 4_000}),
+    Client(name="redrive", title="the bare client", messages={"W2": 100_000, "W3": 12_000}),
+    Client(name="runtime", title="the runtime, raw bodies", messages={"W2": 100_000, "W3": 12_000}),
     Client(name="runtime-typed", title="the runtime, typed bodies", messages={"W2": 60_000}),
-    Client(name="pika", title="pika AsyncioConnection", messages={"W2": 30_000, "W3": 4_000}),
+    Client(name="pika", title="pika AsyncioConnection", messages={"W2": 30_000, "W3": 12_000}),
     Client(name="faststream", title="FastStream", messages={"W2": 2_000, "W3": 300}),
     Client(name="dramatiq", title="dramatiq", messages={"W2": 3_000}, body=DRAMATIQ_BODY),
 )

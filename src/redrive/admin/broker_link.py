@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from redrive.admin.problems import Problem
+from redrive.admin.problems import Problem, management_unavailable
 from redrive.collecting import KnownQueues, known_queues
 from redrive.core import SILENT, Observer
 from redrive.dlq import Place, Store
@@ -48,6 +48,11 @@ class WorkerState:
     auto_retries: bool = True
     queues: Mapping[str, str] = field(default_factory=dict)
     """The dead-letter queues that are collected here, and why one is not at the moment ("" where it is)."""
+
+    def why_not(self, dlq: str) -> str | None:
+        """Why a queue is not collected at the moment, "" where it is; None where it is not to be collected here."""
+        reason = self.queues.get(dlq)
+        return self.text if reason == "" and self.doing is not Doing.COLLECTING else reason
 
     @property
     def is_ready(self) -> bool:
@@ -115,7 +120,9 @@ class BrokerLink:
                 return await asyncio.shield(looking)
         except TimeoutError:
             raise broker_unavailable(f"looking at {queue} took longer than {_PEEK_S_MAX:g} s") from None
-        except (ClientError, ManagementError) as error:
+        except ManagementError as error:
+            raise management_unavailable(str(error)) from None
+        except ClientError as error:
             raise broker_unavailable(str(error)) from None
 
     async def queues(self) -> KnownQueues:

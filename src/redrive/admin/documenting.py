@@ -153,7 +153,7 @@ def _statuses(operation: dict[str, Any], method: str, needs: Needs | None) -> se
     found = {int(status) for status in operation.get("responses", {}) if status in map(str, _TEXTS)}
     found |= {503}
     if needs is not None:
-        found |= {401, 403, 429}
+        found |= {401, 403, 422, 429}
     if any(one["in"] == "path" for one in parameters):
         found |= {404}
     if parameters or "requestBody" in operation:

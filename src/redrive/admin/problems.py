@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from redrive.admin.wrong_requests import sentences, short, validation_problems
 from redrive.core import InvalidInput, RedriveError
 from redrive.dlq import (
     IdempotencyConflict,
@@ -77,7 +78,7 @@ class Problem(Exception):
 def not_found(what: str, id: str) -> Problem:
     """404: `what` is its kind, as in "dead letter"."""
     return Problem(
-        status=404, name="not-found", title=f"There is no such {what}", detail=f"there is no {what} {_short(id)}"
+        status=404, name="not-found", title=f"There is no such {what}", detail=f"there is no {what} {short(id)}"
     )
 
 
@@ -96,6 +97,12 @@ def invalid(detail: str, **extra: Any) -> Problem:
     return Problem(status=422, name="invalid-request", title="The request is not valid", detail=detail, extra=extra)
 
 
+def wrong(found: Iterable[Mapping[str, str]]) -> Problem:
+    """422: what `wrong_requests` found."""
+    found = list(found)
+    return invalid(sentences(found), errors=[{"at": one["at"], "problem": one["problem"]} for one in found])
+
+
 def unauthenticated(detail: str) -> Problem:
     """401: no token, or none that counts."""
     headers = {"WWW-Authenticate": "Bearer"}
@@ -106,6 +113,12 @@ def unauthenticated(detail: str) -> Problem:
 def unavailable(name: str, title: str, detail: str, *, retry_after_s: int = RETRY_AFTER_S) -> Problem:
     """503: not now; asking again later may do."""
     return Problem(status=503, name=name, title=title, detail=detail, headers={"Retry-After": str(retry_after_s)})
+
+
+def management_unavailable(reason: str) -> Problem:
+    """503: the broker may well be there, but not the API that knows its queues."""
+    title = "The broker's management API can't be asked"
+    return unavailable("management-unavailable", title, f"{reason}; what is stored can still be read")
 
 
 def internal() -> Problem:
@@ -183,6 +196,8 @@ def _of_store(error: BaseException) -> Problem:
 
 def _of_broker(error: BaseException) -> Problem:
     reason = str(error) or "it did not answer in time"
+    if isinstance(error, ManagementError):
+        return management_unavailable(reason)
     title = "The broker can't be reached"
     return unavailable("broker-unavailable", title, f"{reason}; what is stored can still be read")
 
@@ -198,24 +213,12 @@ def _of_http(error: HTTPException) -> Problem:
         detail = "this resource does not take this method; see /docs"
         return Problem(status=405, name="method-not-allowed", title=title, detail=detail, headers=headers)
     if error.status_code == 400:
-        return invalid("the request's body can't be read as what its content type says")
+        return invalid("the request's body can't be read as what its content type says; send JSON in UTF-8")
     return Problem(status=error.status_code, name="refused", title="Refused", detail=str(error.detail), headers=headers)
 
 
 def _of_validation(error: RequestValidationError) -> Problem:
-    """Every place and what is wrong there; never the value itself, which may be somebody's payload."""
-    errors = [{"at": _place(one["loc"]), "problem": str(one["msg"])} for one in error.errors()[:_FINDINGS_SHOWN]]
-    detail = "; ".join(f"{one['at']}: {one['problem']}" for one in errors) or "it does not have the documented shape"
-    return invalid(detail, errors=errors)
-
-
-def _place(steps: Iterable[Any]) -> str:
-    return ".".join(_short(str(step)) for step in steps)
-
-
-def _short(text: str) -> str:
-    shown = text if len(text) <= 100 else f"{text[:100]}…"
-    return shown if shown.isprintable() else ascii(shown)[1:-1]
+    return wrong(validation_problems(error))
 
 
 _MEANINGS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException], Problem]], ...] = (

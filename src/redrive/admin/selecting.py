@@ -4,8 +4,10 @@ An id outside of them is as if it did not exist; a filter gets the scope's terms
 only what may be found.
 """
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -15,7 +17,18 @@ from redrive.admin.access.guard import route_path
 from redrive.admin.access.refusals import Refusals
 from redrive.admin.problems import Problem, forbidden, not_found
 from redrive.admin.services import Services, services_of
-from redrive.records import DeadLetter, Filter, Group, Named, Selection, Term, format_filter, parse_filter
+from redrive.records import (
+    BodyPath,
+    DeadLetter,
+    Filter,
+    Group,
+    HeaderIs,
+    Named,
+    Selection,
+    Term,
+    format_filter,
+    parse_filter,
+)
 
 GONE = "there is no such dead letter"
 _LOOKED_UP = 1_000
@@ -107,6 +120,21 @@ async def choose(
     return Chosen(
         selection=Selection(filter=asked, filter_text=text or "all", limit=limit, includes_in_doubt=include_in_doubt)
     )
+
+
+@asynccontextmanager
+async def taking_turns(request: Request, selection: Selection) -> AsyncIterator[None]:
+    """Where no index answers, every dead letter is looked at, which takes one of the database's few connections for
+    long. One request does so at a time, so that the others are left to everybody else."""
+    terms = () if selection.filter is None else selection.filter.terms
+    if not any(isinstance(term, BodyPath | HeaderIs) for term in terms):
+        yield
+        return
+    state = request.app.state
+    if not hasattr(state, "long_look"):
+        state.long_look = asyncio.Lock()
+    async with state.long_look:
+        yield
 
 
 async def _visible(services: Services, caller: Caller, ids: Sequence[str]) -> frozenset[str]:

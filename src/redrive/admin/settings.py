@@ -46,6 +46,12 @@ class Settings:
                 f"the API does not listen on {self.host} without authentication: anybody in reach could read and "
                 "delete messages; listen on 127.0.0.1, or require tokens"
             )
+        for proxy in self.trusted_proxies:
+            if proxy != "*" and not _is_network(proxy):
+                raise InvalidSettings(
+                    f"the trusted proxy {proxy!r} is neither an address nor a network; write it like 10.0.0.5 or "
+                    "10.0.0.0/24"
+                )
         if not self.require_auth and self.trusted_proxies:
             raise InvalidSettings(
                 "without authentication no proxy can be trusted: whoever reaches the proxy could read and delete "
@@ -61,6 +67,14 @@ class Settings:
     def is_private(self) -> bool:
         """Only this machine can reach it, and nobody through a proxy that runs here."""
         return self.is_loopback and not self.trusted_proxies
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:

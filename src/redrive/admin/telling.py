@@ -15,7 +15,7 @@ def told_operation(operation: Operation, view: View, services: Services, *, note
     return {
         **told,
         "selection": told_text(view, operation.selection_text),
-        "note": operation.note or note or _why_waiting(operation, services),
+        "note": operation.note or note or _why_waiting(operation, services) or none_sent_text(operation),
         "measured_per_s": speed,
         "eta_s": None if speed is None else operation.left / speed,
     }
@@ -27,6 +27,14 @@ def measured_per_s(operation: Operation, *, now_ms: int) -> float | None:
         return None
     done, passed_ms = operation.total - operation.left, now_ms - operation.started_at_ms
     return done * 1000 / passed_ms if done > 0 and passed_ms > 0 else None
+
+
+def none_sent_text(operation: Operation, reason: str = "its items say why") -> str:
+    """How many an ended operation has skipped, where it sent none; "" otherwise."""
+    if operation.ended_at_ms is None or operation.sent or not operation.skipped:
+        return ""
+    were = "was" if operation.skipped == 1 else "were"
+    return f"nothing was sent: {operation.skipped:,} of {operation.total:,} {were} skipped ({reason})"
 
 
 def _why_waiting(operation: Operation, services: Services) -> str:

@@ -9,7 +9,7 @@ from redrive.cli.console import say
 from redrive.cli.dlq.output import print_json_line, print_line, print_table
 from redrive.cli.tables import Column
 from redrive.collecting import Watching
-from redrive.serving import ServeConfig, Started, find_configuration, run_serve
+from redrive.serving import ServeConfig, Started, check_configuration, find_configuration, run_serve
 
 
 @click.command("serve")
@@ -66,7 +66,7 @@ def serve_command(
     hand first; a second one does not.
 
     \b
-    Exit codes: 0 stopped in order; 2 could not.
+    Exit codes: 0 stopped in order; 1 ended at once by a second signal; 2 could not.
 
     \b
     Examples:
@@ -90,6 +90,7 @@ def serve_command(
     )
     _print_configuration(config)
     if print_config:
+        check_configuration(config)
         return
     watching = Watching(log_level=log_level, log_format=cast(Literal["json", "text"] | None, log_format))
     run_serve(config, watching=watching, started=_greet)

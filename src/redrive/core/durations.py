@@ -22,7 +22,7 @@ def parse_duration_ms(text: str) -> int:
     match = _WRITTEN.fullmatch(compact) if compact and len(compact) <= 64 and compact.isascii() else None
     if match is None:
         hint = f", for example {compact}s" if compact.isdecimal() and compact.isascii() else ""
-        raise InvalidDuration(f"{text!r} is not a duration; write it like 500ms, 30s, 5m or 1h30m{hint}")
+        raise InvalidDuration(f"{text!r} is not a duration; write it like 500ms, 30s, 5m, 1h30m or 2d{hint}")
     days, hours, minutes, seconds, milliseconds = match.groups()
     if any(part is not None and len(part) > _DIGITS_MAX for part in match.groups()):
         raise InvalidDuration(f"{text!r} is longer than any broker waits")

@@ -17,10 +17,20 @@ __all__ = [
     "ServeConfig",
     "ServeFailed",
     "Started",
+    "check_configuration",
     "find_configuration",
     "require_console",
     "run_serve",
 ]
+
+
+def check_configuration(config: ServeConfig) -> None:
+    """Raises what `run_serve` would before it listens: `ServeFailed`, `InvalidSettings`, `InvalidUrl`,
+    `InvalidManagementUrl`."""
+    require_console()
+    from redrive.serving.server import settings_of
+
+    settings_of(config)
 
 
 def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Started], None]) -> None:

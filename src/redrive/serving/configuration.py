@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from redrive.collecting import CollectRequest
 from redrive.config import DEFAULT_HOST, Setting, chosen, chosen_port, switched
+from redrive.core import RedriveError
 from redrive.dlq import Place, find_place
 from redrive.serving.started import ServeFailed
 
@@ -60,7 +61,7 @@ class ServeConfig:
     def shown(self) -> list[tuple[str, str, str]]:
         """Name, value and source of every setting, without a secret."""
         place = self.place
-        management = place.management_url or Setting(value="guessed from the broker's URL", source="the default")
+        management = place.management_url or _guessed_management(place)
         named = {
             "broker": place.url,
             "management": management,
@@ -120,6 +121,14 @@ def require_console() -> None:
         raise ServeFailed(
             f"the admin API needs {' and '.join(missing)}, which is not installed; run: pip install 'redrive[console]'"
         )
+
+
+def _guessed_management(place: Place) -> Setting:
+    try:
+        address = place.management().endpoint.address
+    except RedriveError:
+        address = ""  # whoever connects says what is wrong with the broker's URL
+    return Setting(value=address, source="guessed from the broker's URL")
 
 
 def masked(value: str) -> str:

@@ -20,6 +20,7 @@ import uvicorn
 from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, ensure_admin_token
 from redrive.deadletters import RedriveDesk
 from redrive.dlq import Store, desk_on, new_id, new_luck, now_ms, opened_store
+from redrive.management import ManagementError
 from redrive.running import Watching
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import ServeConfig
@@ -29,6 +30,7 @@ from redrive.serving.work import Work
 from redrive.serving.worker import Worker
 from redrive.telemetry import Telemetry
 
+_MANAGEMENT_S_MAX = 10.0
 _WORKER_S_MAX = 75.0
 _BACKLOG = 2_048
 
@@ -38,6 +40,17 @@ def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Sta
 
     Raises `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `ServeFailed`, `StoreError`.
     """
+    settings = settings_of(config)
+    telemetry = watching.telemetry()
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_Serving(config, settings, telemetry).run(started))
+    finally:
+        telemetry.close()
+
+
+def settings_of(config: ServeConfig) -> Settings:
+    """The API's settings. Raises `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`."""
     settings = Settings(
         host=config.host.value,
         port=config.port_number,
@@ -45,12 +58,7 @@ def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Sta
         trusted_proxies=config.trusted_proxies,
     )
     config.place.management()  # a URL that can't be used is said now, not by every request
-    telemetry = watching.telemetry()
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_Serving(config, settings, telemetry).run(started))
-    finally:
-        telemetry.close()
+    return settings
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -99,8 +107,22 @@ class _Serving:
                 address = _address(self._config.host.value, sockets)
                 self._telemetry.note("serve.started", address=address)
                 started(Started(address=address, token=token))
-                await self._until_stopped(serving)
+                looking = asyncio.create_task(self._look_at_management(), name="redrive look at the management API")
+                try:
+                    await self._until_stopped(serving)
+                finally:
+                    looking.cancel()
+                    await asyncio.wait([looking])
         self._telemetry.note("serve.stopped")
+
+    async def _look_at_management(self) -> None:
+        """Says once, at the start, that it does not answer: without it queues are only known by name."""
+        try:
+            async with asyncio.timeout(_MANAGEMENT_S_MAX), self._config.place.management() as management:
+                await management.version()
+        except (ManagementError, TimeoutError) as error:
+            reason = str(error) or f"it did not answer in {_MANAGEMENT_S_MAX:g} s"
+            self._telemetry.note("serve.management_unavailable", reason=reason)
 
     async def _until_stopped(self, serving: "asyncio.Task[None]") -> None:
         stopping = asyncio.ensure_future(self._stopping.wait())

@@ -156,7 +156,7 @@ class Work:
 
     def _count(self, names: set[str]) -> None:
         for name in names - self._watched:
-            self._telemetry.watch(name, in_hand=lambda: 0)
+            self._telemetry.watch(name)
         self._watched |= names
 
     def _tell(self, selected: Selected, told: str) -> str:

@@ -77,6 +77,13 @@ _PLACES = """
 SELECT DISTINCT o.id, i.queue, l.dlq FROM operations AS o JOIN items AS i ON i.operation_seq = o.seq
 LEFT JOIN letters AS l ON l.seq = i.letter_seq WHERE o.id = ANY($1::text[])
 """
+_UNDER_WAY = """
+SELECT l.id, o.id FROM letters AS l JOIN items AS i ON i.letter_seq = l.seq AND i.state = 'queued'
+JOIN operations AS o ON o.seq = i.operation_seq
+WHERE l.id = ANY($1::text[]) AND o.state IN ('waiting', 'running')
+    AND (CAST($2 AS TEXT) IS NULL OR o.idempotency_key IS NULL OR o.idempotency_key <> $2)
+ORDER BY o.seq
+"""
 _LARGEST = (1 << 63) - 1
 
 
@@ -157,6 +164,13 @@ class Operations:
             for id, queue, dlq in await tx.rows(_PLACES, list(ids)):
                 found[id].add((queue, dlq))
         return {id: frozenset(found[id]) for id in ids}
+
+    async def under_way(self, letter_ids: Sequence[str], *, but_for_key: str | None = None) -> dict[str, str]:
+        """Of these dead letters, those that an operation will send which waits or runs, and its id. The operation with
+        the idempotency key `but_for_key` is left out."""
+        async with self._database.look() as tx:
+            rows = await tx.rows(_UNDER_WAY, list(letter_ids), but_for_key)
+        return {letter: operation for letter, operation, *_ in reversed(rows)}
 
     async def items(
         self, id: str, limit: int, cursor: str | None = None, state: ItemState | None = None

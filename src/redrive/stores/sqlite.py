@@ -132,6 +132,7 @@ class SqliteDatabase:
                 f"Python has SQLite {sqlite3.sqlite_version}",
                 "use a Python with SQLite 3.35 or newer, or PostgreSQL",
             )
+        _make_private(self._path)
         connection = sqlite3.connect(
             Path(self._path),
             timeout=self._busy_timeout_ms / 1000,
@@ -284,6 +285,15 @@ class _Connection:
         """Stops a long statement whose caller is gone; harmless when none runs."""
         if self._connection is not None:
             self._connection.interrupt()
+
+
+def _make_private(path: str) -> None:
+    """Makes the file, where there is none, for its owner alone: it will hold payloads. What SQLite puts beside it has
+    the same mode; a file that is there keeps its own."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError:
+        pass  # it is there, or can't be made: then SQLite says why
 
 
 def _file_at(path: str) -> tuple[int, int] | None:

@@ -85,7 +85,7 @@ async def _connect(url: str, *, creates: bool) -> Database:
     place = read_database_url(url)
     if isinstance(place, SqlitePlace):
         if not creates and not await asyncio.to_thread(os.path.exists, place.path):
-            hint = "say where it is with --database (redrive collect makes a new one)"
+            hint = "say where it is with --database (redrive serve, collect and token create make a new one)"
             raise StoreUnavailable(place.address, "there is no such database", hint)
         return SqliteDatabase(place.path, place.address)
     return await connect_postgres(place.url, place.address)

@@ -91,6 +91,10 @@ EVENTS: dict[str, tuple[Level, str]] = {
         "what runs beside the API waits for the broker or the database; it goes on by itself",
     ),
     "serve.queues_refused": (Level.ERROR, "queues that were asked for are not collected, with the reasons"),
+    "serve.management_unavailable": (
+        Level.WARNING,
+        "the management API did not answer at the start: queues are not found by their names, nor looked at",
+    ),
     "serve.stopping": (Level.INFO, "nothing new is accepted; requests and batches in hand are ended"),
     "serve.worker_stuck": (Level.WARNING, "what runs beside the API did not end in time; it is left as after a crash"),
     "serve.stopped": (Level.INFO, "everything in hand is ended"),

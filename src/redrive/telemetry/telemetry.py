@@ -61,11 +61,17 @@ class Telemetry:
         publishes["confirmed"] = publishes.get("confirmed", 0) + 1
 
     def watch(
-        self, queue: str, *, in_hand: Callable[[], int], unready: Callable[[], str | None] = lambda: None
+        self,
+        queue: str,
+        *,
+        in_hand: Callable[[], int] | None = None,
+        unready: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """A queue is consumed from now on. `unready` says why it takes no messages at the moment, None if it does."""
-        self.accounts.of(queue)
-        self.accounts.in_hand[queue] = in_hand
+        """A queue is consumed from now on. `unready` says why it takes no messages at the moment, None if it does.
+        Without `in_hand` no handler has it, and nothing of one is counted."""
+        if in_hand is not None:
+            self.accounts.of(queue)
+            self.accounts.in_hand[queue] = in_hand
         self._unready[queue] = unready
 
     def forget(self, queue: str) -> None:
@@ -80,7 +86,8 @@ class Telemetry:
         reasons = []
         for queue, unready in sorted(self._unready.items()):
             reason = unready()
-            if reason is None and self.accounts.of(queue).is_paused:
+            account = self.accounts.queues.get(queue)
+            if reason is None and account is not None and account.is_paused:
                 reason = "paused"
             if reason is not None:
                 reasons.append(f"{queue}: {reason}")

@@ -90,6 +90,25 @@ def test_queues_peek_and_redrive_of_what_is_collected(vhost: Vhost, tmp_path: Pa
 
 
 @pytest.mark.live(versions=("3.10", "4.3"))
+def test_without_a_management_api_what_is_collected_is_shown_and_sent_all_the_same(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    with pipeline(vhost, tmp_path, "--management-url", "http://127.0.0.1:1") as (operator, served):
+        seen = served.wait(PEEK, lambda told: len(told["messages"]) == 3)
+        assert [one["where"] for one in seen["messages"]] == ["stored"] * 3
+        assert (seen["left"], "http://127.0.0.1:1" in seen["note"]) == (0, True)
+        # Nothing is stored of this one: but it is collected, so that this is all there is.
+        empty = served.ask("/admin/dlq/queues/q.audit.dlq/messages")
+        assert (empty.status, empty.json["messages"], empty.json["left"]) == (200, [], 0)
+        assert served.post(REDRIVE, {"limit": 10}).json["redriven"] == 3
+        operator.wait_depths(depths(3, 0, 0))
+        check_copies(operator, seen["messages"])
+        warned = [one for one in served.logged() if one["event"] == "serve.management_unavailable"]
+        assert len(warned) == 1
+        assert served.stop() == 0
+
+
+@pytest.mark.live(versions=("3.10", "4.3"))
 def test_a_queue_that_nobody_collects_is_looked_at_and_left_as_it_is(vhost: Vhost, tmp_path: Path) -> None:
     with pipeline(vhost, tmp_path, "--no-collect") as (operator, served):
         for _ in range(25):

@@ -58,7 +58,7 @@ def invalid_filter() -> InvalidFilter:
         (StillCollected.__new__(StillCollected), 409, "still-collected"),
         (StoreUnavailable("postgresql://host/db", "it is gone", "try again"), 503, "store-unavailable"),
         (ClientError("no"), 503, "broker-unavailable"),
-        (ManagementError("no"), 503, "broker-unavailable"),
+        (ManagementError("no"), 503, "management-unavailable"),
         (TimeoutError(), 503, "broker-unavailable"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),

@@ -17,7 +17,7 @@ from redrive.admin.settings import InvalidSettings
 from redrive.collecting import KnownQueue, KnownQueues
 from redrive.dlq import StoreUnavailable
 from redrive.records import Event, Role
-from redrive.redriving import PeekRefused
+from redrive.redriving import PeekRefused, RedriveDesk
 from redrive.serving.worker import Worker
 from redrive.stores import Store, changing, open_store
 from redrive.stores.collecting import Collecting
@@ -179,6 +179,34 @@ def test_a_peek_shows_large_messages_only_up_to_a_size(
 
     monkeypatch.setattr(BrokerLink, "queues", queues)
     monkeypatch.setattr(BrokerLink, "peek", peek)
+    run(scenario())
+
+
+def test_one_long_look_at_a_time(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking: list[int] = []
+    most: list[int] = []
+    plan = RedriveDesk.plan
+
+    async def watched(self: RedriveDesk, new: Any) -> Any:
+        looking.append(1)
+        most.append(len(looking))
+        await asyncio.sleep(0)
+        try:
+            return await plan(self, new)
+        finally:
+            looking.pop()
+
+    async def scenario() -> None:
+        await put_letter(body={"order": 17})
+        client = await client_for(Role.OPERATOR)
+        asked = {"q": "-body.order:18", "why": "look", "dry_run": True}
+        answers = await asyncio.gather(*[client.post("/api/v1/redrives", json=asked) for _ in range(5)])
+        assert [answer.json()["total"] for answer in answers] == [1] * 5
+        assert max(most) == 1
+
+    monkeypatch.setattr(RedriveDesk, "plan", watched)
     run(scenario())
 
 

@@ -61,7 +61,7 @@ def test_a_flag_wins_then_the_environment_then_the_default(tmp_path: Path) -> No
     )
     assert {name: (value, source) for name, value, source in config.shown()} == {
         "broker": ("amqp://me:***@broker/", "REDRIVE_URL"),
-        "management": ("guessed from the broker's URL", "the default"),
+        "management": ("http://broker:15672", "guessed from the broker's URL"),
         "database": ("sqlite:///of-the-file.db", "the file's database:"),
         "host": ("127.0.0.2", "--host"),
         "port": ("3000", "REDRIVE_PORT"),
@@ -107,6 +107,8 @@ def test_a_missing_extra_is_said_with_what_to_install(monkeypatch: pytest.Monkey
     [
         (("--no-auth", "--host", "0.0.0.0"), "does not listen on 0.0.0.0 without authentication"),
         (("--no-auth", "--host", "::"), "without authentication"),
+        (("--no-auth", "--host", "0.0.0.0", "--print-config"), "without authentication"),
+        (("--trusted-proxy", "foo"), "'foo' is neither an address nor a network"),
         (("--host", "203.0.113.1"), "no address of this machine"),
         (("--host", "no such host"), "can't listen on no such host"),
         (("--database", "sqlite:////nowhere/at/all/redrive.db"), "sqlite:////nowhere/at/all/redrive.db"),

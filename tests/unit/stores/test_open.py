@@ -1,6 +1,7 @@
 """Opening a store, and what is said when that, or a transaction, can't be done."""
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -22,6 +23,26 @@ def test_a_url_says_which_file() -> None:
     assert read_database_url("sqlite:///redrive.db") == SqlitePlace(path="redrive.db")
     assert read_database_url("sqlite:////var/lib/red%20rive.db") == SqlitePlace(path="/var/lib/red rive.db")
     assert SqlitePlace(path="/var/lib/x.db").address == "sqlite:////var/lib/x.db"
+
+
+def test_a_new_file_is_its_owner_s_alone_and_one_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    def modes(name: str) -> dict[str, int]:
+        return {one.name.removeprefix(name): one.stat().st_mode & 0o777 for one in tmp_path.glob(f"{name}*")}
+
+    async def opened(name: str) -> dict[str, int]:
+        store = await open_store(f"sqlite:///{tmp_path / name}")
+        try:
+            return await asyncio.to_thread(modes, name)
+        finally:
+            await store.close()
+
+    before = os.umask(0o022)
+    try:
+        assert asyncio.run(opened("new.db")) == {"": 0o600, "-wal": 0o600, "-shm": 0o600}
+        (tmp_path / "shared.db").touch(mode=0o640)
+        assert asyncio.run(opened("shared.db"))[""] == 0o640
+    finally:
+        os.umask(before)
 
 
 def test_an_address_has_no_password() -> None:

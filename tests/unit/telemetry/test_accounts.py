@@ -77,6 +77,13 @@ def test_gauges_are_asked_for_when_somebody_looks() -> None:
     assert "redrive_in_hand|queue=orders" not in samples(telemetry)
 
 
+def test_a_queue_without_a_handler_has_no_series_of_one_and_is_ready_all_the_same() -> None:
+    telemetry = Telemetry()
+    telemetry.watch("orders.parked")
+    assert samples(telemetry)["redrive_ready"] == 1
+    assert [name for name in samples(telemetry) if "orders.parked" in name] == []
+
+
 def test_ready_means_every_queue_is_consumed_and_none_paused() -> None:
     telemetry = Telemetry()
     lost: dict[str, str | None] = {"orders": None, "mail": "not connected"}

@@ -32,7 +32,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "a delay that is none": (
         "queues:\n  a:\n    retry: [30s, soon]",
-        "redrive.yaml:3:18: queue a, retry[1]: 'soon' is not a duration; write it like 500ms, 30s, 5m or 1h30m",
+        "redrive.yaml:3:18: queue a, retry[1]: 'soon' is not a duration; write it like 500ms, 30s, 5m, 1h30m or 2d",
     ),
     "a delay of 0": (
         "queues: {a: {retry: [0s]}}",

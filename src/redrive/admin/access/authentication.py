@@ -65,20 +65,19 @@ class Authentication:
         now_ms = self._services.clock_ms()
         read = read_token_text(text)
         token_id, digest = ("", _NOBODY) if read is None else read
-        wait_ms = self._slowing.wait_ms(address, digest, now_ms)
-        if wait_ms:
-            raise await self._too_many(address, wait_ms)
         found = None if read is None else await self._services.store.tokens.admit(token_id)
         # Also where there is no such token something is compared, so that the answer takes as long.
         is_same = is_same_secret(_NOBODY if found is None else found[1], digest)
         if found is None or not is_same:
+            wait_ms = self._slowing.wait_ms(address, now_ms)
+            if wait_ms:
+                raise await self._too_many(address, wait_ms)
             self._slowing.guessed(address, now_ms)
             raise await self._refused(address, "the token is not known; ask for a new one", "unknown token")
         token = found[0]
         if not token.is_valid(now_ms):
             state = token.state(now_ms)
             raise await self._refused(address, f"the token is {state}; ask for a new one", f"{state} token {token.id}")
-        self._slowing.was_right(digest)
         scope[REDACTIONS] = found[2]
         return caller_with(token)
 

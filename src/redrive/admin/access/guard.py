@@ -11,8 +11,9 @@ from fastapi import Depends, Request
 
 from redrive.admin.access.caller import Caller
 from redrive.admin.access.refusals import Refusals
-from redrive.admin.problems import forbidden, unauthenticated
+from redrive.admin.problems import forbidden, unauthenticated, wrong
 from redrive.admin.services import services_of
+from redrive.admin.wrong_requests import unknown_parameter
 from redrive.records import Role
 
 CALLER = "redrive.caller"
@@ -23,20 +24,22 @@ REDACTIONS = "redrive.redactions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """A dependency that gives the caller, or refuses with 403: too little a role, no grant, or not for all queues."""
+    """A dependency that gives the caller, or refuses with 403: too little a role, no grant, or not for all queues; and
+    with 422 who may, but asks with a parameter that is not known."""
 
     role: Role
     payloads: bool = False
     every_queue: bool = False
 
     async def __call__(self, request: Request) -> Caller:
-        """The caller. Raises `Problem` 401 or 403."""
+        """The caller. Raises `Problem` 401, 403 or 422."""
         caller = caller_of(request)
         reason = self.lacks(caller)
         if reason is not None:
             refusals: Refusals = request.app.state.refusals
             await refusals.forbade(caller, f"{request.method} {route_path(request)}", reason, services_of(request))
             raise forbidden(reason)
+        check_parameters(request)
         return caller
 
     def lacks(self, caller: Caller) -> str | None:
@@ -55,8 +58,9 @@ class NeedsBeyondLoopback(Needs):
     """The same, but where only this machine can ask nobody needs a token; then there is no caller."""
 
     async def __call__(self, request: Request) -> Caller | None:  # type: ignore[override]
-        """The caller, or None. Raises `Problem` 401 or 403."""
+        """The caller, or None. Raises `Problem` 401, 403 or 422."""
         if CALLER not in request.scope and services_of(request).settings.is_private:
+            check_parameters(request)
             return None
         return await Needs.__call__(self, request)
 
@@ -75,6 +79,13 @@ def caller_of(request: Request) -> Caller:
     if not isinstance(caller, Caller):
         raise unauthenticated("send a token: Authorization: Bearer rd_…")
     return caller
+
+
+def check_parameters(request: Request) -> None:
+    """Raises `Problem` 422 for a parameter in the query that the route does not take."""
+    found = unknown_parameter(request)
+    if found is not None:
+        raise wrong([found])
 
 
 def route_path(request: Request) -> str:

@@ -1,8 +1,9 @@
 """Repeated guesses from one address are slowed down, without any harm to those whose tokens are right.
 
-After some wrong tokens an address must wait, twice as long each time, up to a minute; until then it is answered 429 and
-nothing is looked up. A token that was right before is looked up all the same: behind a load balancer everybody has one
-address, and one who guesses must not lock out the others. Memory is bounded; what is forgotten first is oldest.
+After some wrong tokens an address must wait, twice as long each time, up to a minute; until then its wrong tokens are
+answered 429. A right one passes all the while: behind a load balancer everybody has one address, and one who guesses
+must not lock out the others; nobody guesses a secret of so many bits. Memory is bounded; what is forgotten first is
+oldest.
 """
 
 import ipaddress
@@ -13,7 +14,6 @@ FREE_GUESSES = 5
 WAIT_MS_MAX = 60_000
 FORGOTTEN_MS = 10 * 60_000
 ADDRESSES_MAX = 10_000
-KNOWN_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -24,18 +24,15 @@ class _Guesses:
 
 
 class Slowing:
-    """How many wrong tokens came from where, and which tokens were right."""
+    """How many wrong tokens came from where."""
 
     def __init__(self) -> None:
         self._guesses: OrderedDict[str, _Guesses] = OrderedDict()
-        self._known: OrderedDict[bytes, None] = OrderedDict()
 
-    def wait_ms(self, address: str, digest: bytes, now_ms: int) -> int:
-        """How long this address must wait before this token is looked at; 0: it is looked at now."""
+    def wait_ms(self, address: str, now_ms: int) -> int:
+        """How long this address must wait before another wrong token of it counts as one; 0: it need not."""
         guesses = self._guesses.get(origin_of(address))
-        if guesses is None or digest in self._known:
-            return 0
-        return max(0, guesses.free_at_ms - now_ms)
+        return 0 if guesses is None else max(0, guesses.free_at_ms - now_ms)
 
     def guessed(self, address: str, now_ms: int) -> None:
         """A token was wrong: no such id, or another secret. One that has expired is no guess."""
@@ -51,13 +48,6 @@ class Slowing:
             guesses.free_at_ms = now_ms + min(WAIT_MS_MAX, 1_000 << min(beyond, 10))
         while len(self._guesses) > ADDRESSES_MAX:
             self._guesses.popitem(last=False)
-
-    def was_right(self, digest: bytes) -> None:
-        """A token was right; from now on it is looked up wherever it comes from."""
-        self._known[digest] = None
-        self._known.move_to_end(digest)
-        while len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
 
 
 def origin_of(address: str) -> str:

@@ -16,7 +16,7 @@ from redrive.admin.problems import conflict, invalid
 from redrive.admin.selecting import find_letter
 from redrive.admin.services import Services, services_of
 from redrive.admin.shapes.bookly import BooklyStats, Entries, Entry, ResolveEntryRequest, Retried, WholeEntry
-from redrive.admin.starting import operation_key, start_redrive, wait_ended
+from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
 from redrive.dlq import StoreUnavailable, describe
 from redrive.records import (
     Between,
@@ -100,7 +100,8 @@ async def retry(
     request: Request,
     response: Response,
 ) -> dict[str, Any]:
-    """Sends it to the queue it failed in, and answers it as it is then. 409 while a copy of it is on its way."""
+    """Sends it to the queue it failed in, and answers it as it is then. 409 while a copy of it is on its way, or
+    an operation that waits or runs will send one."""
     letter = await find_letter(services, caller, dlq_id)
     if letter.status is Status.RETRYING:
         raise conflict(
@@ -125,7 +126,8 @@ async def retry(
     except StoreUnavailable:
         found = None  # it is on its way all the same: whoever hears otherwise sends it again
     shown = entry_of(letter if found is None else found, view)
-    return {**shown, "operation": operation.id, "note": operation.note or started.note}
+    note = operation.note or started.note or await why_none_sent(services, operation)
+    return {**shown, "operation": operation.id, "note": note}
 
 
 @router.post("/{dlq_id}/resolve", response_model=Entry, summary="Mark one as resolved")

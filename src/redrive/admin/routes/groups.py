@@ -40,10 +40,14 @@ async def show(request: Request, caller: ViewerCaller, view: CurrentView, group_
 
 @router.post("/{group_id}/acknowledge", response_model=shapes.Group)
 async def acknowledge(
-    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: shapes.GroupRequest
+    request: Request,
+    caller: OperatorCaller,
+    view: CurrentView,
+    group_id: str,
+    asked: shapes.GroupRequest | None = None,
 ) -> dict[str, Any]:
     """Somebody has seen it and works on it."""
-    return await _say(request, caller, view, group_id, GroupState.ACKNOWLEDGED, asked.why)
+    return await _say(request, caller, view, group_id, GroupState.ACKNOWLEDGED, "" if asked is None else asked.why)
 
 
 @router.post("/{group_id}/ignore", response_model=shapes.Group)
@@ -64,10 +68,14 @@ async def resolve(
 
 @router.post("/{group_id}/reopen", response_model=shapes.Group)
 async def reopen(
-    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: shapes.GroupRequest
+    request: Request,
+    caller: OperatorCaller,
+    view: CurrentView,
+    group_id: str,
+    asked: shapes.GroupRequest | None = None,
 ) -> dict[str, Any]:
     """As if nobody had said anything."""
-    return await _say(request, caller, view, group_id, GroupState.OPEN, asked.why)
+    return await _say(request, caller, view, group_id, GroupState.OPEN, "" if asked is None else asked.why)
 
 
 @router.post("/{group_id}/notes", response_model=shapes.Group, status_code=201)

@@ -12,7 +12,7 @@ from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
 from redrive.admin.json_answers import json_answer
 from redrive.admin.problems import conflict, not_found, unavailable
-from redrive.admin.selecting import GONE, choose, filter_for, find_letter, forbade
+from redrive.admin.selecting import GONE, choose, filter_for, find_letter, forbade, taking_turns
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
@@ -190,13 +190,13 @@ async def reopen(
     caller: OperatorCaller,
     view: CurrentView,
     message_id: str,
-    asked: shapes.ReopenRequest,
+    asked: shapes.ReopenRequest | None = None,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
     """A failed, doubtful or resolved one is pending again."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     changed = await services_of(request).desk.reopen(
-        Selection(ids=(letter.id,)), who=caller.who, why=asked.why, if_version=version
+        Selection(ids=(letter.id,)), who=caller.who, why="" if asked is None else asked.why, if_version=version
     )
     return await _after(request, response, caller, view, letter.id, changed)
 
@@ -295,12 +295,13 @@ async def _change_many(
     )
     desk, selection = services_of(request).desk, chosen.selection
     try:
-        if event is Event.RESOLVED:
-            changed = await desk.resolve(selection, who=caller.who, why=why)
-        elif event is Event.REOPENED:
-            changed = await desk.reopen(selection, who=caller.who, why=why)
-        else:
-            changed = await desk.delete(selection, who=caller.who, why=why)
+        async with taking_turns(request, selection):
+            if event is Event.RESOLVED:
+                changed = await desk.resolve(selection, who=caller.who, why=why)
+            elif event is Event.REOPENED:
+                changed = await desk.reopen(selection, who=caller.who, why=why)
+            else:
+                changed = await desk.delete(selection, who=caller.who, why=why)
     except StoreUnavailable as error:
         # Many are changed piece by piece.
         reason = f"the database can't be used now ({error.reason})"

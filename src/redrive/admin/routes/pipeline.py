@@ -23,7 +23,7 @@ from redrive.admin.shapes.pipeline import (
     RedrivenQueue,
     RedriveQueueRequest,
 )
-from redrive.admin.starting import operation_key, start_redrive, wait_ended
+from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
 from redrive.collecting import KnownQueue
 from redrive.dlq import describe
 from redrive.records import (
@@ -59,7 +59,7 @@ _PEEK_BYTES_MAX = 64_000_000
 async def list_queues(caller: AdminCaller, services: CurrentServices) -> dict[str, Any]:
     """The dead-letter queues of FILE, of the broker by their names, and of the store."""
     known = await services.link.queues()
-    collected = services.workers().queues
+    worker = services.workers()
     queues = [
         {
             "queue": one.dlq,
@@ -67,13 +67,13 @@ async def list_queues(caller: AdminCaller, services: CurrentServices) -> dict[st
             "messages": one.messages,
             "consumers": one.consumers,
             "stored": {status.upper(): one.stored.get(status, 0) for status in map(str, Status)},
-            "collecting": collected.get(one.dlq) == "",
+            "collecting": worker.why_not(one.dlq) == "",
             "stopped": one.stopped,
         }
         for one in known.queues
         if _sees(caller, one)
     ]
-    return {"queues": queues, "problem": known.problem}
+    return {"queues": queues, "problem": known.problem, "worker": worker.text}
 
 
 @router.get("/queues/{queue:path}/messages", response_model=PeekedQueue, summary="Look at the first messages")
@@ -84,8 +84,8 @@ async def peek(
     services: CurrentServices,
     limit: Annotated[int, Query(ge=1, le=PEEK_MAX)] = 20,
 ) -> dict[str, Any]:
-    """What is stored of the queue, then what lies on it; nothing is taken. 409 where looking would destroy messages and
-    nothing is stored instead."""
+    """What is stored of the queue, then what lies on it; nothing is taken. Where the queue itself can't be looked at,
+    what is stored is answered and `note` says why; 409 or 503 where nothing is."""
     await _known(services, caller, queue)
     page = await services.desk.list(
         _stored_of(services, caller, queue, (*_OPEN, Status.IN_DOUBT)), limit=limit, newest_first=False
@@ -112,6 +112,12 @@ async def peek(
         if not messages and queue not in services.workers().queues:
             raise
         note = str(error)
+    except Problem as error:
+        # What is collected here is stored, so that nothing stored is an answer too.
+        if error.status != 503 or not (messages or services.workers().why_not(queue) == ""):
+            raise
+        note = f"the queue itself was not looked at: {error.detail}"
+        left = await _ready(services, queue)
     else:
         room = limit - len(messages)
         messages += [_queued_entry(view, one) for one in peeked.messages[:room]]
@@ -153,6 +159,7 @@ async def redrive(
     operation = started.operation
     if not started.note:
         operation = await wait_ended(services, operation, patience_s=_REDRIVE_S_MAX)
+    none_sent = await why_none_sent(services, operation)
     response.headers["Location"] = f"/api/v1/redrives/{operation.id}"
     return {
         "queue": queue,
@@ -164,7 +171,7 @@ async def redrive(
         "in_doubt": operation.in_doubt,
         "target": {"exchange": operation.target.exchange, "routing_key": operation.target.routing_key},
         "left": left,
-        "note": "; ".join(one for one in (operation.note, started.note, note) if one),
+        "note": "; ".join(one for one in (operation.note, started.note, none_sent, note) if one),
     }
 
 
@@ -174,6 +181,10 @@ async def _known(services: Services, caller: Caller, queue: str) -> KnownQueue:
     for one in known.queues:
         if one.dlq == queue and _sees(caller, one):
             return one
+    # A name alone may be collected too, where no management API says which queues there are.
+    named = KnownQueue(vhost=services.place.target.vhost, dlq=queue)
+    if queue in services.workers().queues and _sees(caller, named):
+        return named
     if known.problem is not None:
         raise broker_unavailable(known.problem)
     raise Problem(
@@ -196,7 +207,7 @@ async def _collect_first(services: Services, caller: Caller, queue: str, limit: 
     wanted = _stored_of(services, caller, queue, _OPEN)
     while True:
         left = await _ready(services, queue)
-        is_collected = services.workers().queues.get(queue) == ""
+        is_collected = services.workers().why_not(queue) == ""
         if left is None or not is_collected:
             break
         stored = await services.store.letters.count(wanted, now_ms=services.clock_ms(), at_most=limit)

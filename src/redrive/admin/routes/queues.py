@@ -16,7 +16,7 @@ async def list_all(request: Request, caller: ViewerCaller) -> Queues:
     services = services_of(request)
     known, worker = await services.link.queues(), services.workers()
     queues = [
-        Queue.of(one, collecting=worker.queues.get(one.dlq))
+        Queue.of(one, collecting=worker.why_not(one.dlq))
         for one in known.queues
         if covers(caller.queues, one.dlq, *(() if one.known_queue is None else (one.known_queue,)))
     ]

@@ -12,10 +12,10 @@ from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, View
 from redrive.admin.idempotency import HEADER as KEY_HEADER
 from redrive.admin.operation_scope import CurrentScope
 from redrive.admin.problems import Problem
-from redrive.admin.selecting import choose, find_group, forbade
+from redrive.admin.selecting import choose, find_group, forbade, taking_turns
 from redrive.admin.services import Services, services_of
 from redrive.admin.shapes import redrives as shapes
-from redrive.admin.starting import start_redrive
+from redrive.admin.starting import start_redrive, why_none_sent
 from redrive.admin.telling import told_operation
 from redrive.dlq import IdempotencyConflict
 from redrive.records import (
@@ -41,6 +41,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
         "description": "It is stored and will be run.",
         "headers": {"Location": {"description": "Where to watch it.", "schema": {"type": "string"}}},
     },
+    404: {"description": "There is no such group, or it is not of the token's queues."},
 }
 
 
@@ -55,9 +56,11 @@ async def create(
     services = services_of(request)
     new = await _new_operation(request, caller, view, asked)
     if asked.dry_run:
-        return JSONResponse(await _plan(services, new), status_code=200)
+        async with taking_turns(request, new.selection):
+            return JSONResponse(await _plan(services, new), status_code=200)
     try:
-        started = await start_redrive(services, new)
+        async with taking_turns(request, new.selection):
+            started = await start_redrive(services, new)
         operation, note = started.operation, started.note
     except IdempotencyConflict as error:
         # `dead:>2h` is another moment when it is asked again: the same words are the same request.
@@ -91,7 +94,9 @@ async def show(
     request: Request, caller: ViewerCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
     """An operation: how far it is, how fast, and when it will be done."""
-    return told_operation(await scope.find(caller, redrive_id), view, services_of(request))
+    services = services_of(request)
+    operation = await scope.find(caller, redrive_id)
+    return told_operation(operation, view, services, note=await why_none_sent(services, operation))
 
 
 @router.get("/{redrive_id}/items", response_model=shapes.Items)

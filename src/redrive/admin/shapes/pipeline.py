@@ -20,12 +20,12 @@ class PipelineQueue(CamelAnswer):
     messages: int | None
     consumers: int | None
     stored: dict[str, int]
-    collecting: bool = Field(description="Whether this process takes what comes here into the store.")
+    collecting: bool = Field(description="Whether this process now takes what comes here into the store.")
     stopped: str | None = Field(description="Why collecting it was stopped.")
 
 
 class PipelineQueues(CamelAnswer):
-    """All that are known. `problem` says why the broker could not be asked."""
+    """All that are known. `problem` says why the broker could not be asked, `worker` what runs beside the API."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -41,11 +41,13 @@ class PipelineQueues(CamelAnswer):
                 }
             ],
             problem=None,
+            worker="collecting",
         )
     )
 
     queues: list[PipelineQueue]
     problem: str | None
+    worker: str
 
 
 class PeekedEntry(CamelAnswer):
