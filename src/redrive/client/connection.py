@@ -4,9 +4,7 @@ It owns the socket, the handshake, the heartbeats, the write buffer and which ch
 reconnects (see `client`) and never decides about messages (see `publisher` and `consumer`). Everything that waits here
 ends when the connection does.
 
-Writes are coalesced: whatever is said in one turn of the event loop goes out in one socket write, or in a few where
-handlers say much: every 64th settlement, and every 64th publish made one by one, goes out at once with all before it. A
-turn may handle all that the prefetch allows. The broker would wait meanwhile, and we for it afterwards.
+Writes are coalesced: whatever is said in one turn of the event loop goes out in one socket write.
 """
 
 import asyncio

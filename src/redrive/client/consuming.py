@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from redrive import wire
 from redrive.client.errors import AlreadySettled, StaleDelivery
-from redrive.client.session import STRIDE_MASK, ChannelSession
+from redrive.client.session import ChannelSession
 from redrive.client.settling import STRAGGLERS_S, Settling
 from redrive.wire import methods
 
@@ -48,7 +48,7 @@ class Delivery(wire.Delivery):
             settling.ack_up_to(tag)
         else:
             settling.ack(tag)
-        session.acks_soon(tag)
+        session.acks_soon()
 
     def nack(self, *, requeue: bool, multiple: bool = False) -> None:
         """Back to the queue, or to its dead-letter exchange. Raises as `ack` does."""
@@ -60,7 +60,7 @@ class Delivery(wire.Delivery):
             settling.give_back(self.delivery_tag, counted=False)
         else:
             settling.discard(self.delivery_tag)
-        self.session.acks_soon(self.delivery_tag)
+        self.session.acks_soon()
 
     def reject(self, *, requeue: bool) -> None:
         """Like `nack` for one message; on quorum queues of 4.3 only a reject counts as a failed delivery."""
@@ -70,7 +70,7 @@ class Delivery(wire.Delivery):
             settling.give_back(self.delivery_tag, counted=True)
         else:
             settling.discard(self.delivery_tag)
-        self.session.acks_soon(self.delivery_tag)
+        self.session.acks_soon()
 
     def _check(self) -> None:
         if not self.session.usable:
@@ -120,14 +120,11 @@ class ConsumeSession(ChannelSession):
         """What was acked must be known to the broker before the channel goes, or it delivers it again."""
         self.settling.write(stragglers=True)
 
-    def acks_soon(self, tag: int) -> None:
-        """What was settled in this turn of the event loop, `tag` last, goes out at its end or the end of a stride, in
-        one frame where it is in a row."""
+    def acks_soon(self) -> None:
+        """The acks of this turn of the event loop go out at its end, in one frame where they are in a row."""
         if not self._dirty:
             self._dirty = True
             self.connection.before_flush(self._write)
-        if not tag & STRIDE_MASK:
-            self.connection.flush()
 
     def _write(self) -> None:
         self._dirty = False

@@ -19,7 +19,7 @@ from redrive import wire
 from redrive.client.errors import ChannelClosed, ConnectionClosed
 from redrive.client.outcomes import CONFIRMED, NACKED, InDoubt, Outcome, Returned
 from redrive.client.room import RoomQueue
-from redrive.client.session import STRIDE_MASK, ChannelSession
+from redrive.client.session import ChannelSession
 
 _LARGE_BODY_BYTES = 65_536
 _NOT_TOLD_APART = InDoubt("a message was returned that can't be told apart from this one")
@@ -104,11 +104,10 @@ class PublishSession(ChannelSession):
         self._pending[number] = (sink, slot, exchange, routing_key, header, body, mandatory, until_s)
         if until_s is not NO_DEADLINE and (self._timer is None or until_s < self._timer.when()):
             self._set_timer(until_s)
-        if (slot >= 0 or number & STRIDE_MASK) and len(body) < _LARGE_BODY_BYTES:
+        if len(body) < _LARGE_BODY_BYTES:
             connection.flush_soon()
         else:
-            # The end of a stride; a batch needs none, it is made in no time. And a large one is not gathered up, so
-            # that the socket says when it is full before the next one is copied.
+            # Not gathered up, so that the socket says when it is full before the next one is copied.
             connection.flush()
 
     async def wait_settled(self) -> bool:

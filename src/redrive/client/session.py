@@ -18,9 +18,6 @@ from redrive.wire import methods
 if TYPE_CHECKING:
     from redrive.client.connection import Connection
 
-STRIDE_MASK = 63
-"""Every 64th settlement or single publish of a channel is flushed at once: the broker begins while we go on."""
-
 _Reply = TypeVar("_Reply", bound=methods.Method)
 
 

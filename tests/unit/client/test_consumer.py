@@ -53,20 +53,6 @@ def test_acks_said_in_the_turn_of_a_connection_close_end_nothing_else() -> None:
     run_scenario(scenario())
 
 
-def test_what_is_settled_in_one_long_turn_is_said_in_strides() -> None:
-    """So that the broker has something to do while we go on; each stride in one frame."""
-
-    async def scenario() -> None:
-        async with ScriptedBroker() as broker, Client(broker.url) as client:
-            deliveries, taken = await fill(broker, client, 150)
-            for delivery in taken:
-                delivery.ack()
-            await deliveries.close()
-            assert acked(broker.peer) == [(64, True), (128, True), (150, True)]
-
-    run_scenario(scenario())
-
-
 def test_acks_that_wait_for_their_elders_are_said_before_the_channel_closes() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:

@@ -211,33 +211,6 @@ def test_large_bodies_wait_for_the_socket() -> None:
     run_scenario(scenario())
 
 
-def test_many_publishes_of_one_turn_go_out_in_strides_and_a_batch_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with ScriptedBroker() as broker, Client(broker.url) as client:
-            publisher = await client.publisher()
-            connection = await client.connection()
-            flush, flushed_at = connection.flush, []
-
-            def note_and_flush() -> None:
-                flushed_at.append(publisher.in_flight)
-                flush()
-
-            monkeypatch.setattr(connection, "flush", note_and_flush)
-            publishes = start(publisher, 150)
-            await arrive(broker.peer, 150)
-            assert flushed_at == [64, 128, 150]
-            broker.peer.confirm(1, 150, multiple=True)
-            assert await ended(*publishes) == [CONFIRMED] * 150
-            flushed_at.clear()
-            batch = asyncio.create_task(publisher.publish_many([Outgoing("", "q", b"body")] * 150))
-            await arrive(broker.peer, 300)
-            assert flushed_at == [150]
-            broker.peer.confirm(1, 300, multiple=True)
-            assert await batch == [CONFIRMED] * 150
-
-    run_scenario(scenario())
-
-
 async def arrive_at_least(peer: Peer, count: int) -> None:
     await wait_until(lambda: len(peer.heard(wire.Published)) >= count)
 
