@@ -119,7 +119,7 @@ def require_console() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ServeFailed(
-            f"the admin API needs {' and '.join(missing)}, which is not installed; run: pip install 'redrive[console]'"
+            f"the admin API needs {' and '.join(missing)}, not installed here; run: pip install 'redrive[console]'"
         )
 
 

@@ -11,9 +11,8 @@ A store belongs to one event loop, so everything runs in the test's `run`:
         run(scenario())
 """
 
-import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,13 +27,11 @@ from redrive.dlq import Desk, find_place, new_id, new_luck, new_secret
 from redrive.records import Content, DeadLetter, Role, Token, mint_token
 from redrive.redriving import RedriveDesk
 from redrive.stores import Store, open_store
+from tests.unit.conftest import Run as Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
 
-SCENARIO_S_MAX = 60.0
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/"
 BASE_URL = "http://127.0.0.1:8080"
-
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 @dataclass(slots=True)
@@ -82,27 +79,6 @@ class PutLetter(Protocol):
     async def __call__(
         self, *, body: Any = None, headers: dict[str, Any] | None = None, title: str = "", **fields: Any
     ) -> DeadLetter: ...
-
-
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    """An event loop for the test."""
-    with asyncio.Runner() as made:
-        yield made
-
-
-@pytest.fixture
-def run(runner: asyncio.Runner) -> Run:
-    """Runs a scenario to its end, which must come in time."""
-
-    def run_scenario(scenario: Coroutine[Any, Any, Any]) -> Any:
-        async def in_time() -> Any:
-            async with asyncio.timeout(SCENARIO_S_MAX):
-                return await scenario
-
-        return runner.run(in_time())
-
-    return run_scenario
 
 
 @pytest.fixture
@@ -263,3 +239,10 @@ async def audited(store: Store, action: str) -> list[tuple[str, str, int]]:
     """Who, what and how often, of one kind of entry in the audit; the newest first."""
     entries, _ = await store.audit.page(100, action=action)
     return [(entry.who, entry.subject, entry.count) for entry in entries]
+
+
+def without_patience(services: Services, run: Run) -> Iterator[Services]:
+    """The same, but nobody waits for the broker."""
+    link = BrokerLink(services.place, services.store, patience_s=0.01)
+    yield replace(services, link=link)
+    run(link.close())

@@ -7,7 +7,7 @@ answered some of them with success. The broker is nowhere.
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -30,10 +30,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from redrive.admin import BrokerLink, Services
+from redrive.admin import Services
 from redrive.records import Role, Status
 from redrive.stores import Store
-from tests.unit.admin.conftest import BASE_URL, Clock, PutLetter, Run, make_token
+from tests.unit.admin.conftest import BASE_URL, Clock, PutLetter, Run, make_token, without_patience
 from tests.unit.admin.seeding import STATUSES, Seeded, ask, operate, seed
 
 IS_MATRIX = os.environ.get("REDRIVE_MATRIX", "") not in ("", "0")
@@ -76,9 +76,7 @@ _TARGETS = {
 @pytest.fixture
 def services(services: Services, run: Run) -> Iterator[Services]:
     """As the room's, but nobody waits for the broker."""
-    link = BrokerLink(services.place, services.store, patience_s=0.01)
-    yield replace(services, link=link)
-    run(link.close())
+    yield from without_patience(services, run)
 
 
 @dataclass(slots=True)

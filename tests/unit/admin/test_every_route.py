@@ -6,7 +6,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import BrokerLink, Services, Settings
+from redrive.admin import Services, Settings
 from redrive.records import Role
 from redrive.stores import Store
-from tests.unit.admin.conftest import Clock, PutLetter, Run, make_token
+from tests.unit.admin.conftest import Clock, PutLetter, Run, make_token, without_patience
 from tests.unit.admin.seeding import OTHER_QUEUE, Seeded, ask, seed
 
 
@@ -125,9 +125,7 @@ def settings() -> Settings:
 @pytest.fixture
 def services(services: Services, run: Run) -> Iterator[Services]:
     """As the room's, but nobody waits for the broker."""
-    link = BrokerLink(services.place, services.store, patience_s=0.01)
-    yield replace(services, link=link)
-    run(link.close())
+    yield from without_patience(services, run)
 
 
 @dataclass(slots=True)
