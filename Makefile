@@ -8,6 +8,8 @@ USABLE := $(VENV)/.usable
 export PYTHONDONTWRITEBYTECODE :=
 # One worker for each version's shared broker, one for the tests that start nodes of their own.
 LIVE_WORKERS ?= 4
+# One more than there are cores: some tests wait a little, and the others go on.
+QUICK_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: help demo test test-quick matrix check format docs conformance bench bench-peers lock clean
 
@@ -37,7 +39,7 @@ test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
 	$(BIN)/pytest -n $(LIVE_WORKERS) --dist loadgroup -m live
 
 test-quick: $(READY) ## what needs no broker
-	REDRIVE_QUICK=1 $(BIN)/pytest -q -n auto -m "not live and not slow"
+	REDRIVE_QUICK=1 $(BIN)/pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not live and not slow"
 
 matrix: $(READY) ## the long matrices: every version, every kill, every mutation, many seeds
 	@$(BIN)/python -m tests.rig build

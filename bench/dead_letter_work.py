@@ -18,6 +18,7 @@ from typing import Any
 
 from redrive.client import Client
 from redrive.deadletters import CollectOptions, Collector, Redriver, RunnerParts, Source
+from redrive.garbage import seldom_collected
 from redrive.records import LUCK_BITS, Filter, Named, NewOperation, OperationKind, Selection, make_id
 from redrive.stores import Store, open_store
 
@@ -30,7 +31,9 @@ def main() -> None:
     parser.add_argument("messages", type=int)
     parser.add_argument("--server", type=int, default=0, help="the process id of PostgreSQL")
     parser.add_argument("--profile", action="store_true")
-    print(json.dumps(asyncio.run(work(parser.parse_args()))))
+    chosen = parser.parse_args()
+    with seldom_collected():  # as `redrive collect` and `redrive dlq redrive` have it
+        print(json.dumps(asyncio.run(work(chosen))))
 
 
 async def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:

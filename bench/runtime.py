@@ -30,6 +30,7 @@ from bench.amqp.programs import Missing, Program, Programs, cache_folder
 from bench.amqp.report import median_cpu_s_per_10k
 from redrive.client import Client as AmqpClient
 from redrive.client import Confirmed, Outgoing
+from redrive.garbage import seldom_collected
 from redrive.runtime import App
 
 KEPT = Path(__file__).parent / "results" / "runtime.json"
@@ -90,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 prefetch=500,
                 body=make_body().encode(),
             )
-            memory = asyncio.run(watch_memory(case, MEMORY_STEP // divisor))
+            with seldom_collected():  # as `redrive run` does
+                memory = asyncio.run(watch_memory(case, MEMORY_STEP // divisor))
     result = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "rounds": rounds,

@@ -3,7 +3,7 @@
 import os
 
 QUICK_VARIABLE = "REDRIVE_QUICK"
-QUICK_MAX = 25
+QUICK_MAX = 15
 IS_QUICK = os.environ.get(QUICK_VARIABLE, "") not in ("", "0")
 
 

@@ -24,6 +24,7 @@ from redrive.deadletters import (
     select_from_topology,
 )
 from redrive.dlq import Place, new_luck, now_ms, opened_store, owner_name
+from redrive.garbage import seldom_collected
 from redrive.management import ManagementError, QueueInfo
 from redrive.records import Status
 from redrive.redriving import Broker
@@ -117,7 +118,8 @@ def run_collect(
             return await _collect(collector, broker, request, stop)
 
     try:
-        return asyncio.run(run())
+        with seldom_collected():
+            return asyncio.run(run())
     finally:
         telemetry.close()
 

@@ -23,7 +23,17 @@ from redrive.config import Setting, broker_url, names_vhost
 from redrive.core import SILENT, Observer, did_you_mean
 from redrive.deploy import apply, inspect
 from redrive.files import load
-from redrive.runtime import THREADS_NAME, App, Consumption, Fleet, InvalidApp, Runner, RunOptions, wait_parent_gone
+from redrive.garbage import seldom_collected
+from redrive.runtime import (
+    THREADS_NAME,
+    App,
+    Consumption,
+    Fleet,
+    InvalidApp,
+    Runner,
+    RunOptions,
+    wait_parent_gone,
+)
 from redrive.telemetry import Endpoint, Level, Log, LogFormat, Telemetry
 from redrive.topology import Compiled, Declaration, compile_declaration
 
@@ -167,7 +177,8 @@ def run(
         if exits and not await _end_tasks():
             _exit_now(observer)
 
-    asyncio.run(main_to_the_end())
+    with seldom_collected():
+        asyncio.run(main_to_the_end())
     if exits and any(one.name.startswith(THREADS_NAME) for one in threading.enumerate()):
         _exit_now(observer)  # a handler's thread runs on, and Python would wait for it
 

@@ -57,6 +57,7 @@ def test_every_shape_is_played_on_every_version_that_has_it() -> None:
     assert played == everywhere | {("4.3", "native")}
 
 
+@pytest.mark.slow
 def test_a_seed_plays_the_same_every_time() -> None:
     seeds = (1, 5, 17, 26)
     first = [play_seed(seed).hash for seed in seeds]

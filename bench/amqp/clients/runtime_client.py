@@ -1,4 +1,7 @@
-"""Our runtime with raw bodies: an app on shape `quorum`, whose outcomes become acks, rejects and parked copies."""
+"""Our runtime with raw bodies: an app on shape `quorum`, whose outcomes become acks, rejects and parked copies.
+
+The garbage collector is as `redrive run` has it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from bench.amqp.clients.contract import Case, Progress, run
 from redrive.client import Client
+from redrive.garbage import seldom_collected
 from redrive.runtime import App, Runner, RunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
 
@@ -78,8 +82,9 @@ async def consume(case: Case) -> float:
         progress.begin()
         progress.settle()
 
-    async with surroundings(case), runner_for(app, case):
-        return await progress.wait_settled()
+    with seldom_collected():
+        async with surroundings(case), runner_for(app, case):
+            return await progress.wait_settled()
 
 
 async def retry(case: Case) -> float:
@@ -92,8 +97,9 @@ async def retry(case: Case) -> float:
         progress.begin()
         raise RuntimeError("again")
 
-    async with surroundings(case), runner_for(app, case, progress):
-        return await progress.wait_settled()
+    with seldom_collected():
+        async with surroundings(case), runner_for(app, case, progress):
+            return await progress.wait_settled()
 
 
 if __name__ == "__main__":

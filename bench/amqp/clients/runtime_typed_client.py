@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bench.amqp.clients.contract import Case, Progress, run
 from bench.amqp.clients.runtime_client import compiled_for, idle, runner_for, surroundings
+from redrive.garbage import seldom_collected
 from redrive.runtime import App
 
 
@@ -39,8 +40,9 @@ async def consume(case: Case) -> float:
             progress.fail(f"read {order}")
         progress.settle()
 
-    async with surroundings(case), runner_for(app, case):
-        return await progress.wait_settled()
+    with seldom_collected():
+        async with surroundings(case), runner_for(app, case):
+            return await progress.wait_settled()
 
 
 if __name__ == "__main__":

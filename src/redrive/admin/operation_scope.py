@@ -80,8 +80,8 @@ class OperationScope:
         return found, cursor
 
 
-def operation_scope_of(request: Request) -> OperationScope:
-    """The one of the app that a request came to."""
+async def operation_scope_of(request: Request) -> OperationScope:
+    """The one of the app that a request came to. It waits for nothing, and is `async` so that no thread is asked."""
     state = request.app.state
     found = getattr(state, "operation_scope", None)
     if not isinstance(found, OperationScope):

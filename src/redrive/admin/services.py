@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from redrive.admin.settings import Settings
 from redrive.core import Observer
@@ -46,3 +46,12 @@ def services_of(request: Request) -> Services:
     services = request.app.state.services
     assert isinstance(services, Services)
     return services
+
+
+async def _given(request: Request) -> Services:
+    # Not `services_of` itself: what can't wait, the framework gives to another thread, which costs more than a query.
+    return services_of(request)
+
+
+CurrentServices = Annotated[Services, Depends(_given)]
+"""The same as a parameter of a route."""

@@ -64,13 +64,16 @@ class Delivery(wire.Delivery):
 
     def reject(self, *, requeue: bool) -> None:
         """Like `nack` for one message; on quorum queues of 4.3 only a reject counts as a failed delivery."""
-        self._check()
-        settling = self.session.settling
+        session = self.session
+        settling = session.settling
+        tag = self.delivery_tag
+        if not session.usable or (tag != settling.floor + 1 and settling.is_settled(tag)):
+            self._check()
         if requeue:
-            settling.give_back(self.delivery_tag, counted=True)
+            settling.give_back(tag, counted=True)
         else:
-            settling.discard(self.delivery_tag)
-        self.session.acks_soon()
+            settling.discard(tag)
+        session.acks_soon()
 
     def _check(self) -> None:
         if not self.session.usable:

@@ -20,6 +20,11 @@ def outcome_of(error: BaseException, *, now_ms: int | None = None) -> Outcome:
     """
     if isinstance(error, Signal):
         return Raised(error)
+    try:
+        if getattr(error, "status_code", None) is None and getattr(error, "response", None) is None:
+            return Raised(error)  # most errors
+    except Exception:  # noqa: BLE001 - a property of somebody's: below each is asked by itself
+        pass
     for bearer in (error, _attribute(error, "response")):
         status = _attribute(bearer, "status_code")
         if isinstance(status, int) and not isinstance(status, bool):

@@ -21,7 +21,7 @@ from redrive.stores import Store
 from redrive.topology import BrokerVersion
 
 HANDS_BYTES_MAX = 256 * 1024 * 1024
-"""What all hands together may hold, roughly: many queues get smaller hands."""
+"""What all hands together may hold, roughly, two of each queue: many queues get smaller hands."""
 _HAND_BYTES_MIN = 1024 * 1024
 
 
@@ -89,7 +89,7 @@ class Collector:
         self._places = asyncio.Semaphore(self._options.at_once)
         self._tallies = {one.dlq: Tally() for one in self._sources}
         self._left: dict[str, str] = {}
-        share = HANDS_BYTES_MAX // max(1, min(len(self._sources), self._options.at_once))
+        share = HANDS_BYTES_MAX // (2 * max(1, min(len(self._sources), self._options.at_once)))
         self._parts = RoundParts(
             client=client,
             store=store,

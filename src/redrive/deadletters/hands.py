@@ -108,8 +108,8 @@ class Taker:
         `HandLost`.
         """
         prefetch = max(self.prefetch, at_least)
-        # What comes back was one hand before, and may have been a little larger than it should.
-        taking = _Taking(prefetch, self._hand_bytes * 2 if at_least else self._hand_bytes, on_delivery)
+        # What comes back was two hands before, and they may have been a little larger than they should.
+        taking = _Taking(prefetch, self._hand_bytes * 3 if at_least else self._hand_bytes, on_delivery)
         try:
             async with asyncio.timeout(CONSUME_S_MAX):
                 consumer = await self._consume(taking, prefetch)
@@ -126,7 +126,7 @@ class Taker:
         except BaseException:
             await consumer.close()
             raise
-        hand = Hand(consumer, taking.deliveries, is_full=len(taking.deliveries) >= prefetch)
+        hand = Hand(consumer, taking.deliveries, is_full=taking.is_full)
         if any(one.is_stale for one in hand.deliveries):
             await hand.give_back()
             raise HandLost("the connection or the channel went while messages were in hand; they come again")
@@ -196,7 +196,8 @@ class _Taking:
         self._came.set()
 
     @property
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
+        """Whether it holds all it may."""
         return len(self.deliveries) >= self._prefetch or self._bytes >= self._bytes_max
 
     async def wait_first(self, idle_s: float, stop: asyncio.Event) -> None:
@@ -212,7 +213,7 @@ class _Taking:
         """Until it is full, or nothing more came for a moment."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + longest_s
-        while not self._is_full and loop.time() < until_s:
+        while not self.is_full and loop.time() < until_s:
             self._came.clear()
             try:
                 async with asyncio.timeout(QUIET_S):

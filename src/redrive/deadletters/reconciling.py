@@ -4,9 +4,12 @@ A round of collecting leaves a trace in the store, so that whoever comes after a
 
     step          open in the store            the process dies here, and then
     -             a lost hand (an empty one)   the hand comes back, `redelivered`, and is in no batch: insert
-    tx 1          the batch                    the batch comes back whole, `redelivered`: it is only acked
-    ack, barrier  the batch                    nothing comes back: the batch is forgotten
-    tx 2          -
+    tx 1          the batch, a lost hand       the batch comes back whole, `redelivered`: it is only acked
+    ack, barrier  the batch, a lost hand       nothing of the batch comes back: it is forgotten
+    tx 2          a lost hand
+
+The lost hand stands for all that can be out and unstored, as long as anything is taken: the next hand is taken while
+one is stored, so a batch and a hand that is in no batch may come back together.
 
 The batch is all that was in hand, and one ack settles all of it or nothing. So a batch comes back whole or not at all;
 what matches only a part of it are twins, messages with the same bytes, and they are inserted. Where a batch comes back
@@ -107,10 +110,11 @@ def without_repeated(batches: Sequence[OpenBatch]) -> tuple[OpenBatch, ...]:
 def hand_needed(batches: Sequence[OpenBatch]) -> int:
     """How many messages a hand must be able to hold so that it has all that open batches can have given back.
 
-    Hands that were lost are not added up: each began with what the one before had given back.
+    Hands that were lost are not added up: each began with what the one before had given back. But what was stored and
+    what was lost can have been in hand at the same time.
     """
     stored = sum(len(batch.entries) for batch in batches)
-    return max([stored, *(batch.hand_max for batch in batches)])
+    return stored + max((batch.hand_max for batch in batches), default=0)
 
 
 def reconcile(hand: Sequence[Held], batches: Sequence[OpenBatch], given: Circumstances) -> Reconciled:

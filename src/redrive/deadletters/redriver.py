@@ -2,10 +2,11 @@
 
     claimed → [ taken → published → confirmed → recorded ] …        the checkpoints; a batch is in brackets
 
-The intent to send is committed before anything is sent (`taken`), the outcomes after all are known (`recorded`), and
-the next batch is not taken before that. So whenever this process dies, what it had taken and not recorded is in doubt
-for whoever claims the operation next, everything else is certain. One runner at a time: the lease `operation:<id>`,
-whose fence the store checks at every step.
+The intent to send is committed before anything is sent (`taken`), the outcomes once all are known (`recorded`). Between
+the two are at most `RunOptions.batch`: one batch, or in a long operation two of half that size, of which one is on the
+wire while the database works on the other (`runner_overlap`). So whenever this process dies, what it had taken and not
+recorded is in doubt for whoever claims the operation next, everything else is certain. One runner at a time: the lease
+`operation:<id>`, whose fence the store checks at every step.
 """
 
 import asyncio

@@ -1,11 +1,13 @@
 """The rounds of one queue under one lease: hands become rows, until there are no more or somebody stops it.
 
-    [ announced → taken → stored → acked → barrier → owned ] …
+    announced  [ taken → stored → acked → barrier → owned ] …  withdrawn
 
-`announced`: the store knows that a hand is about to be taken. `stored`: the hand's rows and its batch are committed.
-`acked`, `barrier`: one ack for all of the hand, and the broker was seen to have read it. `owned`: the batch is gone,
-the rows are ours alone. What a crash between any two leaves behind is in `reconciling`. Whatever fails inside a round,
-the hand is given back and the error goes up: the next rounds begin by reading what is open in the store.
+`announced`: the store knows that hands are about to be taken, and how much they can hold. `stored`: the hand's rows and
+its batch are committed. `acked`, `barrier`: one ack for all of the hand, and the broker was seen to have read it.
+`owned`: the batch is gone, the rows are ours alone. While one full hand goes from `taken` to `owned` the next is taken
+(`ahead`), unless batches of a crash are open: those are met one hand at a time. What a crash between any two steps
+leaves behind is in `reconciling`. Whatever fails inside a round, the hands are given back and the error goes up: the
+next rounds begin by reading what is open in the store.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ from typing import TypeVar
 
 from redrive.client import Client
 from redrive.core import Observer
+from redrive.deadletters.ahead import Ahead, Taken
 from redrive.deadletters.arrivals import Explaining, deliveries_so_far
 from redrive.deadletters.hands import HAND_BYTES, Hand, HandLost, Taker
 from redrive.deadletters.reconciling import (
@@ -105,7 +108,7 @@ class Rounds:
         self._acked: deque[tuple[str, float]] = deque()
         """Batches whose ack may not be on the broker's disk yet, and when they were acked."""
         self._connection: object = None
-        self._explaining = Explaining(source, new_id=self._new_id, clock_ms=parts.clock_ms)
+        self._ahead = Ahead(self._taker, lambda: Explaining(source, new_id=self._new_id, clock_ms=parts.clock_ms))
 
     async def run(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> End:
         """Rounds until `stop`, until the queue was seen empty (`once`), or, if idle, until others want our place.
@@ -117,22 +120,28 @@ class Rounds:
             self._version = BrokerVersion.of((await parts.client.connection()).server_version)
             await self._taker.check_alone()
             await self._read_open()
-            while not stop.is_set():
-                # What a quorum queue says without a leader is not to be trusted: there a consumer must be tried first.
-                is_trusted = self._source.queue_type == QueueType.CLASSIC
-                if once and is_trusted and not self._batches and await self._taker.is_drained():
-                    await self._own_acked(all_of_them=True)
-                    return End.DRAINED
-                end = await self._turn(stop=stop, once=once)
-                if end is None and not once and gives_way():
-                    end = End.GAVE_WAY
-                if end is not None:
-                    await self._own_acked(all_of_them=True)
-                    return end
+            end = await self._until_an_end(stop=stop, once=once, gives_way=gives_way)
+            await self._ahead.drop()
             await self._own_acked(all_of_them=True)
-            return End.ASKED
+            await self._withdraw()
+            return end
         finally:
+            await self._ahead.drop()
             await self._taker.close()
+
+    async def _until_an_end(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> End:
+        # What was taken ahead is stored, also if it is to stop.
+        while not stop.is_set() or self._ahead.is_taking:
+            # What a quorum queue says without a leader is not to be trusted: there a consumer must be tried first.
+            is_trusted = self._source.queue_type == QueueType.CLASSIC and not self._ahead.is_taking
+            if once and is_trusted and not self._batches and await self._taker.is_drained():
+                return End.DRAINED
+            end = await self._turn(stop=stop, once=once, is_last=not once and gives_way())
+            if end is not None:
+                return end
+            if not self._ahead.is_taking and not once and gives_way():
+                return End.GAVE_WAY
+        return End.ASKED
 
     async def _read_open(self) -> None:
         """What is open in the store. Whatever was acked before on another connection is among it."""
@@ -166,33 +175,34 @@ class Rounds:
             await self._bounded(self._parts.store.collecting.own(batch_id))
             self._acked.popleft()
 
-    async def _turn(self, *, stop: asyncio.Event, once: bool) -> End | None:
+    async def _turn(self, *, stop: asyncio.Event, once: bool, is_last: bool) -> End | None:
         if await self._is_elsewhere():
+            if self._ahead.is_taking:
+                await self._ahead.drop()
+                self._announced = None  # it stays open: what was taken ahead comes back like any hand that was lost
             await self._read_open()
         if await self._stops_for_lost_hands():
             return End.QUEUE_STOPPED
         needed = min(hand_needed(self._batches) + 1, _PREFETCH_LIMIT) if self._batches else 0
-        await self._announce(max(needed, self._taker.prefetch))
+        if not self._ahead.is_taking:
+            await self._announce(max(needed, self._taker.prefetch))
         # Where something is open, the queue is looked at again soon: it may be forgotten then.
         idle_s = 0.5 if once else min(self._parts.idle_s, 5.0) if self._batches else self._parts.idle_s
-        self._explaining.forget()
-        hand = await self._taker.take(
-            at_least=needed, idle_s=idle_s, stop=stop, on_delivery=self._explaining.explain_early
-        )
+        taken = await self._ahead.take(at_least=needed, idle_s=idle_s, stop=stop)
         if await self._is_elsewhere():
-            await hand.give_back()
+            await taken.hand.give_back()
+            self._announced = None
             return None
-        if len(hand):
-            return End.QUEUE_STOPPED if await self._round(hand, needed) else None
-        await hand.close()
+        if len(taken.hand):
+            next_stop = None if is_last or stop.is_set() else stop
+            return End.QUEUE_STOPPED if await self._round(taken, needed, next_stop) else None
+        await taken.hand.close()
         is_drained = await self._taker.is_drained()
         if is_drained:
             await self._look_at_open(needed)
         if (self._source.vhost, self._source.dlq) in await self._parts.store.collecting.stopped_queues():
-            await self._withdraw()
             return End.QUEUE_STOPPED
         if stop.is_set() or (once and is_drained):
-            await self._withdraw()
             return End.ASKED if stop.is_set() else End.DRAINED
         return None
 
@@ -220,19 +230,23 @@ class Rounds:
         del dangers[source.dlq]
         self._note("collector.stopped", reason=reason)
 
-    async def _round(self, hand: Hand, needed: int) -> bool:
-        """From taken to owned; true if the queue is stopped with it."""
-        announced, self._announced = self._announced, None
+    async def _round(self, taken: Taken, needed: int, next_stop: asyncio.Event | None) -> bool:
+        """From taken to owned; true if the queue is stopped with it. The next hand may be taken meanwhile if there is a
+        `next_stop` that ends that."""
+        hand, explaining = taken.hand, taken.explaining
         try:
             await self._checkpoint("taken")
             danger = self._danger(hand)
             if danger is not None:
                 # First said, then done: if it is this hand that kills us, nobody takes it again.
                 await self._stop_queue(danger)
+            elif hand.is_full and not self._batches and next_stop is not None:
+                await self._announce(len(hand) + self._taker.prefetch)
+                self._ahead.begin(next_stop)
             is_drained = bool(self._batches) and await self._taker.is_drained()
-            helds = [self._explaining.held(one) for one in hand.deliveries]
+            helds = [explaining.held(one) for one in hand.deliveries]
             decided = reconcile(helds, self._batches, self._circumstances(hand, needed, is_drained=is_drained))
-            batch_id = await self._store(hand, helds, decided, announced)
+            batch_id = await self._store(taken, helds, decided)
             await self._checkpoint("stored")
             hand.ack()
             await asyncio.sleep(0)  # acks go out at the end of the loop's turn
@@ -249,21 +263,20 @@ class Rounds:
         self._is_first = False
         return danger is not None
 
-    async def _store(self, hand: Hand, helds: Sequence[Held], decided: Reconciled, announced: OpenBatch | None) -> str:
+    async def _store(self, taken: Taken, helds: Sequence[Held], decided: Reconciled) -> str:
         """tx 1; and the rest of batches that came back in part."""
         known: list[tuple[bytes, str]] = []
         arrivals: list[Arrival] = []
-        for place, (delivery, held) in enumerate(zip(hand.deliveries, helds, strict=True)):
+        for place, (delivery, held) in enumerate(zip(taken.hand.deliveries, helds, strict=True)):
             letter_id = decided.known[place]
             if letter_id is not None:
                 known.append((held.fingerprint, letter_id))
                 continue
-            arrivals.append(self._explaining.arrival(delivery, held, twin_of=decided.doubtful.get(place)))
+            arrivals.append(taken.explaining.arrival(delivery, held, twin_of=decided.doubtful.get(place)))
             if place % _EXPLAINED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # heartbeats and other queues have their turn
-        self._explaining.forget()
-        replaces = [*decided.settled, *(() if announced is None else (announced.id,))]
-        stored = await self._write(arrivals, known, replaces, self._new_id())
+        taken.explaining.forget()
+        stored = await self._write(arrivals, known, decided.settled, self._new_id())
         left: list[OpenBatch] = []
         for batch in decided.left:
             if batch.id in decided.shrunk:
@@ -275,7 +288,7 @@ class Rounds:
         return stored.batch_id
 
     async def _announce(self, hand_max: int) -> None:
-        """A hand of so many may be lost from now on, and the store knows."""
+        """Hands of so many together may be lost from now on, and the store knows."""
         if self._announced is not None and self._announced.hand_max >= hand_max:
             return
         id = f"{self._new_id()}-hand-{hand_max}"
@@ -284,7 +297,7 @@ class Rounds:
         self._announced = OpenBatch(id=id, entries=(), at_ms=self._parts.clock_ms(), hand_max=hand_max)
 
     async def _withdraw(self) -> None:
-        """No hand is taken after all."""
+        """No hand is out, and none is taken."""
         if self._announced is not None:
             await self._bounded(self._parts.store.collecting.own(self._announced.id))
             self._announced = None

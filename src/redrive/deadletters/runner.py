@@ -9,7 +9,8 @@ from redrive.core import SILENT, Observer
 from redrive.deadletters.returning import returned_copy
 from redrive.deadletters.runner_copying import Copier, Copying
 from redrive.deadletters.runner_lease import HeldLease
-from redrive.deadletters.runner_pace import BatchSize, Pace, Progress, RateMeter, Step, next_step
+from redrive.deadletters.runner_overlap import send_overlapped
+from redrive.deadletters.runner_pace import BATCH_MAX, BatchSize, Pace, Progress, RateMeter, Step, next_step
 from redrive.deadletters.runner_sending import Sender, ended, wait_or_stop
 from redrive.deadletters.stopping import idle
 from redrive.deadletters.witness import Witness, settle_by_witness
@@ -22,6 +23,8 @@ class RunOptions:
     """How patient a runner is, and how much it has in flight."""
 
     window: int = 1_000
+    batch: int = BATCH_MAX
+    """How many are taken and not recorded at once, at most: they are in doubt if the runner dies."""
     lease_s: float = 30.0
     """How long after a runner's death another may go on."""
     publish_s: float = 60.0
@@ -82,7 +85,7 @@ class Run:
         self._pauses_when_stopped = pauses_when_stopped
         self._on_progress = on_progress
         self._pace = Pace(operation.rate_per_s)
-        self._batch = BatchSize()
+        self._batch = BatchSize(self._options.batch)
         self._meter = RateMeter()
         self._turn = 0
         self._backoff = Backoff(first_s=0.05, longest_s=5.0)
@@ -109,14 +112,16 @@ class Run:
             if await self._rested() or await self._reconnected():
                 continue  # it may have been paused meanwhile
             operation = self._operation
-            step = next_step(
-                operation.ramp, operation.total - operation.left, min(self._pace.batch_max, self._batch.value)
-            )
+            overlaps = self._may_overlap
+            most = self._half if overlaps else min(self._pace.batch_max, self._batch.value)
+            step = next_step(operation.ramp, operation.total - operation.left, most)
             claimed = await self._take(step)
             if not claimed:
                 return await self._record(())  # paused meanwhile, or what was left was skipped
-            results = await self._send(claimed)
-            await self.checkpoint("confirmed")
+            if overlaps:
+                results = await send_overlapped(claimed, send=self._send, exchange=self._exchange)
+            else:
+                results = await self._send(claimed)
             await self._record(results)
             await self.checkpoint("recorded")
             self._tell()
@@ -203,17 +208,62 @@ class Run:
         results = [ended(one, copy, outcome) for (one, copy), outcome in zip(copies, outcomes, strict=True)]
         if self._witness is not None:
             results = await self._witness.checked(copies, results)
+        await self.checkpoint("confirmed")
         return refused + results
+
+    @property
+    def _may_overlap(self) -> bool:
+        """Not where each batch is judged, heard or spaced before the next is taken; nor where bodies are large."""
+        operation = self._operation
+        is_plain = self._witness is None and not operation.ramp and operation.rate_per_s is None
+        return is_plain and self._batch.is_largest and self._half > 0
+
+    @property
+    def _half(self) -> int:
+        return self._options.batch // 2
+
+    async def _exchange(self, results: Sequence[Sent], on_the_wire: int) -> Sequence[Claimed]:
+        """Records a batch and takes another, while a third is on the wire. Takes none when all are taken, and nothing
+        when anything is out of the ordinary: what is in hand is brought to its end first."""
+        left = self._operation.left - len(results) - on_the_wire
+        is_ordinary = self._may_overlap and self._parts.client.is_connected and not self._stop.is_set()
+        if any(one.state is ItemState.QUEUED for one in results) or not is_ordinary:
+            left = 0
+        if not results and left <= 0:
+            return ()
+        self._held.require()
+        self._turn += 1
+        self._operation, claimed = await self._held.persist(
+            lambda: self._operations.exchange(
+                self._id,
+                self._held.lease,
+                results,
+                limit=max(0, min(left, self._half)),
+                now_ms=self._clock_ms(),
+                turn=self._turn,
+            )
+        )
+        self._note_ends(results)
+        if results:
+            await self.checkpoint("recorded")
+            self._tell()
+        if claimed:
+            self._batch.learn([len(one.content.body) + len(one.content.properties) for one in claimed])
+            await self.checkpoint("taken")
+        return claimed
 
     async def _record(self, results: Sequence[Sent]) -> Operation:
         self._operation = await self._held.persist(
             lambda: self._operations.record(self._id, self._held.lease, results, now_ms=self._clock_ms())
         )
+        self._note_ends(results)
+        return self._operation
+
+    def _note_ends(self, results: Sequence[Sent]) -> None:
         for state in (ItemState.REFUSED, ItemState.IN_DOUBT):
             reasons = [one.reason for one in results if one.state is state]
             if reasons:
                 self._note(f"deadletters.{state}", operation=self._id, count=len(reasons), reason=reasons[0])
-        return self._operation
 
     async def _watch(self, results: Sequence[Sent]) -> None:
         """The canary: pauses the operation if the broker refused one of these, or one comes back within a while."""

@@ -63,19 +63,27 @@ class Pace:
 class BatchSize:
     """How many to take so that their bodies fit into memory: judged by the last batch."""
 
-    def __init__(self) -> None:
-        self._next = _FIRST_BATCH
+    def __init__(self, most: int = BATCH_MAX) -> None:
+        self._most = most
+        self._next = min(most, _FIRST_BATCH)
+        self._is_known = False
 
     @property
     def value(self) -> int:
         """The next size."""
         return self._next
 
+    @property
+    def is_largest(self) -> bool:
+        """Whether the last batch has shown that memory does not limit the next."""
+        return self._is_known and self._next == self._most
+
     def learn(self, sizes: Sequence[int]) -> None:
         """The sizes of what was taken, in bytes."""
         if sizes:
             average = max(1, sum(sizes) // len(sizes))
-            self._next = max(1, min(BATCH_MAX, BATCH_BYTES // average))
+            self._next = max(1, min(self._most, BATCH_BYTES // average))
+            self._is_known = True
 
 
 class RateMeter:

@@ -1,8 +1,8 @@
 """What a delivery's headers say about its past, worked out once for all deliveries that are alike in them.
 
-When a dependency is down thousands of messages fail in the same second. They have died alike, to the byte of their
-x-death: one of them is read, and the others are looked up by these bytes and the way they came. Messages that carry
-headers of ours tell more than that, and are read one by one.
+When a dependency is down thousands of messages fail in the same second. They have died alike, and most have the same
+headers, to the byte: one of them is read, and the others are looked up by these bytes and the way they came. Where each
+has a header of its own (a trace), those that have the same x-death and no header of ours are still alike.
 """
 
 from typing import NamedTuple
@@ -33,23 +33,26 @@ class Pasts:
         self._counter = plan.counted_by
         # A header that is read below and is not x-death makes a delivery one of its own.
         self._mark = _ORIGINAL if self._counter is Counter.REJECTIONS else self._counter.value.encode()
-        self._kept: dict[tuple[tuple[str, str], bytes | None], Past] = {}
+        self._by_headers = _Kept()
+        self._by_deaths = _Kept()
 
     def of(self, letter: DeliveryLetter) -> Past:
         """The past of one delivery."""
-        delivery = letter.delivery
-        header = delivery.header
+        # Nothing else than these two is read for it.
+        key = (letter.delivery.route, letter.properties.raw_headers())
+        past = self._by_headers.get(key)
+        if past is None:
+            past = self._by_headers.keep(key, self._look_up(letter))
+        return past
+
+    def _look_up(self, letter: DeliveryLetter) -> Past:
+        header = letter.delivery.header
         if _OURS in header or _ORIGINAL in header or self._mark in header:
             return self._read(letter)
-        deaths = letter.raw_deaths()
-        key = (delivery.route, deaths)
-        past = self._kept.get(key)
+        key = (letter.delivery.route, letter.raw_deaths())
+        past = self._by_deaths.get(key)
         if past is None:
-            past = self._read(letter)
-            if deaths is None or len(deaths) <= _BYTES_MAX:
-                if len(self._kept) >= _KEPT_MAX:
-                    self._kept.clear()
-                self._kept[key] = past
+            past = self._by_deaths.keep(key, self._read(letter))
         return past
 
     def _read(self, letter: DeliveryLetter) -> Past:
@@ -60,3 +63,16 @@ class Pasts:
             route=deaths.route,
             routing_key=self._plan.handler_routing_key(letter),
         )
+
+
+class _Kept(dict[tuple[tuple[str, str], bytes | None], Past]):
+    """Pasts by a way and the bytes that tell them, not too many and not too large."""
+
+    def keep(self, key: tuple[tuple[str, str], bytes | None], past: Past) -> Past:
+        """Keeps one, and gives it back."""
+        told = key[1]
+        if told is None or len(told) <= _BYTES_MAX:
+            if len(self) >= _KEPT_MAX:
+                self.clear()
+            self[key] = past
+        return past

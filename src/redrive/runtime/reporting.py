@@ -7,6 +7,7 @@ from redrive.core import headers as names
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
 
+_ID = names.MESSAGE_ID.encode()
 WORDS: dict[type[Any], str] = {
     Done: "ack",
     Retry: "retry",
@@ -41,8 +42,9 @@ class Reporter:
 
         `attempt` and `handler_s` are None where no handler has run; `routing_key` is the original one.
         """
-        properties = letter.properties
-        own_id = properties.message_id
+        own_id, correlation_id, kind = letter.properties.labels()
+        if own_id is None and _ID in letter.delivery.header:
+            own_id = letter.header(names.MESSAGE_ID)
         delay_ms: int | None = None
         reason: ParkReason | None = None
         # Retries come first: they are most of what is told when everything fails.
@@ -66,9 +68,9 @@ class Reporter:
             status=None if failure is None else failure.status,
             handler_s=handler_s,
             routing_key=routing_key,
-            message_id=letter.header(names.MESSAGE_ID) if own_id is None else own_id,
-            correlation_id=properties.correlation_id,
-            message_type=properties.type,
+            message_id=own_id,
+            correlation_id=correlation_id,
+            message_type=kind,
             shape=self._shape,
             tag=self._spent_tag if reason is ParkReason.ATTEMPTS else None,
         )

@@ -1,4 +1,5 @@
-"""What is around the app: a line in the log for every request, and an end for streams when the server is to stop.
+"""What is around the app: a line in the log for every request, how many are in hand, and an end for streams when the
+server is to stop.
 
 A line has the method, the path, the names of query parameters, the status, the time and who asked. Never a value of the
 query, a header, a body or a token: filters quote payloads.
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.admin import CALLER
 from redrive.core import Observer
+from redrive.serving.giving_way import InHand
 
 _PATH_MAX = 300
 _PROBES = ("/healthz", "/readyz", "/metrics")
@@ -23,10 +25,13 @@ _STREAM = b"text/event-stream"
 class Around:
     """An ASGI app around another."""
 
-    def __init__(self, app: ASGIApp, *, observer: Observer, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, app: ASGIApp, *, observer: Observer, stopping: asyncio.Event, in_hand: InHand | None = None
+    ) -> None:
         self._app = app
         self._observer = observer
         self._stopping = stopping
+        self._in_hand = InHand() if in_hand is None else in_hand
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -35,19 +40,27 @@ class Around:
             return
         began_s = time.perf_counter()
         answer = _Answer()
+        in_hand = self._in_hand
 
         async def sent(message: Message) -> None:
             answer.see(message)
+            if answer.is_stream and not answer.is_told:
+                # It lasts for hours, and nobody waits for its end.
+                answer.is_told = True
+                in_hand.count -= 1
             await send(message)
 
         async def received() -> Message:
             return await self._receive(receive, answer)
 
+        in_hand.count += 1
         try:
             await self._app(scope, received, sent)
             if answer.is_stream and not answer.is_complete:
                 await send({"type": "http.response.body", "body": b""})
         finally:
+            if not answer.is_told:
+                in_hand.count -= 1
             self._note(scope, answer, time.perf_counter() - began_s)
 
     async def _receive(self, receive: Receive, answer: "_Answer") -> Message:
@@ -98,6 +111,8 @@ class _Answer:
         self.is_complete = False
         self.is_asked = False
         """The whole request is here."""
+        self.is_told = False
+        """It is a stream, and counted as in hand no more."""
 
     def see(self, message: Message) -> None:
         if message["type"] == "http.response.start":

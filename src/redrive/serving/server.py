@@ -19,12 +19,15 @@ import uvicorn
 
 from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, ensure_admin_token
 from redrive.deadletters import RedriveDesk
-from redrive.dlq import Store, desk_on, new_id, new_luck, now_ms, opened_store
+from redrive.dlq import Store, StoreUnavailable, desk_on, new_id, new_luck, now_ms, opened_store
+from redrive.garbage import seldom_collected
 from redrive.management import ManagementError
+from redrive.records import Filter
 from redrive.running import Watching
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import ServeConfig
 from redrive.serving.connections import Patience, guarded
+from redrive.serving.giving_way import InHand
 from redrive.serving.started import FirstToken, ServeFailed, Started
 from redrive.serving.work import Work
 from redrive.serving.worker import Worker
@@ -33,6 +36,8 @@ from redrive.telemetry import Telemetry
 _MANAGEMENT_S_MAX = 10.0
 _WORKER_S_MAX = 75.0
 _BACKLOG = 2_048
+_CONNECTIONS = 8
+"""As many as the store has for the API."""
 
 
 def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Started], None]) -> None:
@@ -43,7 +48,7 @@ def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Sta
     settings = settings_of(config)
     telemetry = watching.telemetry()
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with seldom_collected(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_Serving(config, settings, telemetry).run(started))
     finally:
         telemetry.close()
@@ -86,6 +91,7 @@ class _Serving:
         self._settings = settings
         self._telemetry = telemetry
         self._stopping = asyncio.Event()
+        self._in_hand = InHand()
         self._worker: Worker | None = None
         self._server: _Server | None = None
 
@@ -99,6 +105,7 @@ class _Serving:
                     self._config.place, store, patterns=self._config.request.patterns, observer=self._telemetry
                 )
                 stack.push_async_callback(link.close)
+                await _warm_up(store)
                 self._worker = self._start_worker()
                 server = self._server = self._make_server(self._services(store, link))
                 for number in (signal.SIGTERM, signal.SIGINT):
@@ -160,7 +167,7 @@ class _Serving:
                 telemetry=telemetry,
             )
 
-        worker = Worker(make)
+        worker = Worker(make, in_hand=self._in_hand)
         worker.start()
         return worker
 
@@ -199,7 +206,7 @@ class _Serving:
             sending_s_max=settings.sending_s_max,
         )
         config = uvicorn.Config(
-            Around(create_app(services), observer=self._telemetry, stopping=self._stopping),
+            Around(create_app(services), observer=self._telemetry, stopping=self._stopping, in_hand=self._in_hand),
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -213,6 +220,13 @@ class _Serving:
             timeout_graceful_shutdown=int(settings.shutdown_s),
         )
         return _Server(config)
+
+
+async def _warm_up(store: Store) -> None:
+    """Opens the store's connections before anybody waits for them: PostgreSQL's driver asks each of them first for what
+    kinds of values there are."""
+    with contextlib.suppress(StoreUnavailable):
+        await asyncio.gather(*(store.letters.page(Filter(), limit=1, now_ms=now_ms()) for _ in range(_CONNECTIONS)))
 
 
 @contextlib.contextmanager

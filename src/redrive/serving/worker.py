@@ -1,5 +1,5 @@
 """A thread with an event loop of its own for the work beside the API: a collector at full speed must not make a request
-wait longer than two threads make each other wait.
+wait longer than two threads make each other wait, and gives way to those in hand (`giving_way`).
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from redrive.admin import Doing, WorkerState
+from redrive.serving.giving_way import InHand, considerate_loop
 from redrive.serving.work import Work
 
 _SWITCH_S = 0.001
@@ -18,8 +19,9 @@ Python's default would wait 5 ms for it each time."""
 class Worker:
     """Started once, stopped once. `state` and `wake` are for the API's thread."""
 
-    def __init__(self, make_work: Callable[[], Work]) -> None:
+    def __init__(self, make_work: Callable[[], Work], *, in_hand: InHand | None = None) -> None:
         self._make_work = make_work
+        self._in_hand = InHand() if in_hand is None else in_hand
         self._thread = threading.Thread(target=self._run, name="redrive worker", daemon=True)
         self._is_up = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -62,7 +64,8 @@ class Worker:
             pass  # it has ended
 
     def _run(self) -> None:
-        asyncio.run(self._main())
+        with asyncio.Runner(loop_factory=considerate_loop(self._in_hand)) as runner:
+            runner.run(self._main())
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -15,6 +15,8 @@ from redrive.stores.errors import StoreUnavailable
 KEPT_MS = 24 * 60 * 60_000
 STALE_MS = 60_000
 """A reservation that is older belongs to nobody any more: no request takes so long."""
+FORGETS_AFTER_MS = 60_000
+"""How often a process looks for answers that are too old."""
 _TRIES = 3
 
 _FORGET = "DELETE FROM answers WHERE at_ms < $1"
@@ -66,12 +68,15 @@ class Answers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._forgets_at_ms = 0
 
     async def reserve(self, owner: str, key: str, request: bytes, *, now_ms: int) -> Reserved:
         """The right to do it, or why not; `request` is a hash of what is asked."""
         key = clean(key)
         async with self._database.write() as tx:
-            await tx.run(_FORGET, now_ms - KEPT_MS)
+            if now_ms >= self._forgets_at_ms:
+                self._forgets_at_ms = now_ms + FORGETS_AFTER_MS
+                await tx.run(_FORGET, now_ms - KEPT_MS)
             for _ in range(_TRIES):
                 if await tx.run(_RESERVE, owner, key, request, now_ms):
                     return Reservation(owner=owner, key=key, turn=1)

@@ -62,7 +62,8 @@ class Groups:
         if cursor is not None:
             arguments += read_cursor(f"groups by {order}", cursor, sizes=(2,))
             conditions.append(f"({column}, g.seq) < (${len(arguments) - 1}, ${len(arguments)})")
-        async with self._database.read() as tx:
+        # Each statement for itself, as a page of letters.
+        async with self._database.look() as tx:
             if queues:
                 arguments.append(await _known_queues(tx, queues))
                 conditions.append(f"g.queue = ANY(${len(arguments)}::text[])")
@@ -76,7 +77,7 @@ class Groups:
 
     async def get(self, id: str) -> Group | None:
         """The group with this id, also when it has no dead letters any more."""
-        async with self._database.read() as tx:
+        async with self._database.look() as tx:
             return await _get(tx, id)
 
     async def set_state(self, id: str, state: GroupState, who: str, why: str, now_ms: int) -> Group:

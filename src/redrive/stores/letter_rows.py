@@ -4,22 +4,37 @@ from collections.abc import Sequence
 
 from redrive.records import DeadLetter, Status
 from redrive.stores.database import Reading, Row
+from redrive.stores.operations_rows import BEING_SENT
 
-_COLUMNS = """l.seq, l.id, l.version, l.status, l.vhost, l.dlq, l.dlq_exchange, l.dlq_routing_key, l.queue, l.exchange,
+_COLUMNS = f"""l.seq, l.id, l.version, l.status, l.vhost, l.dlq, l.dlq_exchange, l.dlq_routing_key, l.queue, l.exchange,
     l.routing_key, l.reason, l.told_by, l.error_type, l.error_message, l.status_code, c.stack, l.attempts, l.message_id,
     l.correlation_id, l.type, l.service, g.id, l.size_bytes, l.dead_at_ms, l.collected_at_ms, l.updated_at_ms,
-    l.redrives, l.returns, l.is_poison, l.due_at_ms, l.silent_at_ms, l.status_reason, l.resolved_by, l.copy_of,
-    l.operation_id, l.is_edited"""
+    l.redrives, l.returns, l.is_poison, l.due_at_ms, CASE WHEN {BEING_SENT} THEN NULL ELSE l.silent_at_ms END,
+    l.status_reason, l.resolved_by, l.copy_of, l.operation_id, l.is_edited"""
 _FROM = "FROM letters AS l JOIN groups AS g ON g.seq = l.group_seq LEFT JOIN contents AS c ON c.seq = l.seq"
+_STATUSES = {status.value: status for status in Status}
 _BY_SEQ = " ".join(("SELECT", _COLUMNS, _FROM, "WHERE l.seq = ANY($1::bigint[])"))
+_WHOLE = " ".join(("SELECT", _COLUMNS, ", c.history, c.properties, c.body", _FROM, "WHERE l.id = $1"))
 _BY_ID = " ".join(("SELECT", _COLUMNS, _FROM, "WHERE l.id = $1"))
+
+
+async def read_whole(tx: Reading, id: str) -> tuple[int, DeadLetter, bytes | None, bytes, bytes] | None:
+    """The letter with this id after its number; its history as it is stored, properties and body, as collected."""
+    row = await tx.row(_WHOLE, id)
+    if row is None or row[-2] is None:
+        return None
+    history, properties, body = row[-3], bytes(row[-2]), bytes(row[-1])
+    return row[0], _letter(row), None if history is None else bytes(history), properties, body
 
 
 async def read_letters(tx: Reading, seqs: Sequence[int]) -> list[tuple[int, DeadLetter]]:
     """The letters with these numbers, in their order; gone ones are missing."""
     if not seqs:
         return []
-    found = {row[0]: row for row in await tx.rows(_BY_SEQ, list(seqs))}
+    # PostgreSQL keeps to the plan of a statement that it has seen often, until the table is analysed: one it made for a
+    # table of nearly nothing reads all of them. Numbers grow with the table, so with each of their bits it plans anew.
+    query = f"{_BY_SEQ} /* numbers of {max(seqs).bit_length()} bits */"
+    found = {row[0]: row for row in await tx.rows(query, list(seqs))}
     return [(seq, _letter(found[seq])) for seq in seqs if seq in found]
 
 
@@ -33,7 +48,7 @@ def _letter(row: Row) -> DeadLetter:
     return DeadLetter(
         id=row[1],
         version=row[2],
-        status=Status(row[3]),
+        status=_STATUSES[row[3]],
         vhost=row[4],
         dlq=row[5],
         dlq_exchange=row[6],

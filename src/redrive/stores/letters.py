@@ -8,10 +8,10 @@ from redrive.records import ID_LENGTH, Content, DeadLetter, Event, Filter, Happe
 from redrive.stores.arriving import clean
 from redrive.stores.changing import Changed, change, edit
 from redrive.stores.cursors import read_cursor, write_cursor
-from redrive.stores.database import Database, Reading
+from redrive.stores.database import Database, Reading, Row
 from redrive.stores.exporting import Exported, Imported, PastContent, export, insert_exported
 from redrive.stores.histories import unpack_history
-from redrive.stores.letter_rows import read_letter, read_letters
+from redrive.stores.letter_rows import read_letter, read_letters, read_whole
 from redrive.stores.questions import sql
 from redrive.stores.retention import retain
 from redrive.stores.searching import Key, condition, start_walk
@@ -42,6 +42,17 @@ class Page:
     is_partial: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeLetter:
+    """A dead letter and everything about it. `content` is what would be sent, or what was collected."""
+
+    letter: DeadLetter
+    content: Content
+    history: tuple[Attempt, ...]
+    life: tuple[Happening, ...]
+    past: tuple[PastContent, ...]
+
+
 class Letters:
     """The dead letters of a store."""
 
@@ -68,6 +79,25 @@ class Letters:
                 rows = await tx.rows(query, f"%{text}", FOUND_MAX)
         return tuple(row[0] for row in rows if row[0].startswith(text) or row[0].endswith(text))
 
+    async def whole(self, id: str, *, edited: bool = True) -> WholeLetter | None:
+        """Everything that `get`, `content`, `history`, `life` and `past` tell, for one connection and few questions."""
+        async with self._database.look() as tx:
+            found = await read_whole(tx, clean(id))
+            if found is None:
+                return None
+            seq, letter, history, *original = found
+            row = await tx.row(_EDITED, seq) if edited and letter.is_edited else None
+            properties, body = original if row is None else map(bytes, row)
+            lived = await tx.rows(_LIFE, letter.id)
+            past = await tx.rows(_PAST, letter.id)
+        return WholeLetter(
+            letter=letter,
+            content=Content(properties=properties, body=body),
+            history=unpack_history(history, original[0]),
+            life=_life(lived),
+            past=_past(past),
+        )
+
     async def content(self, id: str, *, edited: bool = True) -> Content | None:
         """What would be sent: the last edit, or without `edited` the original."""
         async with self._database.look() as tx:
@@ -82,10 +112,7 @@ class Letters:
     async def past(self, id: str) -> tuple[PastContent, ...]:
         """What it was before each of its returns, the oldest first."""
         async with self._database.look() as tx:
-            rows = await tx.rows(_PAST, clean(id))
-        contents = [Content(properties=bytes(row[2]), body=bytes(row[3])) for row in rows]
-        told = zip(rows, contents, strict=True)
-        return tuple(PastContent(at_ms=row[0], redrives=row[1], content=content) for row, content in told)
+            return _past(await tx.rows(_PAST, clean(id)))
 
     async def history(self, id: str) -> tuple[Attempt, ...]:
         """The attempts that its headers tell of."""
@@ -96,16 +123,7 @@ class Letters:
     async def life(self, id: str) -> tuple[Happening, ...]:
         """What happened to it since it was collected."""
         async with self._database.look() as tx:
-            rows = await tx.rows(_LIFE, clean(id))
-        if not rows:
-            return ()
-        collected = Happening(at_ms=rows[0][0], event="collected", who="collector", detail="", operation_id=None)
-        told = [
-            Happening(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
-            for _, at_ms, event, who, detail, operation_id in rows
-            if event is not None
-        ]
-        return (collected, *told)
+            return _life(await tx.rows(_LIFE, clean(id)))
 
     async def page(
         self, filter: Filter, *, limit: int, cursor: str | None = None, newest_first: bool = True, now_ms: int
@@ -201,6 +219,24 @@ class Letters:
         """Deletes what was left alone since then; how many it were."""
         now_ms = before_ms if now_ms is None else now_ms
         return await retain(self._database, before_ms=before_ms, statuses=statuses, limit=limit, now_ms=now_ms)
+
+
+def _life(rows: Sequence[Row]) -> tuple[Happening, ...]:
+    if not rows:
+        return ()
+    collected = Happening(at_ms=rows[0][0], event="collected", who="collector", detail="", operation_id=None)
+    told = [
+        Happening(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
+        for _, at_ms, event, who, detail, operation_id in rows
+        if event is not None
+    ]
+    return (collected, *told)
+
+
+def _past(rows: Sequence[Row]) -> tuple[PastContent, ...]:
+    contents = [Content(properties=bytes(row[2]), body=bytes(row[3])) for row in rows]
+    told = zip(rows, contents, strict=True)
+    return tuple(PastContent(at_ms=row[0], redrives=row[1], content=content) for row, content in told)
 
 
 def _values(letters: list[tuple[int, DeadLetter]]) -> tuple[DeadLetter, ...]:

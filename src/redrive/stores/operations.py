@@ -68,7 +68,7 @@ SELECT o.id FROM operations AS o LEFT JOIN leases AS h ON h.name = 'operation:' 
 WHERE o.ended_at_ms IS NULL AND (o.state IN ('waiting', 'running') OR o.sending > 0)
     AND (h.name IS NULL OR h.until_ms <= $1)
     AND (CAST($2 AS TEXT) IS NULL OR $2 = coalesce((
-        SELECT l.vhost FROM items AS i JOIN letters AS l ON l.seq = i.letter_seq
+        SELECT l.vhost FROM items AS i /* INDEXED BY items_queued */ JOIN letters AS l ON l.seq = i.letter_seq
         WHERE i.operation_seq = o.seq AND i.state = 'queued' ORDER BY i.place LIMIT 1), $2))
 ORDER BY o.seq
 """
@@ -193,23 +193,21 @@ class Operations:
     async def take(
         self, id: str, lease: Lease, *, limit: int, now_ms: int, turn: int | None = None
     ) -> tuple[Claimed, ...]:
-        """See `operations_running.take`; () means that nothing is queued, or that the operation does not run."""
-        while True:
-            async with self._database.write() as tx:
-                taken = await running.take(tx, id, lease, limit=limit, now_ms=now_ms, turn=turn)
-            if taken is not None:
-                return taken
+        """Commits the intent to send the next dead letters, and gives them out: see `operations_running.exchange`. ()
+        means that nothing is queued, or that the operation does not run."""
+        _, taken = await self._exchange(id, lease, (), limit=limit, now_ms=now_ms, turn=turn)
+        return taken
 
     async def record(self, id: str, lease: Lease, results: Sequence[Sent], *, now_ms: int) -> Operation:
-        """See `operations_running.record`. What is queued again by one that was cancelled meanwhile is skipped."""
-        async with self._database.write() as tx:
-            operation = await running.record(tx, id, lease, results, now_ms=now_ms)
-            if operation.state is OperationState.CANCELLED and operation.left:
-                row = await lock_operation(tx, id)
-                skipped = await tx.run(_CANCEL_ITEMS, row.seq, now_ms)
-                await count_on(tx, row.seq, {ItemState.SKIPPED: skipped}, now_ms=now_ms)
-                return (await lock_operation(tx, id)).operation
-            return operation
+        """Writes down how taken dead letters ended: see `operations_running.exchange`."""
+        operation, _ = await self._exchange(id, lease, results, limit=0, now_ms=now_ms, turn=None)
+        return operation
+
+    async def exchange(
+        self, id: str, lease: Lease, results: Sequence[Sent], *, limit: int, now_ms: int, turn: int | None = None
+    ) -> tuple[Operation, tuple[Claimed, ...]]:
+        """`record` and `take` in one transaction, for a runner that has another batch on the wire meanwhile."""
+        return await self._exchange(id, lease, results, limit=limit, now_ms=now_ms, turn=turn)
 
     async def settle_silent(self, *, now_ms: int, limit: int) -> int:
         """Resolves redriven dead letters that have not come back in their time; how many."""
@@ -255,6 +253,22 @@ class Operations:
         runner there would refuse it."""
         async with self._database.read() as tx:
             return tuple(row[0] for row in await tx.rows(_WAITING, now_ms, vhost))
+
+    async def _exchange(
+        self, id: str, lease: Lease, results: Sequence[Sent], *, limit: int, now_ms: int, turn: int | None
+    ) -> tuple[Operation, tuple[Claimed, ...]]:
+        """What is queued again by one that was cancelled meanwhile is skipped."""
+        while True:
+            async with self._database.write() as tx:
+                operation, taken = await running.exchange(tx, id, lease, results, limit=limit, now_ms=now_ms, turn=turn)
+                if operation.state is OperationState.CANCELLED and operation.left:
+                    row = await lock_operation(tx, id)
+                    skipped = await tx.run(_CANCEL_ITEMS, row.seq, now_ms)
+                    await count_on(tx, row.seq, {ItemState.SKIPPED: skipped}, now_ms=now_ms)
+                    operation = (await lock_operation(tx, id)).operation
+            if taken is not None:
+                return operation, taken
+            results = ()
 
 
 async def _insert(tx: Writing, new: NewOperation, *, id: str, now_ms: int) -> tuple[OperationRow, bool]:

@@ -12,6 +12,7 @@ from redrive.core import format_duration_ms
 from redrive.records import Event, Operation, OperationKind, Status
 from redrive.stores.arriving import LISTEN
 from redrive.stores.database import Writing
+from redrive.stores.operations_rows import BEING_SENT
 from redrive.stores.rules import read_rules
 from redrive.stores.tallies import Ledger
 from redrive.stores.transitions import STANDING, Standing, move, note_life, read_standing
@@ -20,7 +21,9 @@ _SILENT = " ".join(
     (
         "SELECT l.silent_at_ms - l.updated_at_ms,",
         STANDING,
-        "FROM letters AS l WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq FOR UPDATE OF l",
+        "FROM letters AS l WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND NOT",
+        BEING_SENT,
+        "ORDER BY l.seq FOR UPDATE OF l",
     )
 )
 _OVER = """
@@ -32,6 +35,14 @@ WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq
 """
 _LISTEN_ON = "UPDATE letters SET silent_at_ms = $2 WHERE seq = ANY($1::bigint[])"
 _LISTEN_ON_MS = 60_000
+# From when it was confirmed, for as long as it was claimed with. The letter itself does not change: of all a redrive
+# writes that would be the dearest, since PostgreSQL has no room for it beside the row and writes every index again.
+_LISTEN_ALL = """
+INSERT INTO silences (silent_at_ms, letter_seq)
+SELECT $2 + l.silent_at_ms - l.updated_at_ms, l.seq FROM letters AS l
+WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms IS NOT NULL
+ON CONFLICT DO NOTHING
+"""
 _LOOKED_AT = "DELETE FROM silences WHERE silent_at_ms = $1 AND letter_seq = $2"
 _RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
 _GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
@@ -70,20 +81,36 @@ async def end_letters(
         case Event.CONFIRMED if operation.kind is OperationKind.RETURN:
             await _give_back(tx, ledger, current, operation.who, now_ms=now_ms)
         case Event.CONFIRMED:
-            for settle_ms, these in (await _by_settling(tx, operation, current)).items():
-                sets, more = ", silent_at_ms = $6", (now_ms + settle_ms,)
-                await move(tx, ledger, these, event, now_ms=now_ms, reason=None, sets=sets, arguments=more)
-                await tx.many(LISTEN, [(*more, one.seq) for one in these])
+            if seqs:
+                await tx.run(_LISTEN_ALL, seqs, now_ms)
             for place, n in Counter([one.place for one in standings]).items():
                 ledger.happened("redriven", place, now_ms, n=n)
         case Event.REFUSED:
             for due_at_ms, these in (await _by_due(tx, current, now_ms=now_ms)).items():
-                sets, due = ", due_at_ms = $6", (due_at_ms,)
+                sets, due = ", due_at_ms = $6, silent_at_ms = NULL", (due_at_ms,)
                 await move(tx, ledger, these, event, now_ms=now_ms, reason=reason, sets=sets, arguments=due)
         case _:
-            await move(tx, ledger, current, event, now_ms=now_ms, reason=reason)
+            sets = ", silent_at_ms = NULL"
+            await move(tx, ledger, current, event, now_ms=now_ms, reason=reason, sets=sets)
     name = "given back" if operation.kind is OperationKind.RETURN and event is Event.CONFIRMED else _LIFE[event]
     await note_life(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
+
+
+async def by_settling(tx: Writing, operation: Operation, standings: list[Standing]) -> dict[int | None, list[Standing]]:
+    """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules. None: nobody
+    waits for what is given back."""
+    if operation.kind is OperationKind.RETURN:
+        return {None: standings}
+    default_ms = round(operation.settle_s * 1000)
+    if operation.kind is not OperationKind.AUTO_RETRY:
+        return {default_ms: standings}
+    book = await read_rules(tx)
+    groups = await _group_ids(tx, standings)
+    sorted_out: defaultdict[int | None, list[Standing]] = defaultdict(list)
+    for one in standings:
+        rule = book.rule_for(one.place.queue, groups[one.place.group_seq])
+        sorted_out[default_ms if rule is None else rule.settle_ms].append(one)
+    return sorted_out
 
 
 async def settle_silent(tx: Writing, *, now_ms: int, limit: int) -> int:
@@ -123,20 +150,6 @@ async def _give_back(tx: Writing, ledger: Ledger, standings: list[Standing], who
     await move(tx, ledger, standings, Event.SILENCE, now_ms=now_ms, reason=reason, sets=sets, arguments=(who,))
     for one in standings:
         ledger.happened("resolved", one.place, now_ms)
-
-
-async def _by_settling(tx: Writing, operation: Operation, standings: list[Standing]) -> dict[int, list[Standing]]:
-    """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules."""
-    default_ms = round(operation.settle_s * 1000)
-    if operation.kind is not OperationKind.AUTO_RETRY:
-        return {default_ms: standings} if standings else {}
-    book = await read_rules(tx)
-    groups = await _group_ids(tx, standings)
-    sorted_out: defaultdict[int, list[Standing]] = defaultdict(list)
-    for one in standings:
-        rule = book.rule_for(one.place.queue, groups[one.place.group_seq])
-        sorted_out[default_ms if rule is None else rule.settle_ms].append(one)
-    return sorted_out
 
 
 async def _by_due(tx: Writing, standings: list[Standing], *, now_ms: int) -> dict[int | None, list[Standing]]:

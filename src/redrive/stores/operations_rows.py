@@ -13,6 +13,12 @@ o.seq, o.id, o.kind, o.state, o.selection_text, o.target_exchange, o.target_rout
 o.ramp, o.settle_s, o.who, o.why, o.includes_in_doubt, o.request, o.total, o.sending, o.sent, o.refused, o.in_doubt,
 o.skipped, o.created_at_ms, o.started_at_ms, o.ended_at_ms, o.note
 """
+# A letter is claimed with the time at which it may count as silent, and counts as nothing before its copy is confirmed.
+BEING_SENT = """
+(l.status = 'retrying' AND EXISTS (SELECT 1 FROM items AS i WHERE i.letter_seq = l.seq AND i.state = 'sending'))
+"""
+"""Whether the letter `l` has a copy on its way whose end is not recorded, as a condition."""
+
 _BY_ID = " ".join(("SELECT", COLUMNS, "FROM operations AS o WHERE o.id = $1"))
 _BY_ID_LOCKED = " ".join((_BY_ID, "FOR UPDATE OF o"))
 _COUNT = """

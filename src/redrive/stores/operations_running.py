@@ -3,76 +3,41 @@
     item      queued ──take──▶ sending ──record──▶ sent | refused | in_doubt | queued again
     letter    pending|failed|in_doubt ─▶ retrying ─▶ (stays) | pending | in_doubt | pending
 
-`take` commits the intent before anything is sent. A runner that is gone leaves `sending` items; the next one, under a
-higher fence, can't know what became of them: `claim` makes them in doubt. A runner whose `take` was not answered has
+Taking commits the intent before anything is sent. A runner that is gone leaves `sending` items; the next one, under a
+higher fence, can't know what became of them: `claim` makes them in doubt. A runner whose take was not answered has
 sent nothing of it: it asks again with the same `turn` and gets the same items. Without a turn, or if it dies, they end
 in doubt too; in no case is one given out a second time as if it were the first.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from redrive.records import (
-    Claimed,
-    Content,
-    Event,
-    ItemState,
-    Operation,
-    OperationState,
-    Sent,
-    Status,
-    sources,
-)
+from redrive.records import Claimed, Event, ItemState, Operation, OperationState, Sent
 from redrive.stores.database import Writing
 from redrive.stores.leases import Lease, check
 from redrive.stores.operations_ending import SentItem, end_letters
 from redrive.stores.operations_rows import OperationRow, count_on, lock_operation
+from redrive.stores.operations_taking import given_out_before, next_queued, take_queued
 from redrive.stores.tallies import Ledger
-from redrive.stores.transitions import Standing, lock, move
-
-TAKE_BYTES_MAX = 32 << 20
-"""A batch with larger contents is cut short: it is in memory until it is recorded."""
+from redrive.stores.transitions import lock
 
 _STALE = """
-SELECT place, letter_seq, redrives FROM items WHERE operation_seq = $1 AND state = 'sending' AND fence <> $2
-ORDER BY place
+SELECT place, letter_seq, redrives FROM items /* INDEXED BY items_sending */
+WHERE operation_seq = $1 AND state = 'sending' AND fence <> $2 ORDER BY place
 """
 _START = """
 UPDATE operations SET state = 'running', started_at_ms = coalesce(started_at_ms, $2), note = '' WHERE seq = $1
 """
-_QUEUED = """
-SELECT i.place, i.letter_seq, l.size_bytes FROM items AS i LEFT JOIN letters AS l ON l.seq = i.letter_seq
-WHERE i.operation_seq = $1 AND i.state = 'queued' ORDER BY i.place LIMIT $2
-"""
 _SENDING = """
-SELECT place, letter_seq, letter_id, redrives, was_in_doubt FROM items
+SELECT place, letter_seq, letter_id, redrives, was_in_doubt FROM items /* INDEXED BY items_sending */
 WHERE operation_seq = $1 AND state = 'sending' AND fence = $2 ORDER BY place
-"""
-_OF_TURN = """
-SELECT letter_seq FROM items WHERE operation_seq = $1 AND state = 'sending' AND fence = $2 AND turn = $3 ORDER BY place
-"""
-_TAKE_ITEMS = """
-UPDATE items SET state = 'sending', reason = '', at_ms = $3, fence = $4, turn = $5, was_in_doubt = $6,
-    redrives = (SELECT l.redrives FROM letters AS l WHERE l.seq = items.letter_seq)
-WHERE operation_seq = $1 AND place = ANY($2::bigint[])
 """
 _END_ITEMS = (
     "UPDATE items SET state = $3, reason = $4, at_ms = $5 WHERE operation_seq = $1 AND place = ANY($2::bigint[])"
 )
-# Three questions that each have one answer by key; joined, PostgreSQL goes astray as long as it knows no statistics.
-_SENDING_MARKS = """
-SELECT letter_seq, letter_id, redrives, was_in_doubt FROM items
-WHERE operation_seq = $1 AND state = 'sending' AND fence = $2 ORDER BY place
-"""
-_WHENCE = """
-SELECT seq, vhost, queue, dlq, dlq_exchange, dlq_routing_key, attempts, is_edited FROM letters
-WHERE seq = ANY($1::bigint[])
-"""
-_CONTENTS = "SELECT seq, properties, body FROM contents WHERE seq = ANY($1::bigint[])"
-_EDITED = """
-SELECT e.letter_seq, e.properties, e.body FROM edits AS e
-WHERE e.seq IN (SELECT max(seq) FROM edits WHERE letter_seq = ANY($1::bigint[]) GROUP BY letter_seq)
-"""
+
+_Ends: TypeAlias = dict[tuple[ItemState, str, Event], list[SentItem]]
 
 
 async def claim(tx: Writing, id: str, lease: Lease, *, now_ms: int) -> Operation | None:
@@ -98,60 +63,50 @@ async def claim(tx: Writing, id: str, lease: Lease, *, now_ms: int) -> Operation
     return (await lock_operation(tx, id)).operation
 
 
-async def take(
-    tx: Writing, id: str, lease: Lease, *, limit: int, now_ms: int, turn: int | None = None
-) -> tuple[Claimed, ...] | None:
-    """Commits the intent to send the next dead letters, and gives them out; () when none is queued, or the operation
-    does not run. Items whose dead letter can't be redriven any more are skipped; None when all of these were, and the
-    next are for another transaction: one that locks twice could lock out another. With a `turn` (> 0, another for each
-    batch) that was taken before and is not recorded yet: the same again. Raises `LeaseLost`, `UnknownOperation`."""
+async def exchange(
+    tx: Writing,
+    id: str,
+    lease: Lease,
+    results: Sequence[Sent],
+    *,
+    limit: int,
+    now_ms: int,
+    turn: int | None = None,
+) -> tuple[Operation, tuple[Claimed, ...] | None]:
+    """Records how taken dead letters ended, and takes the next, up to `limit`: one transaction for both, since each
+    costs the disk a commit. The operation as it is then, ended when nothing is left; and what to publish.
+
+    Results that are recorded already are passed over. With a `turn` (> 0, another for each batch) that was taken before
+    and is not recorded yet: the same again. () when none is queued, or the operation does not run. Items whose dead
+    letter can't be redriven any more are skipped; None when all of these were, and the next are for another
+    transaction: one that locks twice could lock out another. Raises `LeaseLost`, `UnknownOperation`.
+    """
     await check(tx, lease)
     row = await lock_operation(tx, id)
-    if turn is not None:
-        again = [seq for (seq,) in await tx.rows(_OF_TURN, row.seq, lease.fence, turn)]
-        if again:
-            return await _give_out(tx, row, lease, again)
-    if row.operation.state is not OperationState.RUNNING:
-        return ()
-    queued = await _next_queued(tx, row, limit)
-    if not queued:
-        return ()
+    ends = await _ends(tx, row, lease, results) if results else {}
+    again = await given_out_before(tx, row, lease, turn) if turn is not None and limit > 0 else ()
+    queued = {} if again else await next_queued(tx, row, limit)
+    if not ends and not queued:
+        return row.operation, again
     ledger = Ledger()
     counts: Counter[ItemState] = Counter()
-    taken = await _claim_letters(tx, ledger, row, lease, queued, counts, turn=turn or 0, now_ms=now_ms)
-    await count_on(tx, row.seq, counts, now_ms=now_ms)
-    await ledger.write(tx)
-    return await _give_out(tx, row, lease, taken) if taken else None
-
-
-async def record(tx: Writing, id: str, lease: Lease, results: Sequence[Sent], *, now_ms: int) -> Operation:
-    """Writes down how taken dead letters ended, and ends the operation when nothing is left. Results that are recorded
-    already are passed over. Raises `LeaseLost`, `UnknownOperation`."""
-    await check(tx, lease)
-    row = await lock_operation(tx, id)
-    sending = {
-        letter_id: (SentItem(place=place, seq=seq, redrives=redrives), bool(was_in_doubt))
-        for place, seq, letter_id, redrives, was_in_doubt in await tx.rows(_SENDING, row.seq, lease.fence)
-    }
-    by_end: defaultdict[tuple[ItemState, str, Event], list[SentItem]] = defaultdict(list)
-    for result in results:
-        if result.id in sending:
-            item, was_in_doubt = sending.pop(result.id)
-            by_end[result.state, result.reason, _event(result.state, was_in_doubt)].append(item)
-    if not by_end:
-        return row.operation
-    ledger = Ledger()
-    counts: Counter[ItemState] = Counter()
-    # Rows are locked once and in order; the letters of each end follow.
-    locked = {one.seq: one for one in await lock(tx, [item.seq for items in by_end.values() for item in items])}
-    for (state, reason, event), items in by_end.items():
+    # Rows are locked once and in order; what becomes of each follows.
+    ended = [item.seq for items in ends.values() for item in items]
+    locked = {one.seq: one for one in await lock(tx, [*ended, *queued])}
+    for (state, reason, event), items in ends.items():
         await end_letters(tx, ledger, row.operation, items, locked, event, reason, now_ms=now_ms)
         await _end_items(tx, row, items, state, reason, now_ms=now_ms)
         counts[ItemState.SENDING] -= len(items)
         counts[state] += len(items)
+    taken = again
+    if queued:
+        taken = await take_queued(
+            tx, ledger, row, lease, queued, locked, counts, turn=0 if turn is None else turn, now_ms=now_ms
+        )
     await count_on(tx, row.seq, counts, now_ms=now_ms)
     await ledger.write(tx)
-    return (await lock_operation(tx, id)).operation
+    operation = (await lock_operation(tx, id)).operation
+    return operation, None if queued and not taken else taken
 
 
 _EVENTS = {
@@ -169,89 +124,18 @@ def _event(state: ItemState, was_in_doubt: bool) -> Event:
     return Event.LOST if was_in_doubt and event is Event.REFUSED else event
 
 
-async def _next_queued(tx: Writing, row: OperationRow, limit: int) -> list[tuple[int, int]]:
-    """(place, letter) of the next items whose contents fit into memory together; at least one."""
-    queued: list[tuple[int, int]] = []
-    total = 0
-    for place, seq, size_bytes in await tx.rows(_QUEUED, row.seq, limit):
-        total += size_bytes or 0
-        if queued and total > TAKE_BYTES_MAX:
-            break
-        queued.append((place, seq))
-    return queued
-
-
-async def _claim_letters(
-    tx: Writing,
-    ledger: Ledger,
-    row: OperationRow,
-    lease: Lease,
-    queued: list[tuple[int, int]],
-    counts: Counter[ItemState],
-    *,
-    turn: int,
-    now_ms: int,
-) -> list[int]:
-    """Makes retrying what may be, skips the rest; the numbers of the claimed."""
-    places = {seq: place for place, seq in queued}
-    standings = {one.seq: one for one in await lock(tx, list(places))}
-    claimable: list[Standing] = []
-    may_be_claimed = sources(Event.CLAIMED)
-    skipped: defaultdict[str, list[int]] = defaultdict(list)
-    for place, seq in queued:
-        standing = standings.get(seq)
-        if standing is None:
-            skipped["it was deleted"].append(place)
-        elif standing.status not in may_be_claimed:
-            skipped[f"it is {standing.status.value}"].append(place)
-        elif standing.status is Status.IN_DOUBT and not row.includes_in_doubt:
-            skipped["it is in doubt now, and doubtful ones were not asked for"].append(place)
-        else:
-            claimable.append(standing)
-    for reason, some in skipped.items():
-        await tx.run(_END_ITEMS, row.seq, some, ItemState.SKIPPED.value, reason, now_ms)
-        counts[ItemState.SKIPPED] += len(some)
-    sets = ", redrives = redrives + 1, operation_id = $6, due_at_ms = NULL, silent_at_ms = NULL"
-    moved = await move(
-        tx, ledger, claimable, Event.CLAIMED, now_ms=now_ms, reason=None, sets=sets, arguments=(row.operation.id,)
-    )
-    for was_in_doubt in (False, True):
-        these = [places[one.seq] for one in claimable if (one.status is Status.IN_DOUBT) is was_in_doubt]
-        if these:
-            await tx.run(_TAKE_ITEMS, row.seq, these, now_ms, lease.fence, turn, int(was_in_doubt))
-    counts[ItemState.SENDING] += len(moved)
-    return [one.seq for one in moved]
-
-
-async def _give_out(tx: Writing, row: OperationRow, lease: Lease, seqs: list[int]) -> tuple[Claimed, ...]:
-    """What to publish, in the operation's order."""
-    wanted = set(seqs)
-    marks = [mark for mark in await tx.rows(_SENDING_MARKS, row.seq, lease.fence) if mark[0] in wanted]
-    letters = {letter[0]: tuple(letter) for letter in await tx.rows(_WHENCE, seqs)}
-    contents = {
-        seq: Content(properties=properties, body=body) for seq, properties, body in await tx.rows(_CONTENTS, seqs)
+async def _ends(tx: Writing, row: OperationRow, lease: Lease, results: Sequence[Sent]) -> _Ends:
+    """The items of these results that are being sent, by how they ended."""
+    sending = {
+        letter_id: (SentItem(place=place, seq=seq, redrives=redrives), bool(was_in_doubt))
+        for place, seq, letter_id, redrives, was_in_doubt in await tx.rows(_SENDING, row.seq, lease.fence)
     }
-    edited = [seq for seq, *_, is_edited in letters.values() if is_edited]
-    if edited:
-        for seq, properties, body in await tx.rows(_EDITED, edited):
-            contents[seq] = Content(properties=properties, body=body)
-    given_out = []
-    for seq, letter_id, redrives, was_in_doubt in marks:
-        _, vhost, queue, dlq, dlq_exchange, dlq_routing_key, attempts, _ = letters[seq]
-        claimed = Claimed(
-            id=letter_id,
-            vhost=vhost,
-            queue=queue,
-            dlq=dlq,
-            dlq_exchange=dlq_exchange,
-            dlq_routing_key=dlq_routing_key,
-            content=contents[seq],
-            redrives=redrives,
-            attempts=attempts,
-            was_in_doubt=bool(was_in_doubt),
-        )
-        given_out.append(claimed)
-    return tuple(given_out)
+    ends: _Ends = defaultdict(list)
+    for result in results:
+        if result.id in sending:
+            item, was_in_doubt = sending.pop(result.id)
+            ends[result.state, result.reason, _event(result.state, was_in_doubt)].append(item)
+    return ends
 
 
 async def _end_items(

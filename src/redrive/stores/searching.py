@@ -7,17 +7,18 @@ There are three ways, and a walk keeps to one:
     searched   what the full-text index gives: by number, which is the order it has them in
 
 So a page costs what it shows, however deep it is and however many letters there are; only what no index answers is
-looked at letter by letter, and a walk says after each bite how many those were.
+looked at letter by letter, a window at a time, and a walk says after each bite how many those were.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.records import Content, Filter, Named, Status
+from redrive.records import Between, Content, Filter, Named, Status
 from redrive.stores.checking import passes
 from redrive.stores.database import Reading
 from redrive.stores.dialect import Dialect
 from redrive.stores.drivers import Driver, choose_driver, expand_names, find_groups
+from redrive.stores.questions import Condition as ColumnCondition
 from redrive.stores.questions import Question, Statement, sql, take_apart
 
 Key = tuple[int, ...]
@@ -26,7 +27,16 @@ Key = tuple[int, ...]
 SMALL = 1_000
 """So few letters are looked at one by one rather than found by their words."""
 CONTENTS_MAX = 500
+CONTENT_LOOKS = 2
+"""A content that is read costs as much as so many letters that are looked at."""
 CONTENTS_BYTES_MAX = 16 << 20
+LONG = 50_000
+"""Fewer letters are looked through at once. PostgreSQL also must not plan what is said of windows while the table is
+empty: it would keep to that plan, which reads all of it, for minutes."""
+WINDOWS = (2_000, 25_000)
+"""Letters that are looked through in one bite for what no index answers: in the first one, and in each that follows."""
+WINDOW_LOOKS = 5
+"""The database looks at so many of them while one is looked at here."""
 NEAR = 1_000
 """Letters that PostgreSQL looks through for a word before it asks its index for all that have it."""
 
@@ -95,14 +105,34 @@ async def start_walk(
         is_searched = False
     elif is_searched is None:
         is_searched = driver.letters is None or driver.letters > SMALL
-    return Walk(tx, question, driver, now_ms=now_ms, newest_first=newest_first, is_searched=is_searched)
+    is_long = not is_searched and await _is_long(tx, question, driver)
+    return Walk(
+        tx, question, driver, now_ms=now_ms, newest_first=newest_first, is_searched=is_searched, is_long=is_long
+    )
+
+
+async def _is_long(tx: Reading, question: Question, driver: Driver) -> bool:
+    """Whether there is something that no index answers, to be asked of many letters."""
+    if driver.is_gathered or not (question.words or question.without or any(not _is_range(one) for one in driver.rest)):
+        return False
+    if driver.letters is not None:
+        return driver.letters > LONG
+    return bool(await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'") > LONG)
 
 
 class Walk:
     """See the module. Made by `start_walk`; lives as long as its transaction."""
 
     def __init__(
-        self, tx: Reading, question: Question, driver: Driver, *, now_ms: int, newest_first: bool, is_searched: bool
+        self,
+        tx: Reading,
+        question: Question,
+        driver: Driver,
+        *,
+        now_ms: int,
+        newest_first: bool,
+        is_searched: bool,
+        is_long: bool,
     ) -> None:
         self.is_searched = is_searched
         self._tx = tx
@@ -110,6 +140,10 @@ class Walk:
         self._driver = driver
         self._now_ms = now_ms
         self._before, self._down = ("<", " DESC") if newest_first else (">", "")
+        self._newest_first = newest_first
+        self._is_long = is_long
+        self._windows = 0
+        """Windows that were looked through so far."""
 
     async def bites(self, size: int) -> AsyncIterator[list[Key]]:
         """Everything, in pieces of about `size`."""
@@ -141,10 +175,11 @@ class Walk:
             if content is not None and passes(content, self._question.checks):
                 found.append(key)
             if len(found) == want and place + 1 < len(bite.found):
-                return Bite(found=found, last=key, is_end=False, looked_at=place + 1)
+                return Bite(found=found, last=key, is_end=False, looked_at=CONTENT_LOOKS * (place + 1))
+        looked_at = CONTENT_LOOKS * len(held)
         if len(held) < len(bite.found):
-            return Bite(found=found, last=held[-1], is_end=False, looked_at=len(held))
-        return Bite(found=found, last=bite.last, is_end=bite.is_end, looked_at=max(bite.looked_at, len(held)))
+            return Bite(found=found, last=held[-1], is_end=False, looked_at=looked_at)
+        return Bite(found=found, last=bite.last, is_end=bite.is_end, looked_at=max(bite.looked_at, looked_at))
 
     async def _held(self, keys: list[Key]) -> list[Key]:
         """As many of them, from the first on, as have contents that fit into memory together."""
@@ -167,30 +202,82 @@ class Walk:
         if self.is_searched:
             return await self._searched(after, want)
         statement = Statement(self._tx.dialect, now_ms=self._now_ms)
-        text = self._ordered(statement, after, want)
-        found: list[Key] = [(dead_at_ms, seq) for dead_at_ms, seq in await self._tx.rows(text, *statement.arguments)]
-        last = found[-1] if found else after
-        return Bite(found=found, last=last, is_end=len(found) < want, looked_at=len(found))
-
-    def _ordered(self, statement: Statement, after: Key | None, want: int) -> str:
-        """Keys in the order of death: the pieces that the driver names, merged."""
-        rest = statement.all_of(self._driver.rest, self._question.without)
+        rest = statement.all_of((each for each in self._driver.rest if not _is_range(each)), self._question.without)
         if self._question.words:
             rest.append(statement.has_words(self._question.words))
-        if after is not None:
-            places = f"{statement.bind(after[0])}, {statement.bind(after[1])}"
-            rest.append(f"(l.dead_at_ms, l.seq) {self._before} ({places})")
+        window = WINDOWS[min(self._windows, len(WINDOWS) - 1)] if self._is_long else None
         limit = statement.bind(want)
+        pieces = self._merged(self._pieces(statement, after, limit, rest, window), limit)
+        if window is None:
+            rows = await self._tx.rows(pieces, *statement.arguments)
+            found: list[Key] = [(dead_at_ms, seq) for dead_at_ms, seq in rows]
+            last = found[-1] if found else after
+            return Bite(found=found, last=last, is_end=len(found) < want, looked_at=len(found))
+        # In one statement: what goes or comes meanwhile would move the edge beyond what was looked through.
+        edges = self._merged(self._edges(statement, after, window), "1")
+        query = sql("SELECT k.*, 0 FROM (", pieces, ") AS k UNION ALL SELECT e.*, 1 FROM (", edges, ") AS e")
+        rows = await self._tx.rows(query, *statement.arguments)
+        found = sorted(((row[0], row[1]) for row in rows if not row[2]), reverse=self._newest_first)
+        edge = next(((row[0], row[1]) for row in rows if row[2]), None)
+        return self._within(found, edge, after, want, window)
+
+    def _within(self, found: list[Key], edge: Key | None, after: Key | None, want: int, window: int) -> Bite:
+        """Up to the edge, where the first of the pieces ended its window; without one, all were looked through."""
+        if edge is None:
+            last = found[-1] if found else after
+            return Bite(found=found, last=last, is_end=len(found) < want, looked_at=len(found))
+        self._windows += 1
+        found = [key for key in found if (key >= edge if self._newest_first else key <= edge)]
+        if len(found) == want:
+            return Bite(found=found, last=found[-1], is_end=False, looked_at=len(found))
+        looked_at = max(len(found), window // WINDOW_LOOKS)
+        return Bite(found=found, last=edge, is_end=False, looked_at=looked_at)
+
+    def _pieces(
+        self, statement: Statement, after: Key | None, limit: str, rest: list[str], window: int | None
+    ) -> list[str]:
+        """Keys in the order of death, from each piece that the driver names. With a window the rest is asked of so many
+        letters only."""
+        beyond = self._range(statement, after)
         plus = "+" if self._driver.is_gathered else ""
+        order = f"ORDER BY {plus}l.dead_at_ms{self._down}, {plus}l.seq{self._down}"
         pieces = []
         for piece in self._driver.pieces(statement):
-            where = " AND ".join((*piece, *rest)) or "TRUE"
-            order = f"ORDER BY {plus}l.dead_at_ms{self._down}, {plus}l.seq{self._down}"
-            pieces.append(sql("SELECT l.dead_at_ms, l.seq FROM letters AS l WHERE", where, order, "LIMIT", limit))
+            if window is None:
+                where = " AND ".join((*piece, *rest, *beyond)) or "TRUE"
+                pieces.append(sql("SELECT l.dead_at_ms, l.seq FROM letters AS l WHERE", where, order, "LIMIT", limit))
+                continue
+            near = " AND ".join((*piece, *beyond)) or "TRUE"
+            near = sql("SELECT l.* FROM letters AS l WHERE", near, order, f"LIMIT {window}")
+            where = " AND ".join(rest)
+            found = sql("SELECT l.dead_at_ms, l.seq FROM (", near, ") AS l WHERE", where, order, "LIMIT", limit)
+            pieces.append(found)
+        return pieces
+
+    def _merged(self, pieces: list[str], limit: str) -> str:
         if len(pieces) == 1:
             return pieces[0]
         merged = " UNION ".join(sql("SELECT * FROM (", piece, ") AS piece") for piece in pieces)
         return sql(merged, f"ORDER BY 1{self._down}, 2{self._down} LIMIT", limit)
+
+    def _range(self, statement: Statement, after: Key | None) -> tuple[str, ...]:
+        """Where in its index each piece begins and ends."""
+        asked = statement.all_of(each for each in self._driver.rest if _is_range(each))
+        if after is None:
+            return tuple(asked)
+        return (
+            *asked,
+            f"(l.dead_at_ms, l.seq) {self._before} ({statement.bind(after[0])}, {statement.bind(after[1])})",
+        )
+
+    def _edges(self, statement: Statement, after: Key | None, window: int) -> list[str]:
+        """The last key of each piece's window; none of one that ends before."""
+        beyond = self._range(statement, after)
+        order = f"ORDER BY l.dead_at_ms{self._down}, l.seq{self._down} LIMIT 1 OFFSET {window - 1}"
+        return [
+            sql("SELECT l.dead_at_ms, l.seq FROM letters AS l WHERE", " AND ".join((*piece, *beyond)) or "TRUE", order)
+            for piece in self._driver.pieces(statement)
+        ]
 
     async def _searched(self, after: Key | None, want: int) -> Bite:
         """Keys in the order of the full-text index; conditions are asked of what it gives."""
@@ -245,3 +332,8 @@ class Walk:
         )
         seqs = [seq for (seq,) in rows]
         return seqs, seqs[-1] if seqs else None, len(seqs) < size
+
+
+def _is_range(condition: ColumnCondition) -> bool:
+    """Every index goes on with the moment of death, so it answers this too."""
+    return isinstance(condition, Between) and condition.field == "dead" and not condition.negated

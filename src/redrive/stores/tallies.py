@@ -23,6 +23,15 @@ _TALLY = """
 INSERT INTO tallies (dimension, key, status, n) VALUES ($1, $2, $3, $4)
 ON CONFLICT (dimension, key, status) DO UPDATE SET n = tallies.n + excluded.n
 """
+# For every row PostgreSQL starts a statement anew; of many groups there are many rows.
+_TALLY_AT_ONCE = """
+INSERT INTO tallies (dimension, key, status, n) SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+ON CONFLICT (dimension, key, status) DO UPDATE SET n = tallies.n + excluded.n
+"""
+_EMPTY_AT_ONCE = """
+DELETE FROM tallies AS t USING unnest($1::text[], $2::text[], $3::text[]) AS e (dimension, key, status)
+WHERE t.n = 0 AND t.dimension = e.dimension AND t.key = e.key AND t.status = e.status
+"""
 _EMPTY = "DELETE FROM tallies WHERE n = 0 AND dimension = $1 AND key = $2 AND status = $3"
 _GROUP = "UPDATE groups SET letters = letters + $2, redriven = redriven + $3, returned = returned + $4 WHERE seq = $1"
 _ACTIVITY = """
@@ -112,14 +121,28 @@ class Ledger:
     async def _write_tallies(self, tx: Writing) -> None:
         sums: Counter[tuple[str, str, str]] = Counter()
         for (place, status), n in self._standing.items():
+            if not n:
+                continue  # it came and went, or stayed what it was
+            name = status.value
             for dimension, key in place.counted_as():
-                sums[dimension, key, status.value] += n
+                sums[dimension, key, name] += n
         rows = [(*where, n) for where, n in sorted(sums.items()) if n]
-        await _many(tx, _TALLY, rows)
         # A count that may have come to nothing would stay as an empty line of statistics.
-        await _many(tx, _EMPTY, [where for where, n in sorted(sums.items()) if n < 0])
+        empty = [where for where, n in sorted(sums.items()) if n < 0]
+        if tx.dialect.kind == "postgresql":
+            await _at_once(tx, _TALLY_AT_ONCE, rows)
+            await _at_once(tx, _EMPTY_AT_ONCE, empty)
+        else:
+            await _many(tx, _TALLY, rows)
+            await _many(tx, _EMPTY, empty)
 
 
 async def _many(tx: Writing, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
     if rows:
         await tx.many(sql, rows)
+
+
+async def _at_once(tx: Writing, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """The rows as one array for each column: they are written, and locked, in their order."""
+    if rows:
+        await tx.run(sql, *(list(column) for column in zip(*rows, strict=True)))

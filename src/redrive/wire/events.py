@@ -33,7 +33,7 @@ class Content:
     route: tuple[str, str]
     header: bytes
     body: bytes
-    _properties: Properties
+    _properties: Properties | None
 
     @property
     def exchange(self) -> str:
@@ -46,8 +46,7 @@ class Content:
     @property
     def properties(self) -> Properties:
         """The properties over `header`, decoded as they are read."""
-        # An unset slot costs nothing at construction, which is the point: most headers are read by nobody.
-        properties: Properties | None = getattr(self, "_properties", None)
+        properties = self._properties
         if properties is None:
             properties = self._properties = Properties(self.header)
         return properties
@@ -81,6 +80,7 @@ class Delivery(Content):
         self.route = route
         self.header = header
         self.body = body
+        self._properties = None
 
 
 class Got(Content):
@@ -105,6 +105,7 @@ class Got(Content):
         self.route = route
         self.header = header
         self.body = body
+        self._properties = None
 
 
 class Returned(Content):
@@ -121,6 +122,7 @@ class Returned(Content):
         self.route = route
         self.header = header
         self.body = body
+        self._properties = None
 
 
 class Published(Content):
@@ -137,6 +139,7 @@ class Published(Content):
         self.route = route
         self.header = header
         self.body = body
+        self._properties = None
 
 
 class Ack:

@@ -138,6 +138,27 @@ class Properties:
         raw = self._spans().get("headers")
         return default if raw is None else read_entry(raw, name, default, 4)
 
+    def raw_headers(self) -> bytes | None:
+        """The table of headers as its bytes, None if there is none: two that are equal hold the same.
+
+        What follows the table is not looked at.
+        """
+        raw = self.raw
+        if self._fields is None and len(raw) >= 2 and not raw[1] & 1:
+            flags = raw[0] << 8
+            if not flags & _HEADERS_FLAG:
+                return None
+            try:
+                start = 3 + raw[2] if flags & _CONTENT_TYPE_FLAG else 2
+                if flags & _CONTENT_ENCODING_FLAG:
+                    start += 1 + raw[start]
+                stop = start + 4 + int(_LENGTH.unpack_from(raw, start)[0])
+                if stop <= len(raw):
+                    return raw[start:stop]
+            except (IndexError, struct.error):
+                pass  # malformed, as `_spans` will say
+        return self._spans().get("headers")
+
     def raw_header(self, name: str) -> bytes | None:
         """One header's typed value as its bytes, None if there is none: two that are equal decode to the same."""
         raw = self._spans().get("headers")
@@ -195,6 +216,13 @@ class Properties:
             )
         )
 
+    def labels(self) -> tuple[str | None, str | None, str | None]:
+        """message_id, correlation_id and type: what tells a message from others, at the price of one look."""
+        raw = self.raw
+        if len(raw) > 1 and not (raw[0] << 8 | raw[1]) & _LABEL_FLAGS:
+            return _NO_LABELS
+        return self.message_id, self.correlation_id, self.type
+
     def take_apart(self, undecoded: Collection[str] = ()) -> tuple[FieldTable, list[bytes], bytes]:
         """The headers, each one's own bytes (a key given twice is there twice), and these properties without headers.
 
@@ -241,6 +269,9 @@ _BY_NAME: dict[str, _Property[Any]] = {
 }
 _ALL_FLAGS = sum(each.flag for each in _BY_NAME.values())
 _HEADERS_FLAG = _BY_NAME["headers"].flag
+_CONTENT_TYPE_FLAG, _CONTENT_ENCODING_FLAG = _BY_NAME["content_type"].flag, _BY_NAME["content_encoding"].flag
+_LABEL_FLAGS = _BY_NAME["message_id"].flag | _BY_NAME["correlation_id"].flag | _BY_NAME["type"].flag | 1
+_NO_LABELS = (None, None, None)
 
 
 # Which properties a flag word announces, worked out once for each word seen.

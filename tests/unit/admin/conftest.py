@@ -11,7 +11,9 @@ A store belongs to one event loop, so everything runs in the test's `run`:
         run(scenario())
 """
 
+import asyncio
 import itertools
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any, Protocol
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.routing import BaseRoute
 
 from redrive.admin import BrokerLink, Services, Settings, WorkerState, create_app
 from redrive.admin.broker_link import Doing
@@ -32,6 +35,8 @@ from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, 
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/"
 BASE_URL = "http://127.0.0.1:8080"
+_ROUTES: list[BaseRoute] = []
+"""Those of the first app, for `app_on`."""
 
 
 @dataclass(slots=True)
@@ -105,9 +110,22 @@ def settings() -> Settings:
     return Settings()
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new store's file. Each test has a copy, for to make one takes longer than many a test."""
+    file = tmp_path_factory.mktemp("empty") / "redrive.db"
+
+    async def make() -> None:
+        await (await open_store(f"sqlite:///{file}")).close()
+
+    asyncio.run(make())
+    return file
+
+
 @pytest.fixture
-def store(tmp_path: Path, run: Run) -> Iterator[Store]:
+def store(tmp_path: Path, empty_database: Path, run: Run) -> Iterator[Store]:
     """A new, empty store."""
+    shutil.copyfile(empty_database, tmp_path / "redrive.db")
     opened: Store = run(open_store(f"sqlite:///{tmp_path / 'redrive.db'}"))
     yield opened
     run(opened.close())
@@ -139,7 +157,7 @@ def services(
 @pytest.fixture
 def app(services: Services) -> FastAPI:
     """The API on the services."""
-    return create_app(services)
+    return app_on(services)
 
 
 @pytest.fixture
@@ -204,6 +222,18 @@ def put_letter(store: Store) -> PutLetter:
         return letter
 
     return make
+
+
+def app_on(services: Services) -> FastAPI:
+    """As `create_app`, with the routes of the first app that was made here: they are the same in every app and know no
+    services, and to make them ready for their first request takes longer than most tests."""
+    app = create_app(services)
+    # The first one is the document's, and each app has its own.
+    if not _ROUTES:
+        _ROUTES.extend(app.router.routes[1:])
+    assert len(app.router.routes) == 1 + len(_ROUTES)
+    app.router.routes[1:] = _ROUTES
+    return app
 
 
 async def make_token(

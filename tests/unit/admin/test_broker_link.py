@@ -46,6 +46,7 @@ def test_a_host_that_does_not_answer_holds_nobody_up(run: Run, services: Service
         run(scenario(silent.getsockname()[1]))
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_away_is_found_by_a_later_request(run: Run, services: Services) -> None:
     async def scenario() -> None:
         async with EmbeddedBroker() as broker:

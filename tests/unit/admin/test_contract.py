@@ -224,6 +224,7 @@ def examine_everything(examiner: Examiner, *, valid: int, invalid: int, is_rando
     assert asked - succeeded <= NO_SUCCESS
 
 
+@pytest.mark.slow
 def test_every_operation_answers_as_the_document_says(examiner: Examiner) -> None:
     examine_everything(examiner, valid=4, invalid=1, is_random=False)
 

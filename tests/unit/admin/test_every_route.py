@@ -290,7 +290,10 @@ def test_a_refusal_changes_nothing_and_is_audited(run: Run, stage: Stage, store:
     run(scenario())
 
 
-@pytest.mark.parametrize("caller", ["none", *KNOWN, *LIMITED])
+@pytest.mark.parametrize(
+    "caller",
+    [pytest.param(one, marks=pytest.mark.slow if one == "admin" else ()) for one in ("none", *KNOWN, *LIMITED)],
+)
 def test_who_may_is_answered_as_the_table_says(run: Run, stage: Stage, caller: str) -> None:
     async def scenario() -> None:
         for label, row in TABLE.items():

@@ -6,17 +6,17 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from redrive.admin import Services, Settings, WorkerState, create_app
+from redrive.admin import Services, Settings, WorkerState
 from redrive.admin.broker_link import Doing
 from redrive.records import Role, Status
 from redrive.redriving import Broker
 from redrive.stores import StoreUnavailable
 from redrive.stores.tokens import Tokens
-from tests.unit.admin.conftest import BASE_URL, ClientFor, PutLetter, Run
+from tests.unit.admin.conftest import BASE_URL, ClientFor, PutLetter, Run, app_on
 
 
 def client_of(services: Services) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(services)), base_url=BASE_URL)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app_on(services)), base_url=BASE_URL)
 
 
 def test_it_lives(run: Run, client_for: ClientFor) -> None:

@@ -83,7 +83,7 @@ def _no_constant(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.ADMIN])
+@pytest.mark.parametrize("role", [Role.VIEWER, pytest.param(Role.ADMIN, marks=pytest.mark.slow)])
 def test_a_stored_text_breaks_no_answer(
     run: Run, app: FastAPI, services: Services, store: Store, clock: Clock, put_letter: PutLetter, name: str, role: Role
 ) -> None:
@@ -493,6 +493,7 @@ CURSORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CURSORS)
 def test_a_cursor_of_ones_own_making_is_refused_or_only_a_place(
     run: Run, client_for: ClientFor, services: Services, put_letter: PutLetter, name: str

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import BrokerLink, Services, Settings, WorkerState, create_app
+from redrive.admin import BrokerLink, Services, Settings, WorkerState
 from redrive.admin.broker_link import Doing
 from redrive.admin.problems import management_unavailable
 from redrive.admin.settings import InvalidSettings
@@ -18,7 +18,7 @@ from redrive.collecting import KnownQueue, KnownQueues
 from redrive.records import OperationState, Role
 from redrive.redriving import Peeked
 from redrive.stores import Store
-from tests.unit.admin.conftest import ClientFor, PutLetter, Run
+from tests.unit.admin.conftest import ClientFor, PutLetter, Run, app_on
 
 DLQ = "orders.parked"
 PEEK = f"/admin/dlq/queues/{DLQ}/messages"
@@ -45,7 +45,7 @@ def doing() -> list[WorkerState]:
 @pytest.fixture
 def app(services: Services, doing: list[WorkerState]) -> FastAPI:
     link = WithoutManagement(services.place, services.store, patience_s=0.1)
-    return create_app(replace(services, link=link, workers=lambda: doing[-1]))
+    return app_on(replace(services, link=link, workers=lambda: doing[-1]))
 
 
 def test_without_a_management_api_what_is_stored_is_shown_and_why_no_more(

@@ -14,7 +14,7 @@ from redrive.records import Role, Status
 from redrive.redriving import Peeked, PeekedMessage, PeekRefused
 from redrive.stores import Store
 from redrive.wire import Properties
-from tests.unit.admin.conftest import ClientFor, PutLetter, Run
+from tests.unit.admin.conftest import ClientFor, PutLetter, Run, app_on
 
 DLQ = "q.thumbnail.dlq"
 PEEK = f"/admin/dlq/queues/{DLQ}/messages"
@@ -46,11 +46,9 @@ def link(services: Services, run: Run) -> Iterator[Link]:
 @pytest.fixture
 def app(services: Services, link: Link, tmp_path: Path) -> Any:
     """The API with that link, and the document's own file."""
-    from redrive.admin import create_app
-
     file = Path(__file__).parents[3] / "examples" / "file-pipeline" / "redrive.yaml"
     place = find_place(url=services.place.url.value, database="sqlite://", file=str(file), environment={})
-    return create_app(replace(services, link=link, place=place))
+    return app_on(replace(services, link=link, place=place))
 
 
 def on_queue(*names: str, left: int = 0) -> Peeked:

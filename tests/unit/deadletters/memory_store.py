@@ -211,7 +211,7 @@ class MemoryStore:
             was_in_doubt = letter.status is Status.IN_DOUBT
             found.items[one] = (ItemState.SENDING, lease.fence)
             letter.status, letter.redrives = Status.RETRYING, letter.redrives + 1
-            taken.append(_claimed(letter, was_in_doubt))
+            taken.append(claimed_letter(letter, was_in_doubt))
         return tuple(taken)
 
     async def record(
@@ -235,6 +235,14 @@ class MemoryStore:
         if not any(state in (ItemState.QUEUED, ItemState.SENDING) for state, _ in found.items.values()):
             found.row = replace(found.row, state=OperationState.DONE, ended_at_ms=now_ms)
         return found.counted()
+
+    async def exchange(
+        self, id: str, lease: Lease, results: "list[Sent] | tuple[Sent, ...]", *, limit: int, now_ms: int, turn: int
+    ) -> tuple[Operation, tuple[Claimed, ...]]:
+        self._call("exchange")
+        await self.record(id, lease, results, now_ms=now_ms)
+        taken = await self.take(id, lease, limit=limit, now_ms=now_ms, turn=turn) if limit else ()
+        return self.all[id].counted(), taken
 
     async def pause(self, id: str, note: str, *, now_ms: int) -> Operation:
         self._call("pause")
@@ -292,7 +300,7 @@ def redrive_of(*ids: str, target: Target | None = None, **fields: Any) -> NewOpe
     )
 
 
-def _claimed(letter: MemoryLetter, was_in_doubt: bool) -> Claimed:
+def claimed_letter(letter: MemoryLetter, was_in_doubt: bool) -> Claimed:
     return Claimed(
         id=letter.id,
         vhost="/",

@@ -121,11 +121,13 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(kind: str, tmp_path: 
         async with EmbeddedBroker("4.0") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, kind)
             await park(client, "orders.dlq", numbered(60))
-            for place in ("stored", "taken", "acked", "taken", "stored", "barrier"):
+            places = ("stored", "taken", "acked", "taken", "stored", "barrier")
+            for number, place in enumerate(places):
+                await park(client, "orders.dlq", numbered(30, start=60 + number * 30))
                 await die(broker, store, kind, place)
             report = await make_collector(client, store, [source(kind)]).run(once=True)
             assert report.left == {}
-            assert await stored_bodies(store) == sorted(body for _, body in numbered(60))
+            assert await stored_bodies(store) == sorted(body for _, body in numbered(60 + len(places) * 30))
 
     run_scenario(steps())
 

@@ -72,10 +72,10 @@ BODIES = [b"body %d" % number for number in range(5)]
     ("profile", "arguments"),
     [
         ("3.10", {"x_queue_type": "classic"}),
-        ("4.3", {"x_queue_type": "classic"}),
+        pytest.param("4.3", {"x_queue_type": "classic"}, marks=pytest.mark.slow),
         ("4.3", {"x_queue_type": "quorum"}),
-        ("3.10", {"x_queue_type": "quorum", "x_delivery_limit": 1_000_000}),
-        ("4.0", {"x_queue_type": "quorum", "x_delivery_limit": 1_000_000}),
+        pytest.param("3.10", {"x_queue_type": "quorum", "x_delivery_limit": 1_000_000}, marks=pytest.mark.slow),
+        pytest.param("4.0", {"x_queue_type": "quorum", "x_delivery_limit": 1_000_000}, marks=pytest.mark.slow),
     ],
 )
 def test_a_hundred_looks_leave_every_message_in_its_place(profile: str, arguments: dict[str, str | int]) -> None:

@@ -81,8 +81,9 @@ def test_a_past_is_what_the_delivery_says_whoever_came_before(
         )
 
 
+@pytest.mark.parametrize("has_trace", [True, False])
 @pytest.mark.parametrize("count", [1, 2])
-def test_deliveries_that_died_alike_are_read_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deliveries_that_died_alike_are_read_once(count: int, has_trace: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
     def routing_key(_plan: QueuePlan, letter: DeliveryLetter) -> str:
@@ -92,6 +93,7 @@ def test_deliveries_that_died_alike_are_read_once(count: int, monkeypatch: pytes
     monkeypatch.setattr(QueuePlan, "handler_routing_key", routing_key)
     pasts = Pasts(PLANS["quorum"])
     for number in range(5):
-        one = delivery(("", "orders"), {"x-death": died(count, "rejected", "shop")}, f"id{number}")
+        own = {"traceparent": f"00-{number}"} if has_trace else {}
+        one = delivery(("", "orders"), {**own, "x-death": died(count, "rejected", "shop")}, f"id{number}")
         assert pasts.of(DeliveryLetter(one, "orders")).retries == count
     assert read == ["orders"]

@@ -138,6 +138,7 @@ def test_what_is_held_for_want_of_its_wait_queue_does_not_keep_another_from_bein
     run_scenario(scenario())
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_gone_does_not_keep_the_others_from_running_alone_and_after() -> None:
     async def scenario() -> None:
         async with stage(TWO_WITHOUT_WAITS, time="manual") as on:
@@ -165,6 +166,7 @@ def test_a_queue_that_is_gone_does_not_keep_the_others_from_running_alone_and_af
     run_scenario(scenario())
 
 
+@pytest.mark.slow
 def test_a_message_that_no_thread_was_free_for_has_not_been_tried() -> None:
     go = threading.Event()
     runs: list[bytes] = []
@@ -248,6 +250,7 @@ def test_what_cannot_be_read_says_nothing_about_a_dependency_that_is_down(monkey
     run_scenario(scenario())
 
 
+@pytest.mark.slow
 def test_a_worker_that_finds_no_broker_after_it_had_begun_does_not_end_the_others() -> None:
     async def scenario() -> None:
         notes = Notes()

@@ -63,6 +63,14 @@ def test_a_letter_is_read_as_it_was_stored(store_url: str) -> None:
         assert await store.letters.history(letter.id) == (attempt,)
         events = [each.event for each in await store.letters.life(letter.id)]
         assert events == ["collected", "resolved"]
+        for edited in (True, False):
+            everything = await store.letters.whole(letter.id, edited=edited)
+            assert everything is not None
+            assert everything.letter == letter
+            assert everything.content == await store.letters.content(letter.id, edited=edited)
+            assert everything.life == await store.letters.life(letter.id)
+            assert (everything.past, everything.history) == ((past,), (attempt,))
+        assert await store.letters.whole("nothing") is None
 
     on_store(store_url, work)
 

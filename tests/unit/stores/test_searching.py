@@ -249,6 +249,7 @@ async def clear(store: Store) -> None:
             await tx.run(f"DELETE FROM {table}")  # noqa: S608
 
 
+@pytest.mark.slow
 def test_every_term_alone_and_many_in_pairs_find_what_they_mean(store: Store, run: Run) -> None:
     choose = random.Random(7).choice
     everything = [make_any(choose, number) for number in range(60)]
@@ -303,6 +304,38 @@ def test_partial_pages_lead_to_everything(store_url: str, monkeypatch: pytest.Mo
         for term in (BodyPath(path=("a",), value="3"), BodyPath(path=("b",), value="same", negated=True)):
             await check(store, everything, Filter((term,)), 2, True)
         await check(store, everything, filter, 50, False)
+
+    on_store(store_url, work)
+
+
+def test_what_no_index_answers_is_looked_for_a_window_at_a_time(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letters, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(searching, "LONG", 0)
+    monkeypatch.setattr(searching, "WINDOWS", (3, 5))
+    monkeypatch.setattr(searching, "WINDOW_LOOKS", 1)
+    everything = [
+        make_exported(make_letter(n, queue=f"q{n % 3}", dlq=f"q{n % 2}", attempts=n % 11, service=f"s{n % 2}"))
+        for n in range(60)
+    ]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        rare = Numbered(field="attempts", low=7, high=7)
+        page = await store.letters.page(
+            Filter((Numbered(field="attempts", low=99, high=None),)), limit=3, now_ms=NOW_MS
+        )
+        assert (page.letters, page.is_partial) == ((), True)
+        for others in (
+            (),
+            (Named(field="queue", values=("q1",)),),
+            (Named(field="queue", values=("q0", "q2")), Named(field="service", values=("s1",))),
+            (Words(words=("s1",), negated=True),),
+            (Between(field="dead", from_ms=make_letter(9).dead_at_ms, until_ms=make_letter(40).dead_at_ms),),
+        ):
+            for newest_first in (True, False):
+                await check(store, everything, Filter((rare, *others)), 2, newest_first)
 
     on_store(store_url, work)
 

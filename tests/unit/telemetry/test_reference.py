@@ -34,7 +34,9 @@ def test_every_metric_is_told() -> None:
 def test_every_event_a_room_reports_is_known_here() -> None:
     noted = set()
     for module in (ROOT / "src" / "redrive").rglob("*.py"):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        text = module.read_text(encoding="utf-8")
+        # Most rooms' modules report nothing, and needn't be parsed.
+        for node in ast.walk(ast.parse(text)) if "note" in text else ():
             if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "note" or not node.args:
                 continue
             first = node.args[0]

@@ -47,6 +47,7 @@ def test_each_test_has_a_broker_of_its_own(broker):
 """
 
 
+@pytest.mark.slow
 def test_a_users_own_test_runs_a_30_minute_retry_at_once(pytester: pytest.Pytester) -> None:
     pytester.makefile(".yaml", redrive="queues: {orders: {retry: [30s, 5m, 30m]}}")
     pytester.makepyfile(USER_TEST)
@@ -63,6 +64,7 @@ def test_a_test_can_ask_for_bad_luck(broker: ThreadedBroker) -> None:
     assert broker.depths() == {}
 
 
+@pytest.mark.slow
 def test_an_option_that_the_mark_has_not_is_told_in_one_sentence(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest

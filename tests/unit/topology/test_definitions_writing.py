@@ -17,6 +17,7 @@ from redrive.topology.definitions import (
 from tests.unit.topology.strategies import topologies
 
 REAL_FILES = Path(__file__).parents[3].parent / "shared" / "definitions"
+LARGE = 50_000
 
 LADDER = Topology(
     vhosts=(Vhost(name="/"),),
@@ -223,7 +224,10 @@ def _real_files() -> list[Any]:
     if not files:
         reason = f"the collection of real files is not there: {REAL_FILES.name}/*.json beside the repository"
         return [pytest.param(None, marks=pytest.mark.skip(reason=reason), id="none")]
-    return [pytest.param(file, id=file.name[:40]) for file in files]
+    return [
+        pytest.param(file, id=file.name[:40], marks=pytest.mark.slow if file.stat().st_size > LARGE else ())
+        for file in files
+    ]
 
 
 @pytest.mark.parametrize("file", _real_files())

@@ -43,6 +43,28 @@ def test_appended_headers_are_what_an_edit_would_have_added(
     assert after.headers == {**{key: value for key, value in before.headers.items() if key not in gone}, **new}
 
 
+@given(strategies.properties, strategies.tables, st.booleans())
+def test_what_is_found_without_reading_all_is_what_reading_finds(
+    properties: dict[str, Any], headers: dict[str, Any], read_before: bool
+) -> None:
+    raw = wire.Properties.of(headers=headers or None, **properties).raw
+    whole, hasty = wire.Properties(raw), wire.Properties(raw)
+    if read_before:
+        hasty.present()
+    table = hasty.raw_headers()
+    assert ("headers" in whole.present()) == (table is not None)
+    assert table is None or table == wire.encode_table(whole.headers)
+    assert hasty.labels() == (whole.message_id, whole.correlation_id, whole.type)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\x20", b"\x20\x00", b"\x20\x00\0\0\0\x05", b"\xe0\x00\x09abc", b"\x20\x01\0\0\0\0", b"\xe0\x00"]
+)
+def test_a_table_of_headers_that_is_not_whole_is_a_syntax_error(raw: bytes) -> None:
+    with pytest.raises(wire.RemoteProtocolError):
+        wire.Properties(raw).raw_headers()
+
+
 @given(strategies.properties)
 def test_pamqp_reads_what_we_write(properties: dict[str, Any]) -> None:
     made = wire.Properties.of(headers={"x-retry-count": 3}, **properties)

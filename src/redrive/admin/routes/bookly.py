@@ -9,13 +9,22 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, ViewerCaller
+from redrive.admin.json_answers import json_answer
 from redrive.admin.problems import conflict, invalid
 from redrive.admin.selecting import find_letter
-from redrive.admin.services import Services, services_of
-from redrive.admin.shapes.bookly import BooklyStats, Entries, Entry, ResolveEntryRequest, Retried, WholeEntry
+from redrive.admin.services import CurrentServices, Services
+from redrive.admin.shapes.bookly import (
+    BooklyStats,
+    Entries,
+    Entry,
+    ResolveEntryRequest,
+    Retried,
+    WholeEntry,
+    in_camel_case,
+)
 from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
 from redrive.dlq import StoreUnavailable, describe
 from redrive.records import (
@@ -33,7 +42,6 @@ from redrive.records import (
 
 router = APIRouter(prefix="/dlq", tags=["Bookly"])
 
-CurrentServices = Annotated[Services, Depends(services_of)]
 _RETRY_S_MAX = 3.0
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _AS_TOLD_BY = ", as told by "
@@ -53,7 +61,7 @@ async def list_entries(
     until: Annotated[datetime | None, Query(alias="to", description="Dead before then, ISO 8601.")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
-) -> dict[str, Any]:
+) -> Response:
     """The dead letters of the caller's queues, the last dead first."""
     terms = [*caller.scope_terms(), *_status_terms(status)]
     if topic:
@@ -67,14 +75,15 @@ async def list_entries(
     if since is not None or until is not None:
         terms.append(Between(field="dead", from_ms=_ms(since), until_ms=_ms(until)))
     page = await services.desk.list(Filter(tuple(terms)), limit=limit, cursor=cursor)
-    return {"items": [entry_of(one, view) for one in page.letters], "next_cursor": page.next_cursor}
+    items = [in_camel_case(entry_of(one, view)) for one in page.letters]
+    return json_answer({"items": items, "nextCursor": page.next_cursor})
 
 
 @router.get("/stats", response_model=BooklyStats, summary="Count dead letters")
-async def get_stats(caller: ViewerCaller, services: CurrentServices) -> dict[str, Any]:
+async def get_stats(caller: ViewerCaller, services: CurrentServices) -> Response:
     """How many there are, by status, topic, service and event type."""
     stats = await services.desk.get_stats(Filter(caller.scope_terms()))
-    return {
+    told = {
         "total": stats.total,
         "by_status": {status.upper(): stats.by_status.get(status, 0) for status in map(str, Status)},
         "by_topic": _in_upper_case(stats.by_topic),
@@ -82,6 +91,7 @@ async def get_stats(caller: ViewerCaller, services: CurrentServices) -> dict[str
         "by_event_type": _in_upper_case(stats.by_type),
         "partial": stats.is_partial,
     }
+    return json_answer(in_camel_case(told))
 
 
 @router.get("/{dlq_id}", response_model=WholeEntry, summary="One dead letter with its message")

@@ -12,7 +12,7 @@ from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
 from redrive.admin.json_answers import json_answer
 from redrive.admin.problems import conflict, not_found, unavailable
-from redrive.admin.selecting import GONE, choose, filter_for, find_letter, forbade, taking_turns
+from redrive.admin.selecting import GONE, choose, filter_for, find_letter, forbade, is_id, taking_turns
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
@@ -76,34 +76,37 @@ async def list_all(
 @router.get("/{message_id}", response_model=shapes.WholeMessage, responses=_TAGGED)
 async def show(
     request: Request,
-    response: Response,
     caller: ViewerCaller,
     view: CurrentView,
     message_id: str,
     original: Original = False,
-) -> dict[str, Any]:
+) -> Response:
     """Everything about a dead letter: its attempts, its life, typed headers, body."""
-    letter, content = await _content(request, caller, message_id, original=original)
-    store = services_of(request).store.letters
+    _refuse_bulk(message_id)
+    found = (
+        await services_of(request).store.letters.whole(message_id, edited=not original) if is_id(message_id) else None
+    )
+    if found is None or not caller.sees(found.letter):
+        raise not_found("dead letter", message_id)
     whole = {
-        **letter_json(letter),
-        "stack": letter.stack,
-        "history": [attempt_json(one) for one in await store.history(letter.id)],
-        "life": [happening_json(one) for one in await store.life(letter.id)],
-        "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in await store.past(letter.id)],
+        **letter_json(found.letter),
+        "stack": found.letter.stack,
+        "history": [attempt_json(one) for one in found.history],
+        "life": [happening_json(one) for one in found.life],
+        "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in found.past],
     }
-    shown = view.content(describe(content))
+    shown = view.content(describe(found.content))
     body = None if shown["body"] is None else {"encoding": shown["body_encoding"], "content": shown["body"]}
     told = view.letter(whole)
     redacted = told["redacted"] or shown["redacted"]
-    response.headers["ETag"] = etag(letter.version)
-    return {
+    answered = {
         **told,
         "properties": shown["properties"],
         "headers": shown["headers"],
         "body": body,
         "redacted": redacted,
     }
+    return json_answer(answered, headers={"ETag": etag(found.letter.version)})
 
 
 @router.get("/{message_id}/body", response_class=_Raw, responses=_RAW)
@@ -261,10 +264,14 @@ async def remove_many(
     return await _change_many(request, caller, view, asked, Event.DELETED, asked.why)
 
 
-async def _letter(request: Request, caller: Caller, id: str) -> DeadLetter:
+def _refuse_bulk(id: str) -> None:
     if id in _BULK:
         # It is the path of a change to many, which takes POST alone.
         raise HTTPException(405, headers={"Allow": "POST"})
+
+
+async def _letter(request: Request, caller: Caller, id: str) -> DeadLetter:
+    _refuse_bulk(id)
     return await find_letter(services_of(request), caller, id)
 
 

@@ -9,13 +9,13 @@ import asyncio
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from redrive.admin.access import AdminCaller, Caller, CurrentView, View
 from redrive.admin.broker_link import broker_unavailable
 from redrive.admin.problems import Problem, conflict
 from redrive.admin.routes.bookly import content_of, payload_of
-from redrive.admin.services import Services, services_of
+from redrive.admin.services import CurrentServices, Services
 from redrive.admin.shapes.pipeline import (
     PEEK_MAX,
     PeekedQueue,
@@ -43,7 +43,6 @@ from redrive.redriving import ClientError, PeekedMessage, PeekRefused
 
 router = APIRouter(prefix="/admin/dlq", tags=["File pipeline"])
 
-CurrentServices = Annotated[Services, Depends(services_of)]
 RETRY_EXCHANGE, RETRY_KEY = "retry.{queue}", "retry"
 _OPEN = (Status.PENDING, Status.FAILED)
 _COLLECT_S_MAX = 5.0

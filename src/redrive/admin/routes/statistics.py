@@ -11,7 +11,7 @@ from redrive.admin.problems import invalid
 from redrive.admin.selecting import filter_for
 from redrive.admin.services import services_of
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
-from redrive.admin.shapes.statistics import Statistics, TimeSeries, series_json
+from redrive.admin.shapes.statistics import Statistics, TimeSeries, series_json, stats_json
 
 router = APIRouter(prefix="/api/v1/stats", tags=["statistics"])
 
@@ -34,7 +34,7 @@ async def totals(
     With a filter, or a token for some queues, at most the 2,000 newest that match are counted; `partial` says so.
     """
     asked = await filter_for(request, caller, view, q)
-    return json_answer(Statistics.of(await services_of(request).desk.get_stats(asked)))
+    return json_answer(stats_json(await services_of(request).desk.get_stats(asked)))
 
 
 @router.get("/timeseries", response_model=TimeSeries)

@@ -1,5 +1,7 @@
 """Dead letters in the words of Bookly's runbook: camelCase fields, statuses in upper case."""
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict, Field
@@ -30,7 +32,13 @@ _ENTRY: dict[str, Any] = {
     "resolution": None,
     "redacted": False,
 }
+_camel = cache(to_camel)
 _COUNTS = {"PENDING": 3, "RETRYING": 1, "IN_DOUBT": 0, "FAILED": 2, "RESOLVED": 0}
+
+
+def in_camel_case(told: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer's fields by the names that it is written with, for one that no model writes."""
+    return {_camel(name): value for name, value in told.items()}
 
 
 class CamelAnswer(Answer):

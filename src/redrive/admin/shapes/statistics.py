@@ -38,21 +38,6 @@ class Statistics(Answer):
     by_type: Counts
     by_group: Counts
 
-    @classmethod
-    def of(cls, stats: Stats) -> "Statistics":
-        """From what the store counted."""
-        return cls(
-            total=stats.total,
-            partial=stats.is_partial,
-            by_status={status.value: stats.by_status.get(status.value, 0) for status in Status},
-            by_queue=stats.by_queue,
-            by_dlq=stats.by_dlq,
-            by_topic=stats.by_topic,
-            by_service=stats.by_service,
-            by_type=stats.by_type,
-            by_group=stats.by_group,
-        )
-
 
 class Point(Answer):
     """What happened from `at` until the next point."""
@@ -75,6 +60,21 @@ class TimeSeries(Answer):
 
     bucket_s: int
     points: list[Point]
+
+
+def stats_json(stats: Stats) -> dict[str, Any]:
+    """A `Statistics` of what the store counted."""
+    return {
+        "total": stats.total,
+        "partial": stats.is_partial,
+        "by_status": {status.value: stats.by_status.get(status.value, 0) for status in Status},
+        "by_queue": stats.by_queue,
+        "by_dlq": stats.by_dlq,
+        "by_topic": stats.by_topic,
+        "by_service": stats.by_service,
+        "by_type": stats.by_type,
+        "by_group": stats.by_group,
+    }
 
 
 def series_json(buckets: tuple[Bucket, ...], *, asked_s: int) -> dict[str, Any]:

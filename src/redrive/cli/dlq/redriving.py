@@ -22,6 +22,7 @@ from redrive.cli.dlq.selecting import place_of, run_to_end, selection_of
 from redrive.cli.tables import counted
 from redrive.core import Severity
 from redrive.dlq import now_ms, opened_store
+from redrive.garbage import seldom_collected
 from redrive.records import Item, NewOperation, Operation, OperationKind, OperationState, Preview, Selection, Target
 from redrive.redriving import Broker, opened_broker
 
@@ -207,7 +208,8 @@ def _send(
                         operation = await run_in_foreground(store, broker, operation)
                 return operation, await troubled_items(store, operation)
 
-    result = run_to_end(work)
+    with seldom_collected():
+        result = run_to_end(work)
     if result is not None and new.kind is OperationKind.RETURN:
         say("Collecting these queues is stopped; go on with: redrive collect --resume-queue QUEUE")
     if result is not None:

@@ -37,7 +37,7 @@ class Victim(StrEnum):
 COLLECTOR_STEPS = ("taken", "stored", "acked", "barrier", "owned")
 COLLECTOR_WRITES = ("announcing", "storing", "owning")
 REDRIVER_STEPS = ("claimed", "taken", "published", "confirmed", "recorded")
-REDRIVER_WRITES = ("taking", "recording")
+REDRIVER_WRITES = ("taking", "exchanging", "recording")
 
 STEPS: dict[Flow, tuple[str, ...]] = {
     Flow.COLLECT: COLLECTOR_STEPS,
@@ -59,7 +59,8 @@ WRITES: dict[Flow, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One kill. It happens when the window is reached for the `turn`-th time: in the first batch, or in the second."""
+    """One kill. It happens when the window is reached for the `turn`-th time: in the first batch, or in the second; for
+    the third time a redriver has two batches in hand."""
 
     flow: Flow
     victim: Victim
@@ -154,5 +155,7 @@ def _stores_of(flow: Flow, victim: Victim) -> Sequence[Store]:
 
 
 def _turns(flow: Flow, victim: Victim, window: str) -> tuple[int, ...]:
+    if flow is Flow.REDRIVE and window in REDRIVER_STEPS and window != "claimed":
+        return (1, 2, 3) if victim is Victim.PROCESS else (1, 3)
     has_second = flow in (Flow.COLLECT, Flow.REDRIVE) and window != "claimed"
     return (1, 2) if victim is Victim.PROCESS and has_second else (1,)

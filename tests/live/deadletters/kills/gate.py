@@ -23,6 +23,7 @@ WRITES = {
     ("collecting", "own"): "owning",
     ("operations", "create_due"): "choosing",
     ("operations", "take"): "taking",
+    ("operations", "exchange"): "exchanging",
     ("operations", "record"): "recording",
 }
 """The store's methods whose transactions are windows."""

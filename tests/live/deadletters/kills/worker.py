@@ -24,6 +24,8 @@ from redrive.stores import LeaseLost, Store
 from tests.live.deadletters.kills.cells import Flow, QueueType
 from tests.live.deadletters.kills.gate import Gate, open_gated_store
 
+BATCH = 8
+"""A redriver's first batch; from then on it has two of half that size in hand."""
 LEASE_S = 4.0
 """How long after a death others wait. Short: a worker whose database was away waits for itself."""
 
@@ -134,7 +136,7 @@ def _parts(job: Job, store: Store, client: Client, gate: Gate, notes: Notes) -> 
         owner=f"worker {os.getpid()}",
         clock_ms=lambda: round(time.time() * 1000) + job.ahead_ms,
         observer=notes,
-        options=RunOptions(lease_s=job.lease_s),
+        options=RunOptions(lease_s=job.lease_s, batch=BATCH),
         pause_at=pause_at,
     )
 
