@@ -55,15 +55,9 @@ class Ahead:
     async def drop(self) -> None:
         """Gives back what was taken ahead, if anything was."""
         task, self._task = self._task, None
-        if task is None:
-            return
-        await asyncio.wait({task}, timeout=_DROP_S_MAX)  # soon: it is closed when it is full, or after a moment
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-        if task.cancelled() or isinstance(task.exception(), RedriveError):
-            return  # the channel is closed, and all of it back in the queue
-        await task.result().hand.give_back()
+        if task is not None:
+            # Shielded: if we are cancelled again meanwhile, the hand would stay out for as long as the client lives.
+            await asyncio.shield(_give_back(task))
 
     def _take(self, *, at_least: int, idle_s: float, stop: asyncio.Event) -> Coroutine[Any, Any, Taken]:
         return _taken(self._taker, self._new_explaining(), at_least=at_least, idle_s=idle_s, stop=stop)
@@ -72,3 +66,13 @@ class Ahead:
 async def _taken(taker: Taker, explaining: Explaining, *, at_least: int, idle_s: float, stop: asyncio.Event) -> Taken:
     hand = await taker.take(at_least=at_least, idle_s=idle_s, stop=stop, on_delivery=explaining.explain_early)
     return Taken(hand, explaining)
+
+
+async def _give_back(task: asyncio.Task[Taken]) -> None:
+    await asyncio.wait({task}, timeout=_DROP_S_MAX)  # soon: it is closed when it is full, or after a moment
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    if task.cancelled() or isinstance(task.exception(), RedriveError):
+        return  # the channel is closed, and all of it back in the queue
+    await task.result().hand.give_back()

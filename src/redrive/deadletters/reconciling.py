@@ -20,7 +20,7 @@ in several hands, its rest is written down after tx 1 and before the ack; `witho
     it has an id, and is in a batch                            only ack, in any case
     a batch is in hand whole, and one of it has an id          only ack, all of it: the batch was not acked
     it has no id, and is in a batch otherwise                  doubtful: insert, and say of which it may be a copy
-    drained, or a hand that must have had it has not           old batches and lost hands are forgotten
+    drained, or a hand that must have had it has not           old batches are forgotten, and with the last lost hands
 
 Doubt. `redelivered` proves nothing: 4.x sets it on the first delivery of what was rejected elsewhere, and anybody who
 looks into a queue sets it. So a message without an id that is in a batch can be the stored one, or a twin of it, which
@@ -130,20 +130,21 @@ def reconcile(hand: Sequence[Held], batches: Sequence[OpenBatch], given: Circums
         left = [matching.take_single(one) for one in reversed(batches)][::-1]
     fresh = any(not one.redelivered for one in hand)
     settled: list[str] = [batch.id for batch in batches if batch.id not in {one.id for one in left}]
+    may_be_forgotten = decides_by_whole or given.is_drained
+
+    def is_awaited(batch: OpenBatch) -> bool:
+        return bool(batch.entries) and not (may_be_forgotten and batch.at_ms + given.grace_ms <= given.now_ms)
+
+    # Where returned messages come first, one that is fresh says that none is behind it. But as long as a batch may come
+    # back, a hand that was out beside it may too: a hand that is to hold the one must have room for the other.
+    is_seen = given.is_drained or (given.returns_to_front and given.is_complete and fresh)
+    keeps_lost = not is_seen or any(is_awaited(one) for one in left)
     still: list[OpenBatch] = []
     for batch in left:
-        if batch.is_lost_hand:
-            # Where returned messages come first, one that is fresh says that none is behind it.
-            is_over = given.is_drained or (given.returns_to_front and given.is_complete and fresh)
-        elif not batch.entries:
-            is_over = True
-        else:
-            is_old = batch.at_ms + given.grace_ms <= given.now_ms
-            is_over = is_old and (decides_by_whole or given.is_drained)
-        if is_over:
-            settled.append(batch.id)
-        else:
+        if keeps_lost if batch.is_lost_hand else is_awaited(batch):
             still.append(batch)
+        else:
+            settled.append(batch.id)
     sizes = {batch.id: len(batch.entries) for batch in batches}
     return Reconciled(
         known=tuple(matching.known),

@@ -44,6 +44,13 @@ WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms IS NOT NULL
 ON CONFLICT DO NOTHING
 """
 _LOOKED_AT = "DELETE FROM silences WHERE silent_at_ms = $1 AND letter_seq = $2"
+# The clock was set back between taking and confirming: the letter's own time is later than the one it was listed with.
+_LOOK_AGAIN = """
+INSERT INTO silences (silent_at_ms, letter_seq)
+SELECT l.silent_at_ms, l.seq FROM letters AS l
+WHERE l.seq = ANY($1::bigint[]) AND l.status = 'retrying' AND l.silent_at_ms > $2
+ON CONFLICT DO NOTHING
+"""
 _RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
 _GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
 
@@ -140,6 +147,7 @@ async def settle_silent(tx: Writing, *, now_ms: int, limit: int) -> int:
             ledger.happened("resolved", one.place, now_ms)
         count += len(moved)
     await tx.many(_LOOKED_AT, over)
+    await tx.run(_LOOK_AGAIN, seqs, now_ms)
     await ledger.write(tx)
     return count
 

@@ -15,7 +15,8 @@ o.skipped, o.created_at_ms, o.started_at_ms, o.ended_at_ms, o.note
 """
 # A letter is claimed with the time at which it may count as silent, and counts as nothing before its copy is confirmed.
 BEING_SENT = """
-(l.status = 'retrying' AND EXISTS (SELECT 1 FROM items AS i WHERE i.letter_seq = l.seq AND i.state = 'sending'))
+(l.status = 'retrying' AND EXISTS (
+    SELECT 1 FROM items AS i WHERE i.letter_seq = l.seq AND i.state = 'sending' AND i.redrives = l.redrives))
 """
 """Whether the letter `l` has a copy on its way whose end is not recorded, as a condition."""
 

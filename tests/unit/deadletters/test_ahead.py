@@ -1,16 +1,18 @@
 """Two hands out at once: whatever happens then, every message is in exactly one row, or back in its queue."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redrive.client import Client
 from redrive.deadletters.hands import PREFETCH_FIRST
-from redrive.deadletters.reconciling import OpenBatch, hand_needed
+from redrive.deadletters.reconciling import Circumstances, Held, OpenBatch, hand_needed, reconcile
 from redrive.embedded import EmbeddedBroker
-from redrive.stores import Store
+from redrive.records import Arrival
+from redrive.stores import Store, StoreUnavailable
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import (
@@ -171,6 +173,69 @@ def test_a_database_that_fails_with_two_hands_out_gives_both_back_by_nack(tmp_pa
     run_scenario(steps())
 
 
+def test_a_failure_with_two_hands_out_costs_each_message_one_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def steps() -> None:
+        # After its second return 4.0 drops a message of this queue.
+        async with EmbeddedBroker("4.0") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            channel = await client.channel()
+            await channel.declare_queue("orders.dlq", arguments={"x-queue-type": "quorum", "x-delivery-limit": 1})
+            await park(client, "orders.dlq", numbered(MESSAGES))
+            real, fails = store.collecting.store, 1
+
+            async def store_later(arrivals: Sequence[Arrival], **named: Any) -> object:
+                nonlocal fails
+                if arrivals and fails:
+                    fails -= 1
+                    await asyncio.sleep(0.02)  # the next hand is on its way, and can still catch what is given back
+                    raise StoreUnavailable("sqlite:///x", "is away", "wait")
+                return await real(arrivals, **named)
+
+            monkeypatch.setattr(store.collecting, "store", store_later)
+            limited = source("quorum", delivery_limit=1)
+            for _ in range(3):
+                await make_collector(client, store, [limited]).run(once=True)
+                await store.collecting.resume_queue("/", "orders.dlq")
+            assert fails == 0
+            assert len(await stored_bodies(store)) + await ready(client, "orders.dlq") == MESSAGES
+
+    run_scenario(steps())
+
+
+def test_cancelled_twice_it_still_gives_back_what_was_taken_ahead(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with (
+            EmbeddedBroker("4.3") as broker,
+            Client(broker.url) as client,
+            Client(broker.url) as looking,
+            sqlite_store(tmp_path) as store,
+        ):
+            await declare(looking, "quorum")
+            await park(looking, "orders.dlq", numbered(MESSAGES))
+            is_there = asyncio.Event()
+
+            async def stand() -> None:
+                is_there.set()
+                await asyncio.Event().wait()
+
+            pause_at = with_two_hands_out(looking, stand)
+            collector = make_collector(client, store, [source("quorum")], pause_at=pause_at)
+            running = asyncio.create_task(collector.run(once=True))
+            await is_there.wait()
+            running.cancel()
+            await asyncio.sleep(0.01)
+            running.cancel()
+            await asyncio.wait([running])
+
+            async def all_back() -> bool:
+                return await ready(looking, "orders.dlq") == MESSAGES
+
+            await wait_for(all_back)
+
+    run_scenario(steps())
+
+
 def test_what_was_stored_and_what_was_lost_may_come_back_together() -> None:
     stored = OpenBatch(id="a", entries=((b"1", "x"), (b"2", "y")), at_ms=0)
     lost = OpenBatch(id="b-hand-40", entries=(), at_ms=0, hand_max=40)
@@ -178,6 +243,33 @@ def test_what_was_stored_and_what_was_lost_may_come_back_together() -> None:
     assert hand_needed([]) == 0
     assert hand_needed([stored]) == 2
     assert hand_needed([stored, lost, lost_again]) == 42
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_a_lost_hand_is_kept_for_as_long_as_the_batch_beside_it_may_come_back(is_drained: bool) -> None:
+    stored = OpenBatch(id="a", entries=tuple((b"a%d" % n, f"letter {n}") for n in range(20)), at_ms=0)
+    lost = OpenBatch(id="b-hand-60", entries=(), at_ms=0, hand_max=60)
+    fresh = [Held(fingerprint=b"fresh", redelivered=False, identified=True)]
+
+    def circumstances(now_ms: int) -> Circumstances:
+        return Circumstances(
+            returns_to_front=True,
+            is_complete=True,
+            is_drained=is_drained,
+            is_first=False,
+            now_ms=now_ms,
+            grace_ms=75_000,
+        )
+
+    soon = reconcile(fresh, [stored, lost], circumstances(60_000))
+    assert (soon.settled, soon.left) == ((), (stored, lost))
+    # The broker noticed the death late, and the hand that was lost comes first.
+    back = [b"b%d" % n for n in range(40)] + [b"a%d" % n for n in range(20)]
+    held = [Held(fingerprint=one, redelivered=True, identified=True) for one in back]
+    late = reconcile(held, soon.left, circumstances(80_000))
+    assert [one for one in late.known if one is not None] == [id for _, id in stored.entries]
+    later = reconcile(fresh, [lost], circumstances(80_000))
+    assert (later.settled, later.left) == (("b-hand-60",), ())
 
 
 async def _delivery_counts(store: Store) -> set[object]:

@@ -246,3 +246,32 @@ def test_sqlite_finds_a_batch_without_reading_the_rest_of_the_operation(tmp_path
         await database.close()
 
     asyncio.run(scenario())
+
+
+def test_what_a_dead_runner_left_half_sent_does_not_hide_the_silence_of_a_later_copy(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        (id,) = await collect(store, make_arrival(1))
+        first, lease = await begin(store, id, settle_s=60.0)
+        await store.operations.take(first, lease, limit=1, now_ms=NOW_MS)  # it is sent, and its runner dies
+        await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
+        second, lease = await begin(store, id, settle_s=60.0)
+        await store.operations.take(second, lease, limit=1, now_ms=NOW_MS + 10)
+        await store.operations.record(second, lease, sent(id), now_ms=NOW_MS + 20)
+        assert await store.operations.settle_silent(now_ms=NOW_MS + 61_000, limit=10) == 1
+        assert await statuses(store, id) == ["resolved"]
+
+    run(scenario())
+
+
+def test_a_clock_set_back_while_it_is_sent_makes_a_silence_longer_and_not_endless(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        (id,) = await collect(store, make_arrival(1))
+        operation_id, lease = await begin(store, id, settle_s=60.0)
+        await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
+        await store.operations.record(operation_id, lease, sent(id), now_ms=NOW_MS - 2_000)
+        assert await store.operations.settle_silent(now_ms=NOW_MS + 58_000, limit=10) == 0
+        assert await statuses(store, id) == ["retrying"]
+        assert await store.operations.settle_silent(now_ms=NOW_MS + 61_000, limit=10) == 1
+        assert await statuses(store, id) == ["resolved"]
+
+    run(scenario())
