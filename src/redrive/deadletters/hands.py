@@ -12,7 +12,7 @@ from redrive.client import AccessRefused, Channel, Client, ClientError, Consumer
 from redrive.core import RedriveError
 
 PREFETCH_FIRST = 20
-PREFETCH_MAX = 2_000
+PREFETCH_MAX = 4_000
 HAND_BYTES = 32 * 1024 * 1024
 QUIET_S = 0.05
 """Nothing more for so long, and the hand is closed; what comes later is in the next one."""

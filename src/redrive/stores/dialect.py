@@ -76,9 +76,10 @@ def for_sqlite(sql: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def insert_statement(table: str, columns: tuple[str, ...]) -> str:
-    """SQLite's statement for a new row with these columns."""
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 - ours
+def insert_statement(table: str, columns: tuple[str, ...], *, rows: int = 1) -> str:
+    """SQLite's statement for so many new rows with these columns."""
+    row = f"({', '.join('?' * len(columns))})"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * rows)}"  # noqa: S608 - ours
 
 
 def sqlite_arguments(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
