@@ -77,8 +77,10 @@ class Hand:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the channel: what is not settled goes back to the queue."""
+        """Closes the channel: what is not settled goes back to the queue. The hand is empty then."""
         await self._consumer.close()
+        # Messages know their channel, and that knows what fills the hand: a circle, which would be found late.
+        self.deliveries.clear()
 
 
 class Taker:
