@@ -10,10 +10,14 @@ from redrive.garbage import YOUNG_MAX, seldom_collected
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    before = gc.get_threshold()
+    before, was_enabled = gc.get_threshold(), gc.isenabled()
+    gc.enable()  # commands that end soon turn it off, and tests run them in this process
+    gc.set_threshold(700, 10, 10)
     yield
     gc.set_threshold(*before)
     gc.unfreeze()
+    if not was_enabled:
+        gc.disable()
 
 
 def test_what_is_there_is_left_alone_until_it_is_over() -> None:
