@@ -203,6 +203,33 @@ def test_a_failure_with_two_hands_out_costs_each_message_one_delivery(
     run_scenario(steps())
 
 
+def test_a_connection_cut_after_the_ack_does_not_stop_a_queue_with_a_small_limit(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with (
+            EmbeddedBroker("4.3") as broker,
+            Client(broker.url) as client,
+            Client(broker.url) as looking,
+            sqlite_store(tmp_path) as store,
+        ):
+            channel = await looking.channel()
+            await channel.declare_queue("orders.dlq", arguments={"x-queue-type": "quorum", "x-delivery-limit": 5})
+            await park(looking, "orders.dlq", numbered(10))
+            cuts: list[str] = []
+
+            async def cut(name: str) -> None:
+                if name == "acked" and not cuts:
+                    cuts.append(name)
+                    (await client.connection()).give_up("cut by the test")
+
+            limited = source("quorum", delivery_limit=5)
+            report = await make_collector(client, store, [limited], pause_at=cut).run(once=True)
+            assert (cuts, report.left) == (["acked"], {})
+            assert await stored_bodies(store) == sorted(body for _, body in numbered(10))
+            assert await ready(looking, "orders.dlq") == 0
+
+    run_scenario(steps())
+
+
 def test_cancelled_twice_it_still_gives_back_what_was_taken_ahead(tmp_path: Path) -> None:
     async def steps() -> None:
         async with (
