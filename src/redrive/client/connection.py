@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[ConnectionClosed] = self._loop.create_future()
         self._closing = False
         self._writers: list[Callable[[], None]] = []
+        self._resting = False
         self._flushing = False
         self._reading = False
         self._heartbeats = Heartbeats(self._say_heartbeat, self.give_up)
@@ -218,6 +219,18 @@ class Connection(asyncio.Protocol):
     def _flush_now(self) -> None:
         self._flushing = False
         self.flush()
+
+    def rest(self, seconds: float) -> None:
+        """Reads nothing for a moment, so that more comes at once then."""
+        if not self._resting and self._transport is not None:
+            self._resting = True
+            self._transport.pause_reading()
+            self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._resting = False
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     # asyncio's side
 

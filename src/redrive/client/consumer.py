@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from redrive.client.consuming import ConsumeSession, Delivery
+from redrive.client.consuming import ConsumeSession, Delivery, Held
 from redrive.client.errors import ClientError, ConnectionClosed
 from redrive.client.workers import Workers
 from redrive.core import RedriveError
@@ -58,6 +58,7 @@ class Consumer:
             on_failure=self._note_failure,
             loop=asyncio.get_running_loop(),
         )
+        self._held = Held()
         self._results: dict[int, Awaitable[None]] = {}
         self._dispatch = self._workers.put if is_coroutine else self._at_once
         self._session: ConsumeSession | None = None
@@ -77,8 +78,8 @@ class Consumer:
 
     @property
     def in_hand(self) -> int:
-        """How many deliveries a coroutine handler has not ended with."""
-        return self._workers.in_hand + self._workers.waiting
+        """How many deliveries a coroutine handler has not ended with, or has left on hold."""
+        return self._workers.in_hand + self._workers.waiting + self._held.count
 
     def take_waiting(self) -> list[Delivery]:
         """The deliveries no handler has begun with; whoever takes them settles them."""
@@ -200,7 +201,9 @@ class Consumer:
 
     async def _start(self) -> ConsumeSession:
         connection = await self._client.connection()
-        session = ConsumeSession(self.queue, self._prefetch, self._dispatch, no_ack=self._consume.no_ack)
+        session = ConsumeSession(
+            self.queue, self._prefetch, self._dispatch, no_ack=self._consume.no_ack, held=self._held
+        )
         try:
             await connection.open_session(session)
             await session.call(methods.BasicQos(prefetch_count=self._prefetch), methods.BasicQosOk)

@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 _ABOVE_ALL_TAGS = 1 << 64
 
+_REST_S, _LOOK_S = 0.002, 0.01
+_MANY, _BUSY, _PART = 8, 2, 8
+
+
+def is_rest_due(settled: int, within_s: float, prefetch: int) -> bool:
+    """Whether a connection should read nothing for a moment after some were settled, at the rate they lately were.
+
+    A busy broker sends deliveries in dribs and drabs, and waking up for each handful costs more than handling it, on
+    both sides: what comes during a rest is read, handled and settled at once. Not where hardly any would come, which
+    would only wait, and not where more than a small part of the prefetch would: the broker would have to wait for us.
+    """
+    expected = settled * _REST_S / within_s
+    return expected >= _BUSY and (expected * _PART < prefetch or not prefetch)
+
 
 class Delivery(wire.Delivery):
     """A message in hand. Settle it once: `ack`, `nack` or `reject`; with `no_ack` it came settled."""
@@ -75,6 +89,14 @@ class Delivery(wire.Delivery):
             settling.discard(tag)
         session.acks_soon()
 
+    def hold(self) -> None:
+        """Counts it as in hand although its handler is about to end; whoever says so settles it, and says `release`."""
+        self.session.held.count += 1
+
+    def release(self) -> None:
+        """It is not held any longer."""
+        self.session.held.count -= 1
+
     def _check(self) -> None:
         if not self.session.usable:
             raise StaleDelivery(self.delivery_tag, self.session.queue)
@@ -82,19 +104,45 @@ class Delivery(wire.Delivery):
             raise AlreadySettled(self.delivery_tag, self.session.queue)
 
 
+class Held:
+    """How many deliveries are in hand although their handlers have ended.
+
+    A consumer's sessions share one: what was held when a channel went is still somebody's work.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class ConsumeSession(ChannelSession):
     """A channel with one consumer."""
 
-    def __init__(self, queue: str, prefetch: int, handle: Callable[[Delivery], None], *, no_ack: bool) -> None:
+    def __init__(
+        self,
+        queue: str,
+        prefetch: int,
+        handle: Callable[[Delivery], None],
+        *,
+        no_ack: bool,
+        held: Held,
+    ) -> None:
         super().__init__()
         self.queue = queue
         self.no_ack = no_ack
         self._prefetch = prefetch
         self._handle = handle
         self._dirty = False
+        self._loop = asyncio.get_running_loop()
+        self._looked_s = self._loop.time()
+        self._floor = 0
+        self._rested_at = 0
+        self._may_rest = False
         self._timer: asyncio.TimerHandle | None = None
         self.settling: Settling
-        self.cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.held = held
+        self.cancelled: asyncio.Future[str] = self._loop.create_future()
         """The broker stopped us: the queue was deleted, moved, or a consumer timeout passed."""
 
     def attach(self, connection: "Connection", number: int) -> None:
@@ -133,11 +181,21 @@ class ConsumeSession(ChannelSession):
         self._dirty = False
         if not self.usable:
             return
+        self._rest_if_due()
         waiting = len(self.settling.stragglers)
         # Waiting acks must not starve the prefetch: once they hold a quarter of it they go out at once.
         self.settling.write(stragglers=waiting * 4 >= self._prefetch > 0)
         if self.settling.stragglers and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(STRAGGLERS_S, self._write_stragglers)
+            self._timer = self._loop.call_later(STRAGGLERS_S, self._write_stragglers)
+
+    def _rest_if_due(self) -> None:
+        floor, now_s = self.settling.floor, self._loop.time()
+        if now_s - self._looked_s >= _LOOK_S:
+            self._may_rest = is_rest_due(floor - self._floor, now_s - self._looked_s, self._prefetch)
+            self._floor, self._looked_s = floor, now_s
+        if self._may_rest and floor - self._rested_at >= _MANY:
+            self._rested_at = floor
+            self.connection.rest(_REST_S)
 
     def _write_stragglers(self) -> None:
         self._timer = None

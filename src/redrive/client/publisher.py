@@ -17,7 +17,7 @@ from redrive import wire
 from redrive.client.backoff import Backoff
 from redrive.client.errors import ClientError, ConnectionClosed
 from redrive.client.outcomes import InDoubt, Outcome
-from redrive.client.publishing import NO_DEADLINE, Batch, PublishSession
+from redrive.client.publishing import NO_DEADLINE, Batch, PublishSession, Sink
 from redrive.client.room import RoomQueue
 from redrive.wire import methods
 
@@ -80,6 +80,27 @@ class Publisher:
         outcome: asyncio.Future[Outcome] = self._client.loop.create_future()
         self._send(session, exchange, routing_key, body, properties, mandatory, outcome)
         return await outcome
+
+    def publish_now(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: wire.Properties | bytes,
+        sink: Sink,
+        *,
+        deadline_s: float,
+    ) -> bool:
+        """Publishes one message, mandatory, without waiting; its outcome is told to `sink`.
+
+        False, and nothing was sent and nothing will be told, where `publish` would have to wait. Raises as that does.
+        """
+        session = self._session
+        if session is None or self._queue.waiting or session.room <= 0:
+            return False
+        until_s = self._client.loop.time() + deadline_s
+        self._send(session, exchange, routing_key, body, properties, True, sink, until_s)
+        return True
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Outcome]:
         """Publishes many and returns the outcome of each, in order: one wait for all of them.
@@ -173,12 +194,12 @@ class Publisher:
         body: bytes,
         properties: wire.Properties | bytes,
         mandatory: bool,
-        outcome: "asyncio.Future[Outcome]",
+        sink: Sink,
         until_s: float = NO_DEADLINE,
     ) -> None:
         header = properties if type(properties) is bytes else properties.raw  # type: ignore[union-attr]
         try:
-            session.publish(exchange, routing_key, header, body, mandatory, outcome, until_s=until_s)
+            session.publish(exchange, routing_key, header, body, mandatory, sink, until_s=until_s)
         except wire.LocalProtocolError:
             self._queue.release()  # the place is still free, and no confirm will say so
             raise

@@ -13,7 +13,7 @@ end as a confirm.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from redrive import wire
 from redrive.client.errors import ChannelClosed, ConnectionClosed
@@ -45,7 +45,17 @@ class Batch:
             self.done.set_result(None)
 
 
-# sink, slot, exchange, routing key, header, body, mandatory, deadline; a sink is a Batch, or a Future with slot -1. A
+class Sink(Protocol):
+    """Is told the outcome of one publish, and must not raise. A future is one."""
+
+    def done(self) -> bool:
+        """Whether it has been told, or does not want to know any more."""
+
+    def set_result(self, outcome: Outcome, /) -> None:
+        """Told, once; by an `InDoubt` with a `late` outcome if its deadline has passed."""
+
+
+# sink, slot, exchange, routing key, header, body, mandatory, deadline; a sink is a Batch, or a Sink with slot -1. A
 # plain tuple: it is made for every publish.
 _Pending = tuple[Any, int, str, str, bytes, bytes, bool, float]
 NO_DEADLINE = float("inf")
@@ -89,13 +99,13 @@ class PublishSession(ChannelSession):
         header: bytes,
         body: bytes,
         mandatory: bool,
-        sink: "Batch | asyncio.Future[Outcome]",
+        sink: Batch | Sink,
         slot: int = -1,
         until_s: float = NO_DEADLINE,
     ) -> None:
         """Sends one message; its outcome goes to `sink`. Raises `wire.LocalProtocolError` and has sent nothing then.
 
-        A sink that is a future is told `InDoubt` at `until_s` by the loop's clock; the real outcome goes to its `late`.
+        A sink that is no batch is told `InDoubt` at `until_s` by the loop's clock; the real outcome goes to its `late`.
         """
         connection = self.connection
         connection.amqp.publish(self.number, exchange, routing_key, header, body, mandatory)

@@ -6,7 +6,7 @@ ends are kept, because the beginning says what and the end often says why.
 
 import linecache
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import assert_never
@@ -26,11 +26,14 @@ class Failure:
     message: str
     stack: str = ""
     status: int | None = None
+    text: str = field(init=False, repr=False, compare=False)
+    """`Type: message`, as the `x-final-error` header has it."""
 
-    @property
-    def text(self) -> str:
-        """`Type: message`, as the `x-final-error` header has it."""
-        return f"{self.type}: {self.message}" if self.message else self.type
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", f"{self.type}: {self.message}" if self.message else self.type)
+
+    def __hash__(self) -> int:
+        return hash(self.text)  # which Python remembers; those of one text seldom differ in the rest
 
 
 def describe_error(error: BaseException, *, status: int | None = None, stack: bool = True) -> Failure:
@@ -57,6 +60,8 @@ def _known_failure(kind: str, message: str, stack: str, status: int | None) -> F
 
 def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
     """What went wrong in a run, None if nothing did; with or without the stack."""
+    if type(outcome) is Raised:  # most are
+        return describe_error(outcome.error, stack=stack)
     match outcome:
         case Raised(error=error) | Undecodable(error=error):
             return describe_error(error, stack=stack)

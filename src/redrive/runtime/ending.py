@@ -4,8 +4,10 @@ Giving back has a form of its own here. Where crashes are counted a message goes
 broker marks a returned one as redelivered, as if its consumer had died.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from redrive.client import ClientError, Delivery
 from redrive.core import (
@@ -39,6 +41,7 @@ from redrive.core import (
     read_history,
 )
 from redrive.runtime.admission import Admission
+from redrive.runtime.detached import DetachedCopies
 from redrive.runtime.executing import Executor
 from redrive.runtime.moulds import Kind, Mould, Moulds, can_be_cast
 from redrive.runtime.pasts import Past, Pasts
@@ -47,6 +50,7 @@ from redrive.runtime.raising import begin_stack_at_handler
 from redrive.runtime.reporting import Reporter
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
+from redrive.wire import Properties
 
 _COUNTED, _DIED, _COUNTED_BEFORE = b"x-retry-count", b"x-death", b"x-redrive-attempts-before"
 _OWN_FAILURE_S = 1.0
@@ -75,6 +79,7 @@ class Ending:
         self._policy = policy
         self._admission = admission
         self._executor = executor
+        self._detached = DetachedCopies(executor, self.give_back_after)
         self._pausing = pausing
         self._observer = observer
         self._now_ms = now_ms
@@ -92,10 +97,21 @@ class Ending:
         self.tells_acks = self._notes_acks or self._acked is not None
         """Whether `tell_ack` has anyone to tell, and handlers need to be timed."""
 
-    async def settle(
-        self, delivery: Delivery, outcome: Outcome, handler_s: float, *, now_ms: int, has_run: bool
-    ) -> None:
-        """Decides and carries out. Raises `StaleDelivery`: then the message comes again."""
+    def settle(
+        self,
+        delivery: Delivery,
+        outcome: Outcome,
+        handler_s: float,
+        *,
+        now_ms: int,
+        has_run: bool,
+        detached: bool = False,
+    ) -> Awaitable[None] | None:
+        """Decides, and carries out what can be done at once; the rest is to be awaited, if there is any.
+
+        With `detached` nobody has to wait for a copy that was sent: it is acked when it is confirmed. Raises
+        `StaleDelivery`, and so may the rest: then the message comes again.
+        """
         letter = DeliveryLetter(delivery, self._queue)
         past = self._pasts.of(letter)
         decision, by_reject = self._decide(outcome, letter, past, now_ms)
@@ -108,7 +124,7 @@ class Ending:
             delivery.reject(requeue=False)
             if self._is_heard:
                 self._tell(decision, letter, past, describe_outcome(outcome, stack=False), handler_s=timed_s)
-            return
+            return None
         # A stack is only wanted on a dead letter, and costs more than everything else here.
         is_last = type(decision) is Parked
         if is_last and has_begun:
@@ -120,9 +136,25 @@ class Ending:
             mould = self._mould(decision, letter, past, failure, failed_run, now_ms)
         if mould is None:
             report = _report(letter, past, failure, failed_run, now_ms)
-            await self._carry_out(letter, past, decision, report, handler_s=timed_s, is_attempt=has_begun)
-        elif await self._executor.execute_cast(delivery, mould, now_ms) and self._is_heard:
-            self._tell(decision, letter, past, failure, handler_s=timed_s, is_attempt=has_begun)
+            return self._carry_out(letter, past, decision, report, handler_s=timed_s, is_attempt=has_begun)
+        properties = mould.cast(delivery.properties, now_ms, self._executor.new_id)
+        tell: Callable[[], None] | None = None
+        if self._is_heard:
+            tell = partial(self._tell, decision, letter, past, failure, handler_s=timed_s, is_attempt=has_begun)
+        # In a task that is being cancelled nobody is left to hear of it: its channel is about to close.
+        if detached and not _is_cancelled() and self._detached.send(delivery, mould.copy, properties, tell):
+            return None
+        return self._copy(delivery, mould.copy, properties, tell)
+
+    async def _copy(
+        self, delivery: Delivery, copy: Publish, properties: Properties, tell: Callable[[], None] | None
+    ) -> None:
+        if await self._executor.execute_copy(delivery, copy, properties) and tell is not None:
+            tell()
+
+    async def close(self) -> None:
+        """Lets go of copies that are not confirmed and that nobody waits for."""
+        await self._detached.close()
 
     def _mould(
         self,
@@ -136,7 +168,7 @@ class Ending:
         """What its parked copy is cast from; None if it has to be made by itself."""
         if self._asks_age or not can_be_cast(letter.delivery):
             return None
-        kind = Kind(letter.delivery.route, past, decision.reason, failure, failed_run is not None)
+        kind = Kind(letter.delivery.route, past, decision.reason.value, failure, failed_run is not None)
         mould = self._moulds.find(kind)
         if mould is None:
             report = _report(letter, past, failure, failed_run, now_ms)
@@ -252,6 +284,11 @@ class Ending:
             replace(one, set_headers={**one.set_headers, **seen}) if isinstance(one, Publish) else one
             for one in commands
         )
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _report(

@@ -18,7 +18,6 @@ from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, Sta
 from redrive.client import Outcome as PublishOutcome
 from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return, headers
 from redrive.runtime.copies import copy_properties
-from redrive.runtime.moulds import Mould
 from redrive.runtime.outlet import describe_publish
 from redrive.wire import LocalProtocolError, Properties
 
@@ -28,9 +27,9 @@ Checkpoint = Callable[[str], None]
 Settlement: TypeAlias = Ack | Discard | Return
 
 HELD_S_MAX = 600.0
-_PUBLISH_S_MAX = 30.0
+PUBLISH_S_MAX = 30.0
 _FIRST_S, _LONGEST_S = 0.5, 30.0
-_ACKS_WRITTEN_S = 0.01
+ACKS_WRITTEN_S = 0.01
 
 
 class Executor:
@@ -49,10 +48,10 @@ class Executor:
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         self._queue = queue
-        self._publisher = publisher
+        self.publisher = publisher
         self._observer = observer
         self._stopping = stopping
-        self._new_id = new_id
+        self.new_id = new_id
         self._draw = draw
         self._checkpoint = checkpoint
         self._now_ms = now_ms
@@ -84,12 +83,11 @@ class Executor:
             return False
         return True
 
-    async def execute_cast(self, delivery: Delivery, mould: Mould, now_ms: int) -> bool:
-        """The copy a mould is for, then an ack; whether it came to the end, as `execute` says it."""
-        properties = mould.cast(delivery.properties, now_ms, self._new_id)
+    async def execute_copy(self, delivery: Delivery, copy: Publish, properties: Properties) -> bool:
+        """A copy whose properties are made already, then an ack; whether it came to the end, as `execute` says it."""
         try:
-            outcome = await self._publish(mould.copy, delivery.body, properties)
-            if not isinstance(outcome, Confirmed) and not await self._insist(delivery, mould.copy, properties, outcome):
+            outcome = await self._publish(copy, delivery.body, properties)
+            if not isinstance(outcome, Confirmed) and not await self.insist(delivery, copy, properties, outcome):
                 return False
             if self.is_watched:
                 await self._settle_watched(delivery, Ack())
@@ -101,12 +99,17 @@ class Executor:
 
     async def copy_once(self, delivery: Delivery, copy: Publish) -> bool:
         """Publishes a copy, and acks if it is confirmed; else leaves the delivery as it is. One try."""
-        outcome = await self._publish(copy, delivery.body, copy_properties(delivery, copy, new_id=self._new_id))
+        outcome = await self._publish(copy, delivery.body, copy_properties(delivery, copy, new_id=self.new_id))
         if not isinstance(outcome, Confirmed):
-            self._note_failure(copy, outcome, retry_in_ms=None)
+            self.note_failure(copy, outcome, retry_in_ms=None)
             return False
         await self.execute(delivery, (Ack(),))
         return True
+
+    def count_confirmed(self) -> None:
+        """A copy was confirmed; whoever counts them is told."""
+        if self._confirmed is not None:
+            self._confirmed(self._queue)
 
     @property
     def is_stopping(self) -> bool:
@@ -123,18 +126,7 @@ class Executor:
         except TimeoutError:
             pass
 
-    def _due_after(self, rest_ms: int, copy: Publish) -> Publish:
-        """A copy whose pause was cut short, because the app stops: whoever gets it next waits for the rest."""
-        if rest_ms <= 0 or self._now_ms is None or headers.NOT_BEFORE in copy.set_headers:
-            return copy
-        return replace(copy, set_headers={**copy.set_headers, headers.NOT_BEFORE: self._now_ms() + rest_ms})
-
-    async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
-        properties = copy_properties(delivery, copy, new_id=self._new_id)
-        outcome = await self._publish(copy, delivery.body, properties)
-        return isinstance(outcome, Confirmed) or await self._insist(delivery, copy, properties, outcome)
-
-    async def _insist(self, delivery: Delivery, copy: Publish, properties: Properties, outcome: PublishOutcome) -> bool:
+    async def insist(self, delivery: Delivery, copy: Publish, properties: Properties, outcome: PublishOutcome) -> bool:
         """After a copy that was not confirmed: again and again, until one is. False: the delivery comes again."""
         pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
         deadline_s = self._loop.time() + HELD_S_MAX
@@ -144,7 +136,7 @@ class Executor:
                 late = outcome.late if isinstance(outcome, InDoubt) else None
                 pause_s = pauses.next_s()
                 give_up = self._stopping.is_set() or self._loop.time() + pause_s > deadline_s
-                self._note_failure(copy, outcome, retry_in_ms=None if give_up else round(pause_s * 1000))
+                self.note_failure(copy, outcome, retry_in_ms=None if give_up else round(pause_s * 1000))
                 if not give_up and late is None:
                     await self.pause(pause_s)
                 if delivery.is_stale:
@@ -162,42 +154,8 @@ class Executor:
         finally:
             self.held -= 1
 
-    async def _publish(self, copy: Publish, body: bytes, properties: Properties) -> PublishOutcome:
-        publishing = self._publisher.publish(
-            copy.exchange, copy.routing_key, body, properties, deadline_s=_PUBLISH_S_MAX
-        )
-        try:
-            outcome = await (self._watched(publishing) if self.is_watched else publishing)
-        except LocalProtocolError as error:
-            return InDoubt(str(error), sent=False)
-        if self._confirmed is not None and isinstance(outcome, Confirmed):
-            self._confirmed(self._queue)
-        return outcome
-
-    async def _watched(self, publishing: Coroutine[Any, Any, PublishOutcome]) -> PublishOutcome:
-        """Publishes, and says where it is."""
-        try:
-            self._reach("before publish")
-        except BaseException:
-            publishing.close()
-            raise
-        task = asyncio.ensure_future(publishing)
-        await asyncio.sleep(0)
-        self._reach("published, before confirm")
-        outcome = await task
-        if isinstance(outcome, Confirmed):
-            self._reach("after confirm, before ack")
-        return outcome
-
-    async def _settle_watched(self, delivery: Delivery, command: Settlement) -> None:
-        """Settles, and says where it is. Raises `StaleDelivery`."""
-        self._reach("before settle")
-        settle(delivery, command)
-        # Acks are said at the end of the event loop's turn, or a few milliseconds later.
-        await asyncio.sleep(_ACKS_WRITTEN_S)
-        self._reach("after ack written" if isinstance(command, Ack) else "after settle written")
-
-    def _note_failure(self, copy: Publish, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
+    def note_failure(self, copy: Publish, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
+        """Says that a copy was not confirmed, and when it is tried again, if it is."""
         self._observer.note(
             "runtime.publish_failed",
             queue=self._queue,
@@ -208,9 +166,54 @@ class Executor:
             retry_in_ms=retry_in_ms,
         )
 
-    def _reach(self, place: str) -> None:
+    def reach(self, place: str) -> None:
+        """Says where it is, if somebody wants to know."""
         if self._checkpoint is not None:
             self._checkpoint(place)
+
+    def _due_after(self, rest_ms: int, copy: Publish) -> Publish:
+        """A copy whose pause was cut short, because the app stops: whoever gets it next waits for the rest."""
+        if rest_ms <= 0 or self._now_ms is None or headers.NOT_BEFORE in copy.set_headers:
+            return copy
+        return replace(copy, set_headers={**copy.set_headers, headers.NOT_BEFORE: self._now_ms() + rest_ms})
+
+    async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
+        properties = copy_properties(delivery, copy, new_id=self.new_id)
+        outcome = await self._publish(copy, delivery.body, properties)
+        return isinstance(outcome, Confirmed) or await self.insist(delivery, copy, properties, outcome)
+
+    async def _publish(self, copy: Publish, body: bytes, properties: Properties) -> PublishOutcome:
+        publishing = self.publisher.publish(copy.exchange, copy.routing_key, body, properties, deadline_s=PUBLISH_S_MAX)
+        try:
+            outcome = await (self._watched(publishing) if self.is_watched else publishing)
+        except LocalProtocolError as error:
+            return InDoubt(str(error), sent=False)
+        if isinstance(outcome, Confirmed):
+            self.count_confirmed()
+        return outcome
+
+    async def _watched(self, publishing: Coroutine[Any, Any, PublishOutcome]) -> PublishOutcome:
+        """Publishes, and says where it is."""
+        try:
+            self.reach("before publish")
+        except BaseException:
+            publishing.close()
+            raise
+        task = asyncio.ensure_future(publishing)
+        await asyncio.sleep(0)
+        self.reach("published, before confirm")
+        outcome = await task
+        if isinstance(outcome, Confirmed):
+            self.reach("after confirm, before ack")
+        return outcome
+
+    async def _settle_watched(self, delivery: Delivery, command: Settlement) -> None:
+        """Settles, and says where it is. Raises `StaleDelivery`."""
+        self.reach("before settle")
+        settle(delivery, command)
+        # Acks are said at the end of the event loop's turn, or a few milliseconds later.
+        await asyncio.sleep(ACKS_WRITTEN_S)
+        self.reach("after ack written" if isinstance(command, Ack) else "after settle written")
 
 
 def settle(delivery: Delivery, command: Settlement) -> None:
@@ -230,5 +233,5 @@ def settle(delivery: Delivery, command: Settlement) -> None:
 
 async def _answer(late: "asyncio.Future[PublishOutcome]") -> PublishOutcome:
     """The answer to a publish that was sent before, if it comes now."""
-    await asyncio.wait([late], timeout=_PUBLISH_S_MAX)
+    await asyncio.wait([late], timeout=PUBLISH_S_MAX)
     return late.result() if late.done() else InDoubt("still no answer from the broker", late=late)

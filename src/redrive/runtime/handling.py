@@ -20,6 +20,7 @@ from redrive.core import (
     TimedOut,
     Undecodable,
     headers,
+    outcome_of,
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.app import Consumption
@@ -118,6 +119,10 @@ class Handling:
         """The client's handler: a coroutine function that never raises but when cancelled."""
         return self._fast
 
+    async def close(self) -> None:
+        """Lets go of copies that are not confirmed and that nobody waits for. Their deliveries have been given back."""
+        await self._ending.close()
+
     def wake(self) -> None:
         """Something has changed: those who wait for their turn look again."""
         self._look()
@@ -150,7 +155,9 @@ class Handling:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - a codec may raise anything; all of it means undecodable
-                await self._end(delivery, Undecodable(error), began_s)
+                rest = self._end(delivery, Undecodable(error), began_s)
+                if rest is not None:
+                    await rest
                 return
             try:
                 if plain:
@@ -158,10 +165,14 @@ class Handling:
                 else:
                     result = await call(body, self._message(delivery) if needs_message else None)
             except BaseException as error:  # noqa: BLE001 - the handler boundary; what is not its own is raised again
-                await self._end(delivery, error, began_s)
+                rest = self._end(delivery, error, began_s)
+                if rest is not None:
+                    await rest
                 return
             if result is not None and isinstance(result, _OUTCOMES):
-                await self._end(delivery, result, began_s)
+                rest = self._end(delivery, result, began_s)
+                if rest is not None:
+                    await rest
                 return
             try:
                 delivery.ack()
@@ -194,13 +205,28 @@ class Handling:
             self._let_go_soon(delivery)
             raise
 
-    async def _end(self, delivery: Delivery, ended: Outcome | BaseException, began_s: float) -> None:
-        """Ends a run of the fast path that did not simply return. Raises what is not the handler's own."""
+    def _end(self, delivery: Delivery, ended: Outcome | BaseException, began_s: float) -> Awaitable[None] | None:
+        """Ends a run of the fast path that did not simply return; the rest is to be awaited, if there is any."""
         try:
             handler_s = time.perf_counter() - began_s if began_s else 0.0
             now_ms = self._now_ms()
-            outcome = self._outcome(ended, now_ms) if isinstance(ended, BaseException) else ended
-            await self._ending.settle(delivery, outcome, handler_s, now_ms=now_ms, has_run=True)
+            if isinstance(ended, Exception):
+                outcome = outcome_of(ended, now_ms=now_ms)
+            else:
+                outcome = self._outcome(ended, now_ms) if isinstance(ended, BaseException) else ended
+            rest = self._ending.settle(delivery, outcome, handler_s, now_ms=now_ms, has_run=True, detached=True)
+        except BaseException as error:  # noqa: BLE001 - seen to where it can be waited for
+            rest = _raise(error)
+        if rest is not None:
+            return self._end_guarded(delivery, rest)
+        if self._pausing.failures or self._obstructed:
+            self._look()
+        return None
+
+    async def _end_guarded(self, delivery: Delivery, rest: Awaitable[None]) -> None:
+        """Awaits the rest of an ending. Raises what is not the handler's own."""
+        try:
+            await rest
         except StaleDelivery:
             pass
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
@@ -280,7 +306,9 @@ class Handling:
                 # Without a copy (nobody may publish to the queue) it can't be counted, and is handled as it is.
                 return not await self._replace(delivery, letter, deliveries)
             case Crashed() | Answered():
-                await self._ending.settle(delivery, verdict, 0.0, now_ms=self._now_ms(), has_run=False)
+                rest = self._ending.settle(delivery, verdict, 0.0, now_ms=self._now_ms(), has_run=False)
+                if rest is not None:
+                    await rest
             case _:
                 await self._ending.carry_out(delivery, verdict)
         return False
@@ -325,7 +353,7 @@ class Handling:
     async def _run_and_settle(self, delivery: Delivery) -> None:
         """Runs a delivery that has its turn."""
         outcome, handler_s = await self._run_in_turn(delivery)
-        await self._finish(delivery, outcome, handler_s)
+        await self._finish(delivery, outcome, handler_s, detached=True)
 
     async def _run_in_turn(self, delivery: Delivery) -> tuple[Outcome | None, float]:
         """Runs the handler and passes the turn on; how it ended, and how long it took."""
@@ -337,10 +365,15 @@ class Handling:
             self._turns.pass_on()
         return outcome, time.perf_counter() - began_s if timed else 0.0
 
-    async def _finish(self, delivery: Delivery, outcome: Outcome | None, handler_s: float) -> None:
+    async def _finish(
+        self, delivery: Delivery, outcome: Outcome | None, handler_s: float, *, detached: bool = False
+    ) -> None:
         if outcome is not None:
+            now_ms = self._now_ms()
             try:
-                await self._ending.settle(delivery, outcome, handler_s, now_ms=self._now_ms(), has_run=True)
+                rest = self._ending.settle(delivery, outcome, handler_s, now_ms=now_ms, has_run=True, detached=detached)
+                if rest is not None:
+                    await rest
             finally:
                 self._look()
             return
@@ -375,3 +408,7 @@ class Handling:
 
     def _message(self, delivery: Delivery) -> Message:
         return Message(delivery, self._plan, self._outlet, self._attempts_max)
+
+
+async def _raise(error: BaseException) -> None:
+    raise error

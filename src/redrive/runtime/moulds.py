@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from redrive.client import Delivery
-from redrive.core import Ack, Command, Failure, ParkReason, Publish, headers
+from redrive.core import Ack, Command, Failure, Publish, headers
 from redrive.runtime.pasts import Past
-from redrive.wire import Properties, encode_entries
+from redrive.wire import Properties, encode_entries, flags_of
 
 _KEPT_MAX = 64
 _HEADER_BYTES_MAX = 32_000
@@ -27,7 +27,10 @@ _MARKS = (b"x-re", b"x-final-", b"x-original-", b"CC")
 """What the raw bytes contain where a message may have a header that is written, or one that must be kept elsewhere."""
 
 _PERSISTENT = 2
+_MESSAGE_ID = flags_of("message_id")
+_STRIPPED = flags_of("user_id", "expiration")
 _MOMENT = struct.Struct(">cq")
+_LENGTH = struct.Struct(">I")
 
 
 class Kind(NamedTuple):
@@ -35,7 +38,7 @@ class Kind(NamedTuple):
 
     route: tuple[str, str]
     past: Past
-    reason: ParkReason
+    reason: str
     failure: Failure | None
     is_attempt: bool
 
@@ -49,8 +52,9 @@ class Mould(NamedTuple):
     def cast(self, properties: Properties, now_ms: int, new_id: Callable[[], str]) -> Properties:
         """The properties of one message's copy."""
         written = _moment(now_ms).join(self.pieces)
-        if properties.message_id is None:
-            written += _encoded({headers.MESSAGE_ID: new_id()})
+        if not properties.has_any(_MESSAGE_ID):
+            given = new_id().encode()
+            written += _GIVEN_ID + _LENGTH.pack(len(given)) + given
         return properties.append_headers(written, drop=self.copy.drop_headers)
 
 
@@ -92,9 +96,8 @@ def can_be_cast(delivery: Delivery) -> bool:
     properties = delivery.properties
     return (
         len(header) <= _HEADER_BYTES_MAX
+        and not properties.has_any(_STRIPPED)
         and properties.delivery_mode == _PERSISTENT
-        and properties.user_id is None
-        and properties.expiration is None
     )
 
 
@@ -105,3 +108,7 @@ def _moment(now_ms: int) -> bytes:
 
 def _encoded(table: Mapping[str, Any]) -> bytes:
     return b"".join(encode_entries(table).values())
+
+
+_GIVEN_ID = _encoded({headers.MESSAGE_ID: ""})[: -_LENGTH.size]
+"""The header that an id is written into, as far as its length."""

@@ -42,35 +42,38 @@ class Reporter:
 
         `attempt` and `handler_s` are None where no handler has run; `routing_key` is the original one.
         """
-        own_id, correlation_id, kind = letter.properties.labels()
+        own_id, correlation_id, message_type = letter.properties.labels()
         if own_id is None and _ID in letter.delivery.header:
             own_id = letter.header(names.MESSAGE_ID)
-        delay_ms: int | None = None
-        reason: ParkReason | None = None
+        delay_ms = reason = error = status = tag = None
         # Retries come first: they are most of what is told when everything fails.
         if isinstance(decision, Retry):
             delay_ms = decision.delay_ms
         elif isinstance(decision, Parked):
-            reason = decision.reason
+            reason = decision.reason.value
+            if decision.reason is ParkReason.ATTEMPTS:
+                tag = self._spent_tag
         elif isinstance(decision, Defer):
             delay_ms = decision.wait_ms
         elif isinstance(decision, GiveBack):
             delay_ms = decision.pause_ms
+        if failure is not None:
+            error, status = failure.text, failure.status
         self._note(
             "runtime.decided",
             queue=letter.queue,
             decision=WORDS[type(decision)],
-            reason=None if reason is None else reason.value,
+            reason=reason,
             attempt=attempt,
             attempts_max=self._attempts_max,
             delay_ms=delay_ms,
-            error=None if failure is None else failure.text,
-            status=None if failure is None else failure.status,
+            error=error,
+            status=status,
             handler_s=handler_s,
             routing_key=routing_key,
             message_id=own_id,
             correlation_id=correlation_id,
-            message_type=kind,
+            message_type=message_type,
             shape=self._shape,
-            tag=self._spent_tag if reason is ParkReason.ATTEMPTS else None,
+            tag=tag,
         )

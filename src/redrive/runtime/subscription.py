@@ -189,6 +189,7 @@ class Subscription:
                 [asyncio.create_task(self.handling.hand_back(one)) for one in waiting], timeout=_HAND_BACK_S
             )
         await asyncio.gather(*(one.close() for one in self._retired))
+        await self.handling.close()
         self._retired.clear()
         if self._tidying:
             await asyncio.wait(self._tidying)

@@ -15,7 +15,7 @@ class DeliveryLetter:
         self.delivery = delivery
         self.queue = queue
         self.properties = delivery.properties
-        self._read: dict[str, Any] = {}
+        self._read: dict[str, Any] | None = None
 
     @property
     def exchange(self) -> str:
@@ -35,7 +35,9 @@ class DeliveryLetter:
     def header(self, name: str, /) -> Any:
         """A header's value, None if it has none of the name."""
         read = self._read
-        if name in read:
+        if read is None:
+            read = self._read = {}
+        elif name in read:
             return read[name]
         # Most are not there, and a search in the raw bytes says so without splitting them into properties.
         value = None

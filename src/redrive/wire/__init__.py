@@ -48,7 +48,7 @@ from redrive.wire.fields import (
 )
 from redrive.wire.frames import PROTOCOL_HEADER, Frame, FrameSplitter, encode_frame
 from redrive.wire.negotiation import Limits
-from redrive.wire.properties import EMPTY, Properties, PropertyChanges
+from redrive.wire.properties import EMPTY, Properties, PropertyChanges, flags_of
 from redrive.wire.raw_entries import raw_entries
 from redrive.wire.roles import Role
 from redrive.wire.sasl import amqplain_response, plain_response, read_credentials
@@ -106,6 +106,7 @@ __all__ = [
     "encode_entries",
     "encode_frame",
     "encode_table",
+    "flags_of",
     "methods",
     "plain_response",
     "properties_as_json",

@@ -223,6 +223,11 @@ class Properties:
             return _NO_LABELS
         return self.message_id, self.correlation_id, self.type
 
+    def has_any(self, flags: int) -> bool:
+        """Whether one of the properties is set that `flags_of` has given the flags of; nothing is decoded."""
+        raw = self.raw
+        return len(raw) > 1 and (raw[0] << 8 | raw[1]) & flags != 0
+
     def take_apart(self, undecoded: Collection[str] = ()) -> tuple[FieldTable, list[bytes], bytes]:
         """The headers, each one's own bytes (a key given twice is there twice), and these properties without headers.
 
@@ -272,6 +277,11 @@ _HEADERS_FLAG = _BY_NAME["headers"].flag
 _CONTENT_TYPE_FLAG, _CONTENT_ENCODING_FLAG = _BY_NAME["content_type"].flag, _BY_NAME["content_encoding"].flag
 _LABEL_FLAGS = _BY_NAME["message_id"].flag | _BY_NAME["correlation_id"].flag | _BY_NAME["type"].flag | 1
 _NO_LABELS = (None, None, None)
+
+
+def flags_of(*names: str) -> int:
+    """For `Properties.has_any`."""
+    return sum(_BY_NAME[name].flag for name in names)
 
 
 # Which properties a flag word announces, worked out once for each word seen.

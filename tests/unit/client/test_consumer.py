@@ -7,6 +7,7 @@ import pytest
 
 from redrive import wire
 from redrive.client import AlreadySettled, Backoff, Client, Deliveries, Delivery, Handler, NotFound, StaleDelivery
+from redrive.client.consuming import is_rest_due
 from redrive.wire import methods
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 from tests.unit.client.scripted import Peer, ScriptedBroker
@@ -436,5 +437,78 @@ def test_what_no_handler_has_begun_with_is_dropped_when_its_channel_goes() -> No
                 await wait_until(lambda: acked(broker.peer) == [(1, True)])
                 assert begun == [(1, b"body"), (1, b"again")]
                 await consumer.close()
+
+    run_scenario(scenario())
+
+
+def test_what_is_held_is_in_hand_although_its_handler_has_ended() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
+            taken: list[Delivery] = []
+
+            async def handle(delivery: Delivery) -> None:
+                delivery.hold()
+                taken.append(delivery)
+
+            consumer = await client.consume("q", handle)
+            broker.peer.deliver(1, 1, 2)
+            await wait_until(lambda: len(taken) == 2)
+            assert consumer.in_hand == 2
+            taken[0].ack()
+            taken[0].release()
+            assert consumer.in_hand == 1
+            broker.peer.hang_up()
+            await wait_until(lambda: len(broker.peers) == 2 and consumer.is_consuming)
+            assert (taken[1].is_stale, consumer.in_hand) == (True, 1)  # somebody still has to do with it
+            taken[1].release()
+            assert consumer.in_hand == 0
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settled", "within_s", "prefetch", "is_due"),
+    [
+        (24, 0.002, 500, True),
+        (24, 0.002, 0, True),  # no limit that could hold anybody up
+        (24, 0.002, 100, False),  # a quarter of the prefetch: the broker would have to wait
+        (160, 0.002, 500, False),
+        (160, 0.016, 500, True),
+        (8, 1.0, 500, False),  # so few that they would only wait
+        (10, 0.01, 10, False),
+    ],
+)
+def test_a_rest_is_due_where_some_come_in_it_and_not_too_many(
+    settled: int, within_s: float, prefetch: int, is_due: bool
+) -> None:
+    assert is_rest_due(settled, within_s, prefetch) is is_due
+
+
+def test_what_comes_during_a_rest_is_read_after_it() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url) as client:
+            chunks: list[int] = []
+            await client.consume("q", lambda delivery: chunks.append(delivery.delivery_tag))
+            connection = await client.connection()
+            connection.rest(0.05)
+            connection.rest(0.05)  # is one rest
+            broker.peer.deliver(1, 1)
+            await asyncio.sleep(0.01)
+            assert chunks == []
+            broker.peer.deliver(1, 2)
+            await wait_until(lambda: chunks == [1, 2])
+
+    run_scenario(scenario())
+
+
+def test_a_connection_that_goes_while_it_rests_is_followed_by_another() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
+            consumer = await client.consume("q", lambda delivery: delivery.ack())
+            (await client.connection()).rest(0.02)
+            broker.peer.hang_up()
+            await wait_until(lambda: len(broker.peers) == 2 and consumer.is_consuming)
+            (await client.connection()).rest(0.02)
+        await asyncio.sleep(0.03)  # closed while it rested: nothing is left that could wake
 
     run_scenario(scenario())

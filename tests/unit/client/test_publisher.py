@@ -8,7 +8,7 @@ from redrive import wire
 from redrive.client import Backoff, Client, Confirmed, InDoubt, Nacked, Outcome, Outgoing, Publisher, Returned
 from redrive.wire import methods
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
-from tests.unit.client.scripted import Peer, ScriptedBroker
+from tests.unit.client.scripted import PERSISTENT, Peer, ScriptedBroker
 
 CONFIRMED = Confirmed()
 NO_ROUTE = Returned(312, "NO_ROUTE")
@@ -463,5 +463,57 @@ def test_what_was_returned_stays_returned_when_the_connection_goes() -> None:
             broker.peer.give_back(1, "q", b"1")
             broker.peer.say(0, methods.ConnectionClose(reply_code=320, reply_text="CONNECTION_FORCED"))
             assert await ended(*publishes) == [InDoubt("320 CONNECTION_FORCED"), NO_ROUTE]
+
+    run_scenario(scenario())
+
+
+class Told:
+    """Somebody who is told an outcome and does not wait for it."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def done(self) -> bool:
+        return bool(self.outcomes)
+
+    def set_result(self, outcome: Outcome, /) -> None:
+        self.outcomes.append(outcome)
+
+
+def test_who_does_not_wait_is_told_the_outcome_once() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
+            publisher = await client.publisher(window=3)
+            kept, refused, lost, late = told = [Told() for _ in range(4)]
+            for one in told[:3]:
+                assert publisher.publish_now("", "q", b"x", PERSISTENT, one, deadline_s=30)
+            assert not publisher.publish_now("", "q", b"x", PERSISTENT, late, deadline_s=30)  # no room
+            await arrive(broker.peer, 3)
+            broker.peer.confirm(1, 1)
+            broker.peer.refuse(1, 2)
+            await wait_until(lambda: refused.outcomes)
+            broker.peer.hang_up()
+            await wait_until(lambda: lost.outcomes)
+            assert kept.outcomes == [CONFIRMED]
+            assert refused.outcomes == [Nacked()]
+            assert [type(one) for one in lost.outcomes] == [InDoubt]
+            assert late.outcomes == []
+
+    run_scenario(scenario())
+
+
+def test_who_does_not_wait_is_told_when_the_deadline_has_passed_and_hears_the_rest_later() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url) as client:
+            publisher = await client.publisher()
+            told = Told()
+            assert publisher.publish_now("", "q", b"x", PERSISTENT, told, deadline_s=0.01)
+            await wait_until(lambda: told.outcomes)
+            broker.peer.confirm(1, 1)
+            (doubt,) = told.outcomes
+            assert isinstance(doubt, InDoubt)
+            assert doubt.late is not None
+            assert await ended(doubt.late) == [CONFIRMED]
+            assert len(told.outcomes) == 1
 
     run_scenario(scenario())

@@ -71,7 +71,7 @@ def commands_for(
     past = Pasts(PLANS[shape]).of(letter)
     history = () if failure is None else (Attempt(number=past.retries + 1, at_ms=now_ms, error=failure.text),)
     report = Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
-    kind = Kind(delivery.route, past, ParkReason.ATTEMPTS, failure, failure is not None)
+    kind = Kind(delivery.route, past, ParkReason.ATTEMPTS.value, failure, failure is not None)
     return kind, PLANS[shape].commands(Parked(reason=ParkReason.ATTEMPTS), letter, report)
 
 

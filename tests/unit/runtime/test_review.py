@@ -198,7 +198,7 @@ def test_a_message_that_no_thread_was_free_for_has_not_been_tried() -> None:
 
 
 def test_a_broker_that_is_slow_to_confirm_is_not_sent_the_same_copy_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "_PUBLISH_S_MAX", 0.02)
+    monkeypatch.setattr(executing, "PUBLISH_S_MAX", 0.02)
     monkeypatch.setattr(executing, "_FIRST_S", 0.01)
 
     async def scenario() -> None:
