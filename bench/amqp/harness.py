@@ -73,6 +73,7 @@ class Harness:
         filler: Program,
         quick: bool,
         say: Callable[[str], None],
+        settle_s: float = SETTLE_S,
     ) -> None:
         self.libraries: dict[str, str] = {}
         self._broker = broker
@@ -80,6 +81,7 @@ class Harness:
         self._filler = filler
         self._quick = quick
         self._say = say
+        self._settle_s = settle_s
         self._body = make_body()
 
     def run(self, clients: Sequence[Client], workloads: Sequence[Workload], rounds: int) -> Iterator[Measurement]:
@@ -119,7 +121,7 @@ class Harness:
             with self._broker.queues_for(workload) as queues:
                 body = self._body if client.body is None else client.body.replace("SOURCE", queues.source)
                 self._fill(workload, queues, count, body)
-                time.sleep(SETTLE_S)
+                time.sleep(self._settle_s)
                 ended = self._do(client, workload, queues, count, body)
                 self._broker.expect(_counts_after(workload, queues, count))
         except (CaseFailed, Miscount, shovel.ShovelStuck) as error:
