@@ -328,21 +328,45 @@ class _WatchedClient(Client):
     async def publisher(self, *, window: int = 1000) -> Publisher:
         """A publisher whose every copy is known before it is sent; it is doubtful until it is confirmed."""
         made = await super().publisher(window=window)
-        publish = made.publish
+        publish, publish_now = made.publish, made.publish_now
+
+        def doubt(body: bytes, properties: Properties) -> None:
+            number, home = number_of(body), properties.header(headers.ORIGINAL_QUEUE)
+            if number is not None and isinstance(home, str):
+                self._stage.unconfirmed((number, home))
 
         async def watched(
             exchange: str, routing_key: str, body: bytes, properties: Properties, **options: Any
         ) -> Outcome:
-            number, home = number_of(body), properties.header(headers.ORIGINAL_QUEUE)
             try:
                 outcome = await publish(exchange, routing_key, body, properties, **options)
             except BaseException:
-                if number is not None and isinstance(home, str):
-                    self._stage.unconfirmed((number, home))
+                doubt(body, properties)
                 raise
-            if not isinstance(outcome, Confirmed) and number is not None and isinstance(home, str):
-                self._stage.unconfirmed((number, home))
+            if not isinstance(outcome, Confirmed):
+                doubt(body, properties)
             return outcome
 
+        def watched_now(
+            exchange: str, routing_key: str, body: bytes, properties: Properties, sink: Any, **options: Any
+        ) -> bool:
+            told = _WatchedSink(sink, lambda: doubt(body, properties))
+            return publish_now(exchange, routing_key, body, properties, told, **options)
+
         setattr(made, "publish", watched)  # noqa: B010 - a method of this one object
+        setattr(made, "publish_now", watched_now)  # noqa: B010
         return made
+
+
+class _WatchedSink:
+    """Passes an outcome on, and tells if it is no confirm."""
+
+    def __init__(self, sink: Any, doubt: Callable[[], None]) -> None:
+        self._doubt = doubt
+        self._set_result = sink.set_result
+        self.done = sink.done
+
+    def set_result(self, outcome: Outcome, /) -> None:
+        if not isinstance(outcome, Confirmed):
+            self._doubt()
+        self._set_result(outcome)
