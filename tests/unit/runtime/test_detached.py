@@ -11,6 +11,8 @@ from redrive.runtime import App, Runner, RunOptions, detached, ending, executing
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 
+pytestmark = pytest.mark.slow  # most of them wait for pauses in real time
+
 
 def parking_app() -> App:
     app = App(compiled())
