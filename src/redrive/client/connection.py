@@ -26,6 +26,7 @@ from redrive.client.errors import (
 )
 from redrive.client.handshake import answer_start, explain, refusal
 from redrive.client.heartbeats import Heartbeats
+from redrive.client.resting import Resting
 from redrive.client.session import ChannelSession
 from redrive.client.uri import Target
 from redrive.core import SILENT, Observer
@@ -62,7 +63,7 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[ConnectionClosed] = self._loop.create_future()
         self._closing = False
         self._writers: list[Callable[[], None]] = []
-        self._resting = False
+        self._resting = Resting(self._loop)
         self._flushing = False
         self._reading = False
         self._heartbeats = Heartbeats(self._say_heartbeat, self.give_up)
@@ -222,15 +223,8 @@ class Connection(asyncio.Protocol):
 
     def rest(self, seconds: float) -> None:
         """Reads nothing for a moment, so that more comes at once then."""
-        if not self._resting and self._transport is not None:
-            self._resting = True
-            self._transport.pause_reading()
-            self._loop.call_later(seconds, self._go_on)
-
-    def _go_on(self) -> None:
-        self._resting = False
         if self._transport is not None:
-            self._transport.resume_reading()
+            self._resting.rest(self._transport, seconds)
 
     # asyncio's side
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from redrive import wire
 from redrive.client.errors import AlreadySettled, StaleDelivery
+from redrive.client.resting import REST_S, Pace
 from redrive.client.session import ChannelSession
 from redrive.client.settling import STRAGGLERS_S, Settling
 from redrive.wire import methods
@@ -17,20 +18,6 @@ if TYPE_CHECKING:
     from redrive.client.connection import Connection
 
 _ABOVE_ALL_TAGS = 1 << 64
-
-_REST_S, _LOOK_S = 0.002, 0.01
-_MANY, _BUSY, _PART = 8, 2, 8
-
-
-def is_rest_due(settled: int, within_s: float, prefetch: int) -> bool:
-    """Whether a connection should read nothing for a moment after some were settled, at the rate they lately were.
-
-    A busy broker sends deliveries in dribs and drabs, and waking up for each handful costs more than handling it, on
-    both sides: what comes during a rest is read, handled and settled at once. Not where hardly any would come, which
-    would only wait, and not where more than a small part of the prefetch would: the broker would have to wait for us.
-    """
-    expected = settled * _REST_S / within_s
-    return expected >= _BUSY and (expected * _PART < prefetch or not prefetch)
 
 
 class Delivery(wire.Delivery):
@@ -135,10 +122,7 @@ class ConsumeSession(ChannelSession):
         self._handle = handle
         self._dirty = False
         self._loop = asyncio.get_running_loop()
-        self._looked_s = self._loop.time()
-        self._floor = 0
-        self._rested_at = 0
-        self._may_rest = False
+        self._pace = Pace(prefetch, self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
         self.settling: Settling
         self.held = held
@@ -181,21 +165,13 @@ class ConsumeSession(ChannelSession):
         self._dirty = False
         if not self.usable:
             return
-        self._rest_if_due()
+        if self._pace.is_rest_due(self.settling.floor, self._loop.time()):
+            self.connection.rest(REST_S)
         waiting = len(self.settling.stragglers)
         # Waiting acks must not starve the prefetch: once they hold a quarter of it they go out at once.
         self.settling.write(stragglers=waiting * 4 >= self._prefetch > 0)
         if self.settling.stragglers and self._timer is None:
             self._timer = self._loop.call_later(STRAGGLERS_S, self._write_stragglers)
-
-    def _rest_if_due(self) -> None:
-        floor, now_s = self.settling.floor, self._loop.time()
-        if now_s - self._looked_s >= _LOOK_S:
-            self._may_rest = is_rest_due(floor - self._floor, now_s - self._looked_s, self._prefetch)
-            self._floor, self._looked_s = floor, now_s
-        if self._may_rest and floor - self._rested_at >= _MANY:
-            self._rested_at = floor
-            self.connection.rest(_REST_S)
 
     def _write_stragglers(self) -> None:
         self._timer = None

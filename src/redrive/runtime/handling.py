@@ -20,7 +20,6 @@ from redrive.core import (
     TimedOut,
     Undecodable,
     headers,
-    outcome_of,
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.app import Consumption
@@ -30,7 +29,7 @@ from redrive.runtime.executing import Executor
 from redrive.runtime.message import Message
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.pausing import Pausing
-from redrive.runtime.raising import Untouched, read_error
+from redrive.runtime.raising import Untouched, raise_later, read_error
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.turns import Turns
 from redrive.runtime.views import DeliveryLetter
@@ -187,48 +186,37 @@ class Handling:
 
     async def _slow(self, delivery: Delivery) -> None:
         """The same, for a delivery that needs a second look."""
-        try:
-            header = delivery.header
-            doubtful = delivery.redelivered or _OURS in header or _FOREIGN in header or self._may_be_early(delivery)
-            if doubtful and not await self._admit(delivery):
-                return
-            if await self._take_turn(delivery):
-                await self._run_and_settle(delivery)
-        except StaleDelivery:
-            pass  # its channel is gone, and it comes again
-        except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
-            await self._ending.give_back_after(delivery, error)
-        except Untouched:
-            await self.hand_back(delivery)
-            raise
-        except BaseException:
-            self._let_go_soon(delivery)
-            raise
+        await self._guard(delivery, self._admit_and_run(delivery))
+
+    async def _admit_and_run(self, delivery: Delivery) -> None:
+        header = delivery.header
+        doubtful = delivery.redelivered or _OURS in header or _FOREIGN in header or self._may_be_early(delivery)
+        if doubtful and not await self._admit(delivery):
+            return
+        if await self._take_turn(delivery):
+            await self._run_and_settle(delivery)
 
     def _end(self, delivery: Delivery, ended: Outcome | BaseException, began_s: float) -> Awaitable[None] | None:
         """Ends a run of the fast path that did not simply return; the rest is to be awaited, if there is any."""
         try:
             handler_s = time.perf_counter() - began_s if began_s else 0.0
             now_ms = self._now_ms()
-            if isinstance(ended, Exception):
-                outcome = outcome_of(ended, now_ms=now_ms)
-            else:
-                outcome = self._outcome(ended, now_ms) if isinstance(ended, BaseException) else ended
+            outcome = self._outcome(ended, now_ms) if isinstance(ended, BaseException) else ended
             rest = self._ending.settle(delivery, outcome, handler_s, now_ms=now_ms, has_run=True, detached=True)
         except BaseException as error:  # noqa: BLE001 - seen to where it can be waited for
-            rest = _raise(error)
+            rest = raise_later(error)
         if rest is not None:
-            return self._end_guarded(delivery, rest)
+            return self._guard(delivery, rest)
         if self._pausing.failures or self._obstructed:
             self._look()
         return None
 
-    async def _end_guarded(self, delivery: Delivery, rest: Awaitable[None]) -> None:
-        """Awaits the rest of an ending. Raises what is not the handler's own."""
+    async def _guard(self, delivery: Delivery, work: Awaitable[None]) -> None:
+        """Awaits what a delivery needs, and sees to it if that fails. Raises what is not the handler's own."""
         try:
-            await rest
+            await work
         except StaleDelivery:
-            pass
+            pass  # its channel is gone, and it comes again
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._ending.give_back_after(delivery, error)
         except Untouched:
@@ -408,7 +396,3 @@ class Handling:
 
     def _message(self, delivery: Delivery) -> Message:
         return Message(delivery, self._plan, self._outlet, self._attempts_max)
-
-
-async def _raise(error: BaseException) -> None:
-    raise error

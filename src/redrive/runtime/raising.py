@@ -16,9 +16,9 @@ class Untouched(asyncio.CancelledError):
 
 def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> Outcome:
     """How a handler that raised has ended. Raises `Untouched`, or the error again, if it is not the handler's."""
+    if isinstance(error, Exception):
+        return outcome_of(error, now_ms=now_ms)
     match error:
-        case Exception():
-            return outcome_of(error, now_ms=now_ms)
         case OutOfTime():
             return TimedOut(after_ms=timeout_ms or 0)
         case asyncio.CancelledError():
@@ -30,6 +30,11 @@ def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> 
             raise error
         case _:  # SystemExit, a panic of a Rust library: one message must not take the others with it
             return Raised(error)
+
+
+async def raise_later(error: BaseException) -> None:
+    """Raises it where it is awaited."""
+    raise error
 
 
 def begin_stack_at_handler(outcome: Outcome) -> None:

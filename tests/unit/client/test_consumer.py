@@ -7,7 +7,7 @@ import pytest
 
 from redrive import wire
 from redrive.client import AlreadySettled, Backoff, Client, Deliveries, Delivery, Handler, NotFound, StaleDelivery
-from redrive.client.consuming import is_rest_due
+from redrive.client.resting import Pace, is_worth_a_rest
 from redrive.wire import methods
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 from tests.unit.client.scripted import Peer, ScriptedBroker
@@ -481,7 +481,17 @@ def test_what_is_held_is_in_hand_although_its_handler_has_ended() -> None:
 def test_a_rest_is_due_where_some_come_in_it_and_not_too_many(
     settled: int, within_s: float, prefetch: int, is_due: bool
 ) -> None:
-    assert is_rest_due(settled, within_s, prefetch) is is_due
+    assert is_worth_a_rest(settled, within_s, prefetch) is is_due
+
+
+def test_a_pace_is_looked_at_now_and_then_and_rests_after_some() -> None:
+    pace = Pace(500, 0.0)
+    assert not pace.is_rest_due(30, 0.002)  # not looked at yet
+    assert pace.is_rest_due(120, 0.010)
+    assert not pace.is_rest_due(125, 0.012)  # so few since the last rest
+    assert pace.is_rest_due(140, 0.014)
+    assert not pace.is_rest_due(1140, 0.020)  # too many by now for a rest
+    assert not pace.is_rest_due(1150, 1.020)  # and now too few
 
 
 def test_what_comes_during_a_rest_is_read_after_it() -> None:
