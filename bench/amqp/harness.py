@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import tempfile
 import threading
@@ -91,11 +92,11 @@ class Harness:
             # Once for nothing: the first start compiles bytecode and reads from the disk.
             self._measure_start_up(client)
         for number in range(rounds):
-            turn = number % max(len(present), 1)
-            turned = present[turn:] + present[:turn]
-            start_up_cpu_s = {client.name: self._measure_start_up(client) for client in turned}
+            # Another order each time: who follows a busy case may be slower, and it should not always be the same one.
+            shuffled = random.Random(number).sample(present, len(present))
+            start_up_cpu_s = {client.name: self._measure_start_up(client) for client in shuffled}
             for workload in workloads:
-                for client in turned:
+                for client in shuffled:
                     if workload in client.messages:
                         measured = self._run_case(number + 1, client, workload, start_up_cpu_s[client.name])
                         self._tell(measured)
