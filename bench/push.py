@@ -33,6 +33,12 @@ BODY = b'{"order": 12345, "lines": [' + b",".join(b'{"sku": "A-%d", "quantity": 
 HEADERS = {"content-type": "application/json", "x-redrive-message-id": "0123456789", "x-redrive-attempt": "1"}
 DECLARED = "queues: {orders: {retry: [30s, 5m]}}\n"
 VERSION = "4.3"
+TITLES = {
+    "aiohttp": "a POST with aiohttp",
+    "httpx": "a POST with httpx",
+    "loop": "a plain loop: consume, POST with aiohttp, ack",
+    "push": "`redrive push`",
+}
 
 
 class Answering(asyncio.Protocol):
@@ -249,7 +255,6 @@ def main() -> None:
                     measured = in_process(case, node.amqp_url(), hook, *more)
                     cases.append({"case": case, "concurrency": CONCURRENCY, "round": round_number, **measured})
             version = node.version
-    report(cases)
     setting = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "python": platform.python_version(),
@@ -259,16 +264,44 @@ def main() -> None:
         "messages": MESSAGES,
         "libraries": {name: importlib.import_module(name).__version__ for name in libraries},
     }
-    RESULTS.write_text(json.dumps({"setting": setting, "cases": cases}, indent=1) + "\n")
+    result = {"setting": setting, "cases": cases}
+    print(render(result))
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    RESULTS.with_suffix(".md").write_text(render(result), encoding="utf-8")
 
 
-def report(cases: list[dict[str, Any]]) -> None:
-    """Medians of the rounds."""
-    print(f"{'case':<10} {'at once':>8} {'µs CPU':>8} {'per s':>8}")
+def render(result: dict[str, Any]) -> str:
+    """Markdown: medians of the rounds, and push as a part of the loop, round by round."""
+    setting, cases = result["setting"], result["cases"]
+    libraries = ", ".join(f"{name} {version}" for name, version in setting["libraries"].items())
+    lines = [
+        f"{setting['date']}, {ROUNDS} rounds, {setting['messages']:,} messages of {setting['body_bytes']} bytes. "
+        f"RabbitMQ {setting['rabbitmq']}, Python {setting['python']}, {libraries}.",
+        "",
+        "| | at once | µs of CPU | spread | per second | spread |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     for case, concurrency in dict.fromkeys((one["case"], one["concurrency"]) for one in cases):
-        rows = [one for one in cases if (one["case"], one["concurrency"]) == (case, concurrency)]
-        cpu_us, per_s = (statistics.median(row[key] for row in rows) for key in ("cpu_us", "per_s"))
-        print(f"{case:<10} {concurrency:>8} {cpu_us:>8.0f} {per_s:>8,.0f}")
+        cells = [TITLES[case], str(concurrency)]
+        for key in ("cpu_us", "per_s"):
+            values = [one[key] for one in cases if (one["case"], one["concurrency"]) == (case, concurrency)]
+            cells += [f"{statistics.median(values):,.0f}", f"{min(values):,.0f}–{max(values):,.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    rate, cpu = (
+        statistics.median(
+            push[key] / loop[key] for push, loop in zip(of(cases, "push"), of(cases, "loop"), strict=True)
+        )
+        for key in ("per_s", "cpu_us")
+    )
+    return (
+        "\n".join([*lines, "", f"`redrive push` beside the plain loop: {rate:.2f} of its rate, {cpu:.2f} of its CPU."])
+        + "\n"
+    )
+
+
+def of(cases: list[dict[str, Any]], case: str) -> list[dict[str, Any]]:
+    """The rounds of one case, in their order."""
+    return [one for one in cases if one["case"] == case]
 
 
 if __name__ == "__main__":

@@ -25,6 +25,17 @@ from redrive.topology import (
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+MEASURED = (
+    "amqp",
+    "embedded",
+    "runtime",
+    "push",
+    "dead_letters",
+    "dead_letter_reads",
+    "admin_reads",
+    "admin_two_instances",
+)
+"""Benchmarks whose tables, bench/results/*.md, go into docs/performance.md."""
 EXAMPLES = {
     "ladder": "the recommended shape",
     "native": "RabbitMQ 4.3's own delayed retry",
@@ -130,22 +141,17 @@ def performance() -> str:
     """docs/performance.md: the template with the last measurements in it."""
     text = (DOCS / "templates" / "performance.md").read_text(encoding="utf-8")
     results = ROOT / "bench" / "results"
-    amqp = results / "amqp.md"
     topology = results / "topology.json"
-    embedded = results / "embedded.md"
     missing = "Not measured yet: run `make bench`."
-    clients = amqp.read_text(encoding="utf-8").strip() if amqp.exists() else missing
-    topologies = _topology_table(json.loads(topology.read_text())) if topology.exists() else missing
-    broker = embedded.read_text(encoding="utf-8").strip() if embedded.exists() else missing
-    text = text.replace("<!-- amqp -->", clients).replace("<!-- topology -->", topologies)
-    runtime = results / "runtime.md"
-    consuming = runtime.read_text(encoding="utf-8").strip() if runtime.exists() else missing
-    for name in ("dead_letters", "dead_letter_reads", "admin_reads", "admin_two_instances"):
+    text = text.replace(
+        "<!-- topology -->", _topology_table(json.loads(topology.read_text())) if topology.exists() else missing
+    )
+    for name in MEASURED:
         table = results / f"{name}.md"
         text = text.replace(
             f"<!-- {name} -->", table.read_text(encoding="utf-8").strip() if table.exists() else missing
         )
-    return text.replace("<!-- embedded -->", broker).replace("<!-- runtime -->", consuming)
+    return text
 
 
 def _topology_table(result: dict[str, Any]) -> str:
