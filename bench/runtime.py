@@ -63,6 +63,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(name="dramatiq", title="dramatiq", messages={"W2": 3_000}, body=DRAMATIQ_BODY),
 )
 WORKLOADS: tuple[Workload, ...] = ("W2", "W3")
+FRAMEWORKS = ("faststream", "dramatiq")
 SETTLE_S = 2.5
 ROUNDS_OF_W3 = 5
 
@@ -146,6 +147,24 @@ def _ratio(
     return statistics.median(ratios) if ratios else None
 
 
+def factors_of(workload: Workload, measurements: Sequence[Measurement]) -> str:
+    """How many times as fast as other frameworks the runtime is, in a sentence; empty if they were not measured."""
+    factors = []
+    for name in ("runtime", "runtime-typed"):
+        title = next(client.title for client in CLIENTS if client.name == name)
+        mine = {one.round: one for one in measurements if (one.workload, one.client) == (workload, name)}
+        rates = {number: one.rate for number, one in mine.items() if one.rate is not None}
+        over = [
+            f"{factor:.1f} × {client.title}"
+            for client in CLIENTS
+            if client.name in FRAMEWORKS and (factor := _ratio(workload, rates, client.name, measurements)) is not None
+        ]
+        factors += [f"{title}, {', '.join(over)}"] if over else []
+    if not factors:
+        return ""
+    return f"Factors over other frameworks, medians of the ratios round by round: {'; '.join(factors)}."
+
+
 async def watch_memory(case: Case, step: int) -> list[dict[str, int]]:
     """This process's memory while messages go through the runtime in it: published and consumed at the same time."""
     app = App(compiled_for(case))
@@ -177,10 +196,12 @@ def _resident_kb() -> int:
 
 def render(result: dict[str, Any]) -> str:
     """Markdown, for a terminal and for the documentation."""
+    measurements = [Measurement(**one) for one in result["measurements"]]
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     rounds = result["rounds"]
     lines = [f"{result['date']}, {rounds} rounds, {rounds * ROUNDS_OF_W3} of W3. {versions}."]
-    for workload, title in (("W2", "consume and ack"), ("W3", "three retries, then parked")):
+    titles: dict[Workload, str] = {"W2": "consume and ack", "W3": "three retries, then parked"}
+    for workload, title in titles.items():
         lines += ["", f"**{workload}** {title}", "", "| | messages | msg/s | spread | CPU s/10k | of bare | of pika |"]
         lines.append("|---|--:|--:|--:|--:|--:|--:|")
         for row in result["rows"]:
@@ -192,6 +213,8 @@ def render(result: dict[str, Any]) -> str:
                     for value, digits in ((row["cpu_s_per_10k"], 3), (row["of_bare"], 2), (row["of_pika"], 2))
                 ]
                 lines.append(f"| {' | '.join(cells)} |")
+        factors = factors_of(workload, measurements)
+        lines += ["", factors] if factors else []
     lines += ["", "Resident memory of one process that publishes and consumes:", ""]
     lines += ["| messages | " + " | ".join(f"{one['messages']:,}" for one in result["memory"]) + " |"]
     lines += ["|---|" + "--:|" * len(result["memory"])]

@@ -96,8 +96,26 @@ def shapes_reference() -> str:
         "# Shapes",
         "Made from the code by `make docs`. A shape goes into a queue's `retry:`, or into `defaults:`.",
         "`retry: [30s, 5m]` is short for `retry: {shape: ladder, delays: [30s, 5m]}`.",
+        _HISTORIES,
     ]
     return "\n\n".join([*parts, *(_shape_reference(shape) for shape in SHAPES.values())]) + "\n"
+
+
+_HISTORIES = """\
+A parked message says in every shape how often it was retried (`x-final-retry-count`) and how it failed at last
+(`x-final-error`). Which of its runs `x-redrive-history` tells of depends on how the shape retries:
+
+| shape | a retry is | runs in `x-redrive-history` |
+|---|---|---|
+| `ladder`, `tiered`, `requeue` | a copy | all; of more than 20 the newest |
+| `service`, `per-queue`, `quorum` | a reject | the last one |
+| `native`, `requeue: nack` | a return | the last one |
+
+A reject or a return can change no header, so the runs before the last are in the log only. A `RetryAfter` longer than
+such a shape's own delay is a copy there too, and the run that raised it is kept. With `park: reject` (`tiered`,
+`requeue`) nothing is written at the end: a dead message has `x-retry-count` and the history up to its last retry, and
+nothing of its last run."""
+"""tests/unit/runtime/test_attempt_history.py and tests/live/runtime/test_parking_by_reject.py hold it to this."""
 
 
 def _shape_reference(shape: type[Shape]) -> str:

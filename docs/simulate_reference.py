@@ -92,8 +92,14 @@ def _told_cycle() -> str:
         [
             "## Somebody's definitions.json",
             "Without declared retries nobody decides: the script says what the consumer tells the broker. Here a poison"
-            " message reaches a quorum queue's delivery limit, and the limit's deaths go into the retry loop:",
-            _console("redrive simulate definitions.json --queue orders --script crash", tell(told)),
+            " message reaches a quorum queue's delivery limit, and the limit's deaths go into the retry loop. This"
+            " `cycle.yaml` says the same as a broker's export (`GET /api/definitions`) would:",
+            f"```yaml{CYCLE}```",
+            _console(
+                "redrive compile cycle.yaml --format definitions > definitions.json\n"
+                "$ redrive simulate definitions.json --queue orders --script crash",
+                tell(told),
+            ),
         ]
     )
 

@@ -28,14 +28,16 @@ class Setting:
     source: str
 
 
-def broker_url(*, flag: str | None, environment: Mapping[str, str], file: str | None) -> Setting:
-    """The broker's URL."""
+def broker_url(
+    *, flag: str | None, environment: Mapping[str, str], file: str | None, file_name: str | None = None
+) -> Setting:
+    """The broker's URL. `file` is what the file's `broker:` says, `file_name` its name, for messages."""
     if flag is not None:
         return Setting(value=flag, source="--url")
     if environment.get("REDRIVE_URL"):
         return Setting(value=environment["REDRIVE_URL"], source="REDRIVE_URL")
     if file is not None:
-        return Setting(value=file, source="the file's broker:")
+        return Setting(value=file, source="the file's broker:" if file_name is None else f"broker: of {file_name}")
     return Setting(value=DEFAULT_URL, source="the default")
 
 

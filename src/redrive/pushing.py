@@ -1,25 +1,41 @@
 """Wiring, for `redrive push`: a queue's messages to a service, by HTTP.
 
 An app with one consumer whose handler is a `Pusher`; everything else (retries, parking, auto-pause, stopping) is the
-runtime's, the same as for handlers in Python.
+runtime's, the same as for handlers in Python. A queue that no file declares is looked at first: to reject without a
+dead-letter exchange is to throw away.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from redrive.core import delay_ms_of, did_you_mean
+from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound
+from redrive.core import InvalidDuration, Observer, delay_ms_of, did_you_mean
+from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
 from redrive.files import load
-from redrive.running import Prepared, Watching, run
-from redrive.runtime import App, InvalidPush, Pusher, PushTarget, read_secrets
+from redrive.running import Connect, Prepared, Watching, run
+from redrive.runtime import App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
 from redrive.telemetry import Endpoint
 from redrive.topology import declare
 
-__all__ = ["Existing", "InvalidPush", "Prepared", "PushTarget", "Watching", "push_app", "push_target", "run_push"]
+__all__ = [
+    "Existing",
+    "InvalidPush",
+    "Prepared",
+    "PushTarget",
+    "Watching",
+    "check_dead_letter_exchange",
+    "push_app",
+    "push_target",
+    "run_push",
+    "wait_for_existing",
+]
 
 Existing = Literal["again", "reject"]
 """What becomes of a failed message of a queue that no file declares: to the queue's end and again after a pause,
 without end; or rejected after one run, to the dead-letter exchange the queue has."""
+_MISSING_FIRST_S, _MISSING_LONGEST_S = 0.5, 10.0
 
 
 def push_target(
@@ -29,9 +45,13 @@ def push_target(
     connect_timeout: str,
     concurrency: int,
     secrets: str | None,
+    secrets_from: str,
     headers: tuple[str, ...],
 ) -> PushTarget:
-    """A target from what an operator typed. Raises `InvalidPush`, `InvalidDuration`."""
+    """A target from what an operator typed; `secrets_from` is the file or variable with the secrets, for messages.
+
+    Raises `InvalidPush`.
+    """
     parsed = []
     for header in headers:
         name, colon, value = header.partition(":")
@@ -40,26 +60,38 @@ def push_target(
         parsed.append((name.strip(), value.strip()))
     return PushTarget(
         url=url,
-        total_s_max=delay_ms_of(timeout) / 1000,
-        connect_s_max=delay_ms_of(connect_timeout) / 1000,
+        total_s_max=_timeout_s("--timeout", timeout),
+        connect_s_max=_timeout_s("--connect-timeout", connect_timeout),
         concurrency=concurrency,
-        secrets=() if secrets is None else read_secrets(secrets),
+        secrets=() if secrets is None else read_secrets(secrets, source=secrets_from),
         headers=tuple(parsed),
     )
+
+
+def _timeout_s(option: str, text: str) -> float:
+    try:
+        timeout_ms = delay_ms_of(text)
+    except InvalidDuration as error:
+        raise InvalidPush(f"{option}: {error}") from None
+    if timeout_ms <= 0:
+        raise InvalidPush(f"{option}: {text} leaves the service no time; write it like 30s")
+    return timeout_ms / 1000
 
 
 def push_app(pusher: Pusher, queue: str, *, file: str = "redrive.yaml", existing: Existing | None = None) -> App:
     """An app whose only handler pushes. No more messages are taken than requests may be open."""
     concurrency = pusher.target.concurrency
-    app = App(file if existing is None else declare(queues={queue: _EXISTING[existing]}), name="redrive push")
+    source = file if existing is None else declare(queues={queue: {"retry": False}}, **_EXISTING[existing])
+    app = App(source, name="redrive push")
     app.consumer(queue, prefetch=concurrency, concurrency=concurrency)(pusher)
     return app
 
 
+# Nothing is declared from this. That there is a dead-letter exchange is all the consumer has to know, and a policy says
+# so without a word about the queue's own arguments, which are somebody else's.
 _EXISTING: dict[Existing, dict[str, object]] = {
-    "again": {"retry": False},
-    # Nothing is declared from this; that there is a dead-letter exchange is all the consumer has to know.
-    "reject": {"retry": False, "arguments": {"x-dead-letter-exchange": "amq.fanout"}},
+    "again": {},
+    "reject": {"policies": {"its own": {"pattern": ".*", "definition": {"dead-letter-exchange": "amq.fanout"}}}},
 }
 
 
@@ -69,13 +101,16 @@ def run_push(
     *,
     file: str,
     existing: Existing | None,
+    has_dead_letter_exchange: bool,
     url: str | None,
+    waits: bool,
     watching: Watching,
     started: Callable[[Prepared], None],
 ) -> None:
     """Pushes until SIGTERM or SIGINT, then ends what is in hand; a second signal ends it at once.
 
-    Raises as `running.run` does, and `InvalidPush`, `EndpointFailed`.
+    `waits`: for a queue that is missing, instead of refusing it. `has_dead_letter_exchange`: the operator knows that an
+    existing queue has one, and it is not looked for. Raises as `running.run` does, and `InvalidPush`, `EndpointFailed`.
     """
     if existing is None and file != "-":  # stdin can be read only once; the app refuses the queue then
         _check_declared(queue, file)
@@ -91,11 +126,88 @@ def run_push(
             async with Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port):
                 yield
 
+    async def look(connect: Connect) -> None:
+        async with connect("looking") as client:
+            await wait_for_existing(client, queue, waits=waits, observer=telemetry)
+            if existing == "reject" and not has_dead_letter_exchange:
+                await check_dead_letter_exchange(client, queue)
+
     app = push_app(pusher, queue, file=file, existing=existing)
     try:
-        run(app, url=url, observer=telemetry, started=started, beside=beside)
+        run(
+            app,
+            url=url,
+            observer=telemetry,
+            options=RunOptions(wait_for_topology=waits),
+            started=started,
+            beside=beside,
+            beforehand=None if existing is None else look,
+            from_shell=True,
+        )
     finally:
         telemetry.close()
+
+
+async def wait_for_existing(client: Client, queue: str, *, waits: bool, observer: Observer) -> None:
+    """Until a queue that no file declares is there. Raises `InvalidPush` if it is not and `waits` is False."""
+    pauses = Backoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S)
+    is_told = False
+    while True:
+        channel = await client.channel()
+        try:
+            await channel.declare_queue(queue, passive=True)
+        except NotFound:
+            if not waits:
+                where = client.target.address
+                raise InvalidPush(f"there is no queue {queue} on {where}; declare it, or name another") from None
+            if not is_told:
+                observer.note("runtime.waiting_for_topology", queue=queue, missing=[f"queue {queue}"])
+                is_told = True
+            await asyncio.sleep(pauses.next_s())
+        except ChannelClosed:
+            return  # 403: this user may not ask, and consuming will tell
+        else:
+            await channel.close()
+            return
+
+
+async def check_dead_letter_exchange(client: Client, queue: str) -> None:
+    """That what is rejected from a queue goes somewhere. Raises `InvalidPush` unless that is seen."""
+    add = "add --has-dead-letter-exchange"
+    try:
+        exchange = await find_dead_letter_exchange(client, queue)
+    except AccessRefused:
+        raise InvalidPush(
+            f"user {client.target.user} may not configure queue {queue}, so whether it has a dead-letter exchange can't"
+            f" be seen, and without one a rejected message is gone; if it has one, {add}"
+        ) from None
+    except SettingsUnreadable as error:
+        raise InvalidPush(
+            f"whether queue {queue} has a dead-letter exchange can't be seen ({error}), and without one a rejected"
+            f" message is gone; if it has one, {add}"
+        ) from None
+    if exchange is None:
+        raise InvalidPush(
+            f"queue {queue} has no dead-letter exchange among its arguments, and without one a rejected message is"
+            f" gone; if a policy gives it one, which AMQP does not show, {add}, else use --existing again"
+        )
+    if exchange and not await _exchange_is_there(client, exchange):
+        raise InvalidPush(
+            f"queue {queue} dead-letters to exchange {exchange}, which does not exist, so a rejected message is gone;"
+            " declare that exchange and bind a queue to it"
+        )
+
+
+async def _exchange_is_there(client: Client, exchange: str) -> bool:
+    channel = await client.channel()
+    try:
+        await channel.declare_exchange(exchange, passive=True)
+    except NotFound:
+        return False
+    except ChannelClosed:
+        return True  # 403: this user may not ask
+    await channel.close()
+    return True
 
 
 def _check_declared(queue: str, file: str) -> None:

@@ -6,24 +6,22 @@ a shell:    redrive run module:app         the same, in one process or several
 """
 
 import asyncio
-import importlib
 import os
-import re
 import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from inspect import signature
-from pathlib import PurePath
 
-from redrive.client import Client, Target, parse_url
-from redrive.config import Setting, broker_url, names_vhost
-from redrive.core import SILENT, Observer, did_you_mean
-from redrive.deploy import apply, inspect
+from redrive.client import Client, Target
+from redrive.config import Setting, broker_url
+from redrive.connecting import apply_arguments, target_of, telling
+from redrive.core import SILENT, Observer, RedriveError
+from redrive.deploy import ApplyFailed, apply, inspect
 from redrive.files import load
 from redrive.garbage import seldom_collected
+from redrive.importing import load_app, place_of
 from redrive.runtime import (
     THREADS_NAME,
     App,
@@ -32,12 +30,30 @@ from redrive.runtime import (
     InvalidApp,
     Runner,
     RunOptions,
+    relies_on_dead_lettering,
     wait_parent_gone,
 )
 from redrive.telemetry import Endpoint, Level, Log, LogFormat, Telemetry
 from redrive.topology import Compiled, Declaration, compile_declaration
 
+__all__ = [
+    "Connect",
+    "Prepared",
+    "Watching",
+    "declare_missing",
+    "load_app",
+    "prepare",
+    "run",
+    "run_fleet",
+    "run_watched",
+    "running",
+    "start",
+    "take_worker_url",
+]
+
 Connect = Callable[[str], Client]
+WORKER_URL = "REDRIVE_WORKER_URL"
+"""Where a fleet leaves the URL for its workers: a command line is everybody's to read, an environment is not."""
 _STUCK_S_MAX = 2.0
 
 
@@ -51,18 +67,39 @@ class Prepared:
     target: Target
     url: Setting
 
+    @property
+    def file(self) -> str | None:
+        """The file that declares the queues, if one does."""
+        source = self.app.source
+        return None if isinstance(source, Compiled | Declaration) else os.fspath(source)
 
-def prepare(app: App, *, url: str | None = None, environment: Mapping[str, str] | None = None) -> Prepared:
-    """Checks everything that needs no broker.
+
+def prepare(
+    app: App, *, url: str | None = None, environment: Mapping[str, str] | None = None, from_shell: bool = False
+) -> Prepared:
+    """Checks everything that needs no broker. `from_shell`: `url` is the option `--url` of a command.
 
     Raises `InvalidApp`, `UnreadableFile`, `InvalidDeclaration`, `InvalidDefinitions`, `InvalidUrl`.
     """
-    compiled, file_url = _compiled(app)
-    setting = broker_url(flag=url, environment=os.environ if environment is None else environment, file=file_url)
-    target = parse_url(setting.value)
-    if not names_vhost(setting.value) and compiled.topology.vhosts:
-        target = replace(target, vhost=compiled.topology.vhosts[0].name)
-    return Prepared(app=app, compiled=compiled, consumptions=app.consumptions(compiled), target=target, url=setting)
+    try:
+        compiled, file_url = _compiled(app)
+        consumptions = app.consumptions(compiled)
+    except RedriveError:
+        raise
+    except Exception as error:  # what its author gave it is met here for the first time: codecs, types, rules
+        named = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InvalidApp(f"the app can't be used: {named}{place_of(error)}") from error
+    setting = broker_url(
+        flag=url,
+        environment=os.environ if environment is None else environment,
+        file=file_url,
+        file_name=None if isinstance(app.source, Compiled | Declaration) else os.fspath(app.source),
+    )
+    if url is not None and not from_shell:
+        setting = replace(setting, source="the url it was given")
+    vhosts = compiled.topology.vhosts
+    target = target_of(setting, vhost=vhosts[0].name if vhosts else None)
+    return Prepared(app=app, compiled=compiled, consumptions=consumptions, target=target, url=setting)
 
 
 @asynccontextmanager
@@ -94,31 +131,50 @@ async def start(
     options: RunOptions | None = None,
     declare: bool = False,
     connect: Connect | None = None,
+    beforehand: Callable[[Connect], Awaitable[None]] | None = None,
 ) -> Runner:
-    """Connects and consumes; stop it when done. Raises as `running` does."""
+    """Connects and consumes; stop it when done. `beforehand` may look at the broker first, and refuse.
+
+    Raises as `running` does, and what `beforehand` raises.
+    """
     name = prepared.app.name or f"redrive run:{os.getpid()}"
 
     def dial(purpose: str) -> Client:
         return Client(prepared.target, name=f"{name} {purpose}", observer=observer)
 
     connect = dial if connect is None else connect
-    if declare:
-        await declare_missing(prepared.compiled, connect)
-    source = prepared.app.source
-    file = "FILE" if isinstance(source, Compiled | Declaration) else os.fspath(source)
-    runner = Runner(prepared.consumptions, connect, observer=observer, options=options, file=file)
-    await runner.start()
+    declares = apply_arguments(prepared.file or "FILE", prepared.target, prepared.url)
+    with telling(prepared.target, prepared.url, file=prepared.file):
+        if declare:
+            await declare_missing(prepared.compiled, connect, file=declares)
+        if beforehand is not None:
+            await beforehand(connect)
+        runner = Runner(prepared.consumptions, connect, observer=observer, options=options, file=declares)
+        await runner.start()
     return runner
 
 
-async def declare_missing(compiled: Compiled, connect: Connect) -> None:
-    """Declares what is missing. Raises `InvalidApp` where something is there and different, and `ApplyFailed`."""
+async def declare_missing(compiled: Compiled, connect: Connect, *, file: str = "FILE") -> None:
+    """Declares what is missing; `file` has it, for messages.
+
+    Raises `InvalidApp` where something is there and different, and `ApplyFailed`. Queues that can be consumed as they
+    are, though they lack their dead-letter settings, are left so: the runner warns of them.
+    """
+    plans = [compiled.queue(one.name) for one in compiled.declared]
+    usable = {one.queue.address for one in plans if not relies_on_dead_lettering(one)}
     async with connect("declaring") as client:
         # Names are all that counts on the wire: the vhost is the connection's.
         inspection = await inspect(client, compiled.topology)
-        if inspection.differences:
-            first = inspection.differences[0]
-            raise InvalidApp(f"{first.address} is there with other settings; look at it with: redrive apply FILE")
+        hindering = [
+            one
+            for one in inspection.differences
+            if one.address not in usable or not one.argument.startswith("x-dead-letter-")
+        ]
+        if hindering:
+            first = hindering[0]
+            if first.is_forbidden:
+                raise ApplyFailed(first.address, first.found, (), is_forbidden=True)
+            raise InvalidApp(f"{first.address} is there with other settings; look at it with: redrive apply {file}")
         await apply(client, compiled.topology, inspection)
 
 
@@ -131,16 +187,18 @@ def run(
     declare: bool = False,
     started: Callable[[Prepared], None] = lambda _: None,
     beside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
+    beforehand: Callable[[Connect], Awaitable[None]] | None = None,
     is_worker: bool = False,
     exits: bool = False,
+    from_shell: bool = False,
 ) -> None:
     """Runs an app until SIGTERM or SIGINT, then stops it in order; a second signal ends it at once.
 
     `beside` is entered before it starts and left after it has stopped. `is_worker`: stops too when its parent is gone.
     `exits`: where a handler can't be ended, not even by cancelling it, the process ends instead of waiting for it.
-    Raises as `running` does.
+    `beforehand` as in `start`, `from_shell` as in `prepare`. Raises as `start` does.
     """
-    prepared = prepare(app, url=url)
+    prepared = prepare(app, url=url, from_shell=from_shell)
 
     async def main() -> None:
         stop, hurry = asyncio.Event(), asyncio.Event()
@@ -155,7 +213,9 @@ def run(
             parent = asyncio.create_task(wait_parent_gone())
             parent.add_done_callback(lambda _: stop.set())
         async with beside():
-            starting = asyncio.create_task(start(prepared, observer=observer, options=options, declare=declare))
+            starting = asyncio.create_task(
+                start(prepared, observer=observer, options=options, declare=declare, beforehand=beforehand)
+            )
             if await _first(starting, stop.wait()) is not starting:
                 starting.cancel()
                 await asyncio.wait([starting])
@@ -228,6 +288,7 @@ def run_watched(
             beside=endpoint,
             is_worker=is_worker,
             exits=True,
+            from_shell=True,
         )
     finally:
         telemetry.close()
@@ -238,9 +299,12 @@ def run_fleet(
 ) -> int:
     """Runs `redrive run` with these arguments in so many processes, until SIGTERM or SIGINT; returns the exit code.
 
-    What needs no broker is checked here first. Raises as `prepare` does.
+    What needs no broker is checked here first. The workers find `url` in their environment (`take_worker_url`). Raises
+    as `prepare` does.
     """
-    prepare(app, url=url)
+    prepare(app, url=url, from_shell=True)
+    if url is not None:
+        os.environ[WORKER_URL] = url
     telemetry = watching.telemetry()
 
     def command(number: int) -> list[str]:
@@ -260,6 +324,11 @@ def run_fleet(
         telemetry.close()
 
 
+def take_worker_url() -> str | None:
+    """In a worker: the URL its fleet was given, which nothing that a handler starts shall inherit."""
+    return os.environ.pop(WORKER_URL, None)
+
+
 async def _end_tasks() -> bool:
     """Cancels what is left; whether all of it ended."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -276,50 +345,6 @@ def _exit_now(observer: Observer) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-def load_app(name: str) -> App:
-    """The app that `module:attribute` names; modules are found from the working directory. Raises `InvalidApp`."""
-    module_name, colon, attribute = name.partition(":")
-    if module_name.endswith(".py"):
-        path = PurePath(module_name.removesuffix(".py"))
-        is_below = not path.is_absolute() and ".." not in path.parts
-        written = f"{'.'.join(path.parts) if is_below else path.name}:{attribute or 'app'}"
-        where = "" if is_below else ", from the folder that has it"
-        raise InvalidApp(f"{module_name} is a file, and a module is needed; write {written}{where}")
-    if not colon or not module_name or not attribute:
-        raise InvalidApp(f"{name!r} names no app; write module:app, for example shop.orders:app")
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise InvalidApp(f"there is no module {module_name}; run it from the folder that has it") from None
-        raise InvalidApp(f"module {module_name} can't be imported: {error}") from None
-    except Exception as error:
-        if isinstance(error, InvalidApp):
-            raise
-        raise InvalidApp(f"module {module_name} can't be imported: {_told(error)}") from error
-    found = module
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            apps = [key for key, value in vars(module).items() if isinstance(value, App)]
-            hint = did_you_mean(part, apps) or "it has no App at all"
-            raise InvalidApp(f"module {module_name} has no {attribute}; {hint}")
-        found = getattr(found, part)
-    if not isinstance(found, App):
-        raise InvalidApp(f"{name} is a {type(found).__name__}, not an App")
-    return found
-
-
-def _told(error: Exception) -> str:
-    """What went wrong in somebody's module; an option that there is not, in words that help more than Python's."""
-    unknown = re.match(r"App\.consumer\(\) got an unexpected keyword argument '(\w+)'", str(error))
-    if unknown is None or not isinstance(error, TypeError):
-        return f"{type(error).__name__}: {error}"
-    options = [one.name for one in signature(App.consumer).parameters.values() if one.kind is one.KEYWORD_ONLY]
-    return f"a consumer has no option {unknown[1]}; {did_you_mean(unknown[1], options)}"
 
 
 def _compiled(app: App) -> tuple[Compiled, str | None]:

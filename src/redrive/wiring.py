@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from redrive.client import Client, parse_url
-from redrive.deploy import Inspection, apply, inspect
+from redrive.deploy import Difference, Inspection, apply, inspect
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker
 from redrive.files import load
@@ -17,13 +17,13 @@ from redrive.topology import Topology
 __all__ = [
     "PROFILES",
     "Applied",
+    "Difference",
     "Entrance",
     "Inspection",
     "apply_topology",
     "declare_on",
     "load_topology",
     "simulate",
-    "target_vhost",
     "tell_as_json",
     "tell_life",
 ]
@@ -40,11 +40,6 @@ class Applied:
     declared: tuple[str, ...] | None
     bindings: int
     server_version: str
-
-
-def target_vhost(url: str) -> str:
-    """The vhost a URL leads to. Raises `InvalidUrl`."""
-    return parse_url(url).vhost
 
 
 def apply_topology(topology: Topology, *, url: str, vhost: str, confirm: Callable[[Inspection], bool]) -> Applied:

@@ -61,6 +61,7 @@ def _tell_scenario(scenario: Scenario) -> None:
     for blow in scenario.blows:
         print(f"  {blow}")
     print(f"  {scenario.rates}")
+    print(f"  {scenario.refusals}")
 
 
 def _tell_message(played: Played, number: int) -> None:

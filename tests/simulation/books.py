@@ -19,10 +19,8 @@ from redrive.embedded.engine.profiles import Returning
 from redrive.embedded.engine.publishing import Publishing
 from redrive.embedded.engine.queues import Queue
 from redrive.embedded.engine.settling import Settling
-from tests.simulation.workloads import OUTSIDE, number_of
-
-Unit = tuple[int, str]
-"""A message in a queue that consumes it: what the auditor accounts for."""
+from tests.simulation.refusals import Refusals
+from tests.simulation.workloads import OUTSIDE, Unit, number_of
 
 
 class Books:
@@ -87,12 +85,15 @@ def properties_of(entry: Entry) -> wire.Properties:
 
 
 @contextmanager
-def kept(books: Books) -> Iterator[None]:
-    """While it lasts, the engine tells the books."""
+def kept(books: Books, refusals: Refusals) -> Iterator[None]:
+    """While it lasts, the engine tells the books, and refuses what it is to refuse."""
     send, settle = Publishing._send, Settling.apply_settlement
 
     def _send(self: Publishing, message: Message, mandatory: bool) -> bool:
         books.sent(self, message)
+        refused = refusals.take(self, message, mandatory)
+        if refused is not None:
+            return refused
         taken = send(self, message, mandatory)
         books.routed(self, message)
         return taken

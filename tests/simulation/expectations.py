@@ -88,7 +88,9 @@ def _error_of(run: Run, author: Author) -> tuple[BaseException | None, int | Non
         case "absent":
             return Absent(), None
         case "answer":
-            return Answer(run.step.status), run.step.status
+            # Whoever raises has failed: a 2xx says nothing.
+            is_success = 200 <= run.step.status < 300
+            return Answer(run.step.status), None if is_success else run.step.status
         case "cut":
             return TimeoutError(), None
         case "exit":
@@ -143,11 +145,8 @@ def _decide(
     if rule is not None and rule.then == "park":
         if status is None:
             return (Parks(reason=ParkReason.PERMANENT, error=text),)
-        well = 200 <= status < 300  # an error with such a status is none, and has nothing to tell
-        return (Parks(reason=ParkReason.STATUS, error=None if well else text, status=None if well else status),)
+        return (Parks(reason=ParkReason.STATUS, error=text, status=status),)
     if rule is None and status is not None:
-        if 200 <= status < 300:
-            return (Done(),)
         if status == 425:
             return (_GIVEN_BACK,)
         others = terms.plan.shape.unlisted_4xx if terms.plan.shape is not None else "park"

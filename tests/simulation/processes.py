@@ -14,12 +14,11 @@ from redrive.core import Observer, Park, Requeue, RetryAfter, headers
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import App, Message, PublishFailed, Runner, RunOptions
 from redrive.wire import Properties
-from tests.simulation.books import Unit
 from tests.simulation.errors import Absent, Answer, Broken, Refused
 from tests.simulation.runs import Run
 from tests.simulation.scenarios import Scenario, Staff
 from tests.simulation.scripts import Step
-from tests.simulation.workloads import number_of
+from tests.simulation.workloads import Unit, number_of
 
 STOP_S_MAX = 60.0
 """Above its grace, the longest an app may take to stop, whatever the broker does."""

@@ -26,9 +26,3 @@ class Run:
         """It has ended."""
         self.end = end
         self.end_ms = at_ms
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the handler's work was done, whatever became of its ack."""
-        answered_well = self.end == "answer" and 200 <= self.step.status < 300
-        return self.end in ("ok", "publish") or answered_well

@@ -9,6 +9,7 @@ from redrive.embedded import FaultRates
 from redrive.topology import Compiled, QueuePlan, QueueType, compile_declaration, declare
 from tests.simulation.consumers import Author, draw_author
 from tests.simulation.declarations import draw_sections
+from tests.simulation.refusals import RefusalRates, draw_refusals
 from tests.simulation.scripts import Limits
 from tests.simulation.workloads import Sent, draw_workload
 
@@ -60,6 +61,7 @@ class Scenario:
     messages: tuple[Sent, ...]
     blows: tuple[Blow, ...]
     rates: FaultRates | None
+    refusals: RefusalRates | None
     routes: tuple[tuple[str, str], ...]
     heartbeat_s: int
 
@@ -103,6 +105,7 @@ def draw_scenario(seed: int) -> Scenario:
         messages=draw_workload(random, routes, names),
         blows=() if calm else _draw_blows(random),
         rates=None if calm else _draw_rates(random),
+        refusals=None if calm else draw_refusals(seed),
         routes=routes,
         heartbeat_s=20 if random.random() < 0.05 else 0,
     )

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from redrive.client import Confirmed
 from redrive.core import Ack, Command, Crashed, Publish, Return, parking_headers
 from redrive.core import headers as names
 from redrive.embedded.timekeeper import Timekeeper
-from redrive.runtime import executing
+from redrive.runtime import detached, executing
 from redrive.runtime.admission import Admission
 from redrive.topology.shapes import carrying
 from redrive.topology.shapes.native import Native
@@ -19,6 +20,8 @@ SEEDS = range(40)
 FOUND_BY = (38,)
 COUNTED_BY_DELIVERIES = (7925, 10724, 14639, 15874)
 """The literal requeue on quorum queues up to 4.0, and pauses."""
+RULED = (577, 1980)
+"""`native`, and rules that allow more runs than the queue."""
 ONE_DAY_S = 86_400.0
 """How long to wait for what never comes."""
 
@@ -39,6 +42,25 @@ def test_an_ack_without_its_copy_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> N
         return True
 
     monkeypatch.setattr(executing.Executor, "_publish_until_confirmed", forget)
+    assert "is lost" in first_finding("is lost")
+
+
+def test_a_parked_copy_that_is_refused_and_taken_for_confirmed_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for these: whoever hears the outcome acks."""
+    end = detached.DetachedCopies.end
+
+    def believe(self: detached.DetachedCopies, sink: Any, _: Any) -> None:
+        end(self, sink, Confirmed())
+
+    monkeypatch.setattr(detached.DetachedCopies, "end", believe)
+    assert "is lost" in first_finding("is lost")
+
+
+def test_a_copy_that_is_refused_and_not_insisted_on_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def let_be(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(executing.Executor, "insist", let_be)
     assert "is lost" in first_finding("is lost")
 
 
@@ -103,7 +125,7 @@ def test_a_delivery_that_never_ran_and_is_counted_is_found(monkeypatch: pytest.M
 def test_runs_that_a_rule_allows_and_the_broker_ends_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug that a seed found: above the queue's own attempts a return was one too many."""
     monkeypatch.setattr(Native, "retry", lambda *_: (Return(counted=True),))
-    assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", (16881,))
+    assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", RULED)
 
 
 def test_a_crash_cap_that_takes_every_return_for_a_death_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.simulation.refusals import WAYS
 from tests.simulation.scenarios import PROFILES, draw_scenario
 from tests.simulation.tally import Tally, play_seed, play_seeds
 
@@ -42,7 +43,8 @@ def test_everything_that_can_go_wrong_does(total: Tally) -> None:
     of_frames = {"cut before it", "cut after it", "delayed", "publishers blocked", "restarted after it"}
     of_confirms = {"lost", "made a refusal"}
     blows = {f"blow: {kind}" for kind in ("crash", "stop", "restart", "down", "block")}
-    assert of_frames | of_confirms | blows <= set(total.faults)
+    not_kept = {f"not kept: {way}" for way in WAYS}
+    assert of_frames | of_confirms | blows | not_kept <= set(total.faults)
     assert total.numbers["processes_killed"] > 100
 
 

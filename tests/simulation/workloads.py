@@ -17,6 +17,8 @@ BEGIN_S = 1_700_000_000
 """When a scenario begins, in seconds since 1970."""
 OUTSIDE = "outside"
 """The broker's user who publishes the workload."""
+Unit = tuple[int, str]
+"""A message in a queue that consumes it: what the auditor accounts for."""
 _NUMBER = re.compile(rb"#(\d+)#")
 
 

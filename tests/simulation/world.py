@@ -13,12 +13,13 @@ from redrive.embedded import EmbeddedBroker, Faults
 from redrive.embedded.engine import journal
 from redrive.runtime import Message
 from redrive.testing import Stuck, VirtualLoop
-from tests.simulation.books import Books, Unit, kept
+from tests.simulation.books import Books, kept
 from tests.simulation.processes import Process
+from tests.simulation.refusals import Refusals
 from tests.simulation.runs import Run
 from tests.simulation.scenarios import Blow, Scenario
 from tests.simulation.scripts import Step, draw_script
-from tests.simulation.workloads import BEGIN_S, OUTSIDE, Sent, body_of, number_of
+from tests.simulation.workloads import BEGIN_S, OUTSIDE, Sent, Unit, body_of, number_of
 
 QUIET_S_MAX = 40 * 86_400.0
 """When a scenario must be through: its longest delays are hours, and nothing goes wrong for ever."""
@@ -40,6 +41,8 @@ class Played:
     books: Books
     runs: dict[Unit, list[Run]]
     unconfirmed: Counter[Unit]
+    not_kept: Counter[Unit]
+    """Those of the unconfirmed of which it is certain that the broker has them not."""
     refused: set[int]
     children: dict[int, tuple[str, str]]
     complaints: list[str]
@@ -108,6 +111,7 @@ class World:
             sources={exchange for exchange, _ in scenario.routes},
             queues=scenario.authors,
         )
+        self._refusals = Refusals(scenario.seed, scenario.refusals)
         self._random = Random(f"world {scenario.seed}")
         self._runs: dict[Unit, list[Run]] = {}
         self._scripts: dict[Unit, tuple[Step, ...]] = {}
@@ -130,11 +134,13 @@ class World:
         fired = self.broker.faults.fired
         kinds = Counter(text.partition(": ")[2].partition(" for ")[0] for text in fired)
         kinds += Counter({f"blow: {blow.kind}": 1 for blow in self.scenario.blows})
+        kinds += Counter({f"not kept: {way}": count for way, count in self._refusals.done.items()})
         return Played(
             scenario=self.scenario,
             books=self._books,
             runs=self._runs,
             unconfirmed=self._unconfirmed,
+            not_kept=self._refusals.told,
             refused=self._refused,
             children=self._children,
             complaints=self._complaints,
@@ -150,7 +156,7 @@ class World:
         """From the first declaration to the last stop."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.complain(f"the event loop: {_context_text(context)}"))
-        with kept(self._books):
+        with kept(self._books, self._refusals):
             self._declare()
             if self.scenario.rates is not None:
                 self.broker.faults = Faults.from_seed(self.scenario.seed, self.scenario.rates)
@@ -246,10 +252,15 @@ class World:
     def note(self, event: str, /, **fields: object) -> None:
         """The observer of clients and runtimes, and the trace."""
         self._events[event] += 1
-        if event == "runtime.failed" and self.scenario.rates is None and not self.scenario.blows:
+        if event == "runtime.failed" and self._is_calm:
             self.complain(f"runtime.failed: {fields}")
         told = ", ".join(f"{name} {value!r}" for name, value in fields.items() if name not in _UNTOLD)
         self._trace.append(f"{self.now_ms() - BEGIN_S * 1000:>12} {event}: {told}")
+
+    @property
+    def _is_calm(self) -> bool:
+        scenario = self.scenario
+        return scenario.rates is None and scenario.refusals is None and not scenario.blows
 
     # Publishers
 

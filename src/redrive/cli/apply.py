@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -11,10 +12,11 @@ import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, say, wants_colour, warn
 from redrive.config import broker_url, names_vhost
+from redrive.connecting import target_of, telling, where_rights_are
 from redrive.core import Finding, InvalidDeclaration
 from redrive.files import LoadedFile, load
 from redrive.topology import Topology
-from redrive.wiring import Applied, Inspection, apply_topology, target_vhost
+from redrive.wiring import Applied, Difference, Inspection, apply_topology
 
 
 @click.command("apply")
@@ -26,7 +28,7 @@ def apply_command(file: str, url: str | None, yes: bool, form: str) -> None:
     """Declare FILE's topology on a broker.
 
     What is missing is declared, targets before sources. If anything exists with other settings, nothing is changed and
-    each difference is named.
+    the first difference of each is named.
 
     \b
     Examples:
@@ -35,14 +37,15 @@ def apply_command(file: str, url: str | None, yes: bool, form: str) -> None:
     """
     loaded = load(file)
     warn(loaded.warnings)
-    setting = broker_url(flag=url, environment=os.environ, file=loaded.broker)
-    said = target_vhost(setting.value) if names_vhost(setting.value) else None
-    vhost, topology = _one_vhost(loaded, said)
-    applied = apply_topology(topology, url=setting.value, vhost=vhost, confirm=lambda one: yes or _confirmed(one))
+    setting = broker_url(flag=url, environment=os.environ, file=loaded.broker, file_name=file)
+    target = target_of(setting)
+    vhost, topology = _one_vhost(loaded, target.vhost if names_vhost(setting.value) else None)
+    with telling(replace(target, vhost=vhost), setting, file=file):
+        applied = apply_topology(topology, url=setting.value, vhost=vhost, confirm=lambda one: yes or _confirmed(one))
     if form == "json":
         click.echo(json.dumps(_as_json(applied), indent=2, ensure_ascii=False))
     else:
-        _print(applied)
+        _print(applied, file)
     if applied.declared is None:
         raise SystemExit(EXIT_COULD_NOT)
     if applied.inspection.left_out:
@@ -75,13 +78,13 @@ def _confirmed(inspection: Inspection) -> bool:
     return click.confirm(f"Declare these {len(inspection.missing)} objects?", err=True)
 
 
-def _print(applied: Applied) -> None:
+def _print(applied: Applied, file: str) -> None:
     colour = wants_colour(sys.stdout)
     inspection = applied.inspection
     for difference in inspection.differences:
         click.secho(f"  ≠ {difference.text}", fg="red", color=colour)
     if inspection.differences:
-        click.echo("Nothing was changed. RabbitMQ can't change these in place: rename the queue, or delete it empty.")
+        click.echo(f"Nothing was changed. {' '.join(_advice(inspection.differences, file))}")
         return
     if applied.declared is None:
         return
@@ -92,6 +95,18 @@ def _print(applied: Applied) -> None:
     made = f"{len(applied.declared)} declared" if applied.declared else "nothing missing"
     bindings = "1 binding" if applied.bindings == 1 else f"{applied.bindings} bindings"
     click.echo(f"{made}, {bindings} in place (RabbitMQ {applied.server_version}).")
+
+
+def _advice(differences: tuple[Difference, ...], file: str) -> Iterator[str]:
+    """What to do about each kind of difference, a sentence each."""
+    if any(one.is_forbidden for one in differences):
+        rights = where_rights_are(file)
+        yield f"{rights[0].upper()}{rights[1:]}"
+    kinds = {one.address.partition(" ")[0] for one in differences if not one.is_forbidden}
+    if "queue" in kinds:
+        yield "RabbitMQ can't change a queue in place: rename it in the file, or delete it once it is empty."
+    if "exchange" in kinds:
+        yield "RabbitMQ can't change an exchange in place: rename it in the file, or delete it with its bindings."
 
 
 def _as_json(applied: Applied) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Literal, cast
 import click
 
 from redrive.cli.console import greet
-from redrive.core import InvalidDuration
 from redrive.files import read_text
 from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
 
@@ -21,11 +20,17 @@ from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
     help="QUEUE is in no file. A failed message goes to the queue's end and comes again after a growing pause (again),"
     " or is rejected to the dead-letter exchange the queue has (reject).",
 )
+@click.option(
+    "--has-dead-letter-exchange",
+    is_flag=True,
+    help="With --existing reject: QUEUE has one, though it can't be seen (from a policy; no right to configure).",
+)
 @click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost.")
+@click.option("--no-wait", is_flag=True, help="Fail if QUEUE is missing, instead of waiting for it.")
 @click.option("--concurrency", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Requests at once.")
 @click.option("--timeout", default="30s", show_default=True, metavar="T", help="For a whole request.")
 @click.option("--connect-timeout", default="5s", show_default=True, metavar="T", help="For its connection.")
-@click.option("--secret-file", metavar="FILE", help="Signs requests; else REDRIVE_PUSH_SECRET. One secret a line.")
+@click.option("--secret-file", metavar="FILE", help="Signs requests; a secret a line. Else REDRIVE_PUSH_SECRET.")
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Goes with every request; repeatable.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True)
@@ -38,7 +43,9 @@ def push_command(
     to: str,
     file: str,
     existing: str | None,
+    has_dead_letter_exchange: bool,
     url: str | None,
+    no_wait: bool,
     concurrency: int,
     timeout: str,
     connect_timeout: str,
@@ -60,17 +67,20 @@ def push_command(
       redrive push orders --to https://shop.internal/hooks --secret-file secret.txt --metrics-port 9102
       redrive push legacy.queue --existing reject --to http://localhost:3000/
     """
-    try:
-        target = push_target(
-            url=to,
-            timeout=timeout,
-            connect_timeout=connect_timeout,
-            concurrency=concurrency,
-            secrets=os.environ.get("REDRIVE_PUSH_SECRET") if secret_file is None else _read_secret(secret_file),
-            headers=headers,
-        )
-    except InvalidDuration as error:
-        raise click.UsageError(str(error)) from None
+    if existing is not None and _is_given("file"):
+        raise click.UsageError("--file declares QUEUE and --existing says that no file does; give one of them.")
+    if has_dead_letter_exchange and existing != "reject":
+        raise click.UsageError("--has-dead-letter-exchange is for --existing reject; leave it out.")
+    secrets, secrets_from = _secrets(secret_file)
+    target = push_target(
+        url=to,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        concurrency=concurrency,
+        secrets=secrets,
+        secrets_from=secrets_from,
+        headers=headers,
+    )
 
     def started(prepared: Prepared) -> None:
         greet(f"{queue} → {target.shown}  from {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
@@ -80,7 +90,9 @@ def push_command(
         queue,
         file=file,
         existing=cast(Existing | None, existing),
+        has_dead_letter_exchange=has_dead_letter_exchange,
         url=url,
+        waits=not no_wait,
         watching=Watching(
             log_level=log_level,
             log_format=cast(Literal["json", "text"] | None, log_format),
@@ -91,5 +103,13 @@ def push_command(
     )
 
 
-def _read_secret(path: str) -> str:
-    return read_text(path, hint_if_missing="name the file that has the secret, at least 16 bytes of it")
+def _is_given(parameter: str) -> bool:
+    """Whether somebody wrote it, and it is not the default."""
+    return click.get_current_context().get_parameter_source(parameter) is not click.core.ParameterSource.DEFAULT
+
+
+def _secrets(path: str | None) -> tuple[str | None, str]:
+    """What signs the requests, and where it is from."""
+    if path is None:
+        return os.environ.get("REDRIVE_PUSH_SECRET"), "REDRIVE_PUSH_SECRET"
+    return read_text(path, hint_if_missing="name the file that has the secret, at least 16 bytes of it"), path

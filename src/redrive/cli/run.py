@@ -7,7 +7,7 @@ import click
 
 from redrive.cli.console import greet
 from redrive.core import InvalidDuration, parse_duration_ms
-from redrive.running import Prepared, Watching, load_app, run_fleet, run_watched
+from redrive.running import Prepared, Watching, load_app, run_fleet, run_watched, take_worker_url
 
 
 @click.command("run")
@@ -53,6 +53,8 @@ def run_command(
         grace_s = parse_duration_ms(grace) / 1000
     except InvalidDuration as error:
         raise click.UsageError(f"--grace: {error}") from None
+    if as_worker:
+        url = take_worker_url()
     loaded = load_app(app)
     watching = Watching(
         log_level=log_level,
@@ -62,8 +64,7 @@ def run_command(
     )
     if workers > 1:
         arguments = [app, "--grace", grace, "--metrics-host", metrics_host, "--log-level", log_level, "--as-worker"]
-        for flag, value in (("--url", url), ("--log-format", log_format)):
-            arguments += [] if value is None else [flag, value]
+        arguments += [] if log_format is None else ["--log-format", log_format]
         arguments += [flag for flag, wanted in (("--apply", declare), ("--no-wait", no_wait)) if wanted]
         code = run_fleet(loaded, arguments, workers, url=url, grace_s=grace_s, watching=watching)
         sys.exit(code)

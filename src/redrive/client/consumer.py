@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from redrive.client.consuming import ConsumeSession, Delivery, Held
-from redrive.client.errors import ClientError, ConnectionClosed
+from redrive.client.errors import ClientError, ConnectionClosed, NotFound, PreconditionFailed
 from redrive.client.workers import Workers
 from redrive.core import RedriveError
 from redrive.wire import methods
@@ -65,7 +65,7 @@ class Consumer:
         self._closing = False
         self._consumer_tag = ""
         self.lost_at_s: float | None = None
-        """When, by the event loop's clock, the channel was last lost or the broker cancelled the consumer."""
+        """When, by the event loop's clock, the channel was last lost, and it was not for being slow."""
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when no more deliveries can come."""
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -172,10 +172,13 @@ class Consumer:
     async def _keep_consuming(self) -> None:
         """Consumes, and when that ends for any reason but `stop`, consumes again."""
         backoff = self._client.new_backoff()
+        lost: ConsumeSession | None = None
         while not self._closing:
             try:
                 session = await self._start()
             except RedriveError as error:
+                if lost is not None and isinstance(error, NotFound):
+                    lost.queue_is_gone = True
                 refused = not self._started.done() and not isinstance(error, ConnectionClosed)
                 if refused or self._client.is_closed:
                     self._fail_start(error)
@@ -192,9 +195,11 @@ class Consumer:
             ends: tuple[asyncio.Future[Any], ...] = (session.closed, session.cancelled)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self._session = None
-            self.lost_at_s = asyncio.get_running_loop().time()
+            if _is_lost(session):
+                self.lost_at_s = asyncio.get_running_loop().time()
             if not self._consume.no_ack:
                 self._drop_waiting()  # not begun, and the broker has them back: they come again
+            lost = session
             if await self._is_cancelled(session):
                 await asyncio.sleep(backoff.next_s())
         self._set_stopped()
@@ -245,6 +250,15 @@ class Consumer:
         if not self._started.done():
             self._started.set_exception(error)
             self._started.exception()  # nobody may be waiting
+
+
+def _is_lost(session: ConsumeSession) -> bool:
+    """Whether the line or the broker has failed us, and not we it: who takes longer than its consumer timeout loses his
+    channel too, and from 4.3 on his consumer, and would lose it again with the same message."""
+    if not session.closed.done():
+        return False
+    error = session.closed.result()
+    return not (isinstance(error, PreconditionFailed) and "timed out" in str(error))
 
 
 class Deliveries:

@@ -36,6 +36,12 @@ class Delivery(wire.Delivery):
         """Whether its channel is gone, so that it can't be settled any more and comes again."""
         return not self.session.usable and not self.session.no_ack
 
+    @property
+    def comes_again(self) -> bool:
+        """Whether the broker has it back for certain. Not where it cancelled the consumer: then the queue may be gone,
+        and this delivery all there is of the message."""
+        return self.is_stale and not self.session.cancelled.done()
+
     def ack(self, *, multiple: bool = False) -> None:
         """Done. Raises `StaleDelivery` if its channel is gone, `AlreadySettled` the second time."""
         session = self.session
@@ -127,6 +133,8 @@ class ConsumeSession(ChannelSession):
         self.settling: Settling
         self.held = held
         self.cancelled: asyncio.Future[str] = self._loop.create_future()
+        self.queue_is_gone = False
+        """Whether the queue was seen to be missing after the broker had cancelled the consumer."""
         """The broker stopped us: the queue was deleted, moved, or a consumer timeout passed."""
 
     def attach(self, connection: "Connection", number: int) -> None:

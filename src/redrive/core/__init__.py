@@ -13,6 +13,7 @@ from redrive.core.errors import (
     InvalidDeclaration,
     InvalidDefinitions,
     InvalidInput,
+    InvalidPolicy,
     RedriveError,
     UnreadableFile,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     )
     from redrive.core.policies import (
         Backoff,
+        Cause,
         Exponential,
         Fixed,
         Immediate,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
         Policy,
         Rule,
         Situation,
+        backoff_of,
+        causes_of,
     )
     from redrive.core.signals import Park, Requeue, RetryAfter, Signal, delay_ms_of
     from redrive.core.statuses import outcome_of, parse_retry_after
@@ -60,6 +64,7 @@ _HOMES = {
     "Attempt": "decisions",
     "Backoff": "policies",
     "COPY_DROPS": "parking",
+    "Cause": "policies",
     "Command": "commands",
     "Counter": "attempts",
     "Crashed": "outcomes",
@@ -100,6 +105,8 @@ _HOMES = {
     "Skip": "decisions",
     "TimedOut": "outcomes",
     "Undecodable": "outcomes",
+    "backoff_of": "policies",
+    "causes_of": "policies",
     "count_retries": "attempts",
     "deaths_in": "deaths",
     "decide": "deciding",
@@ -129,6 +136,7 @@ __all__ = [
     "Answered",
     "Attempt",
     "Backoff",
+    "Cause",
     "Command",
     "Counter",
     "Crashed",
@@ -147,6 +155,7 @@ __all__ = [
     "InvalidDefinitions",
     "InvalidDuration",
     "InvalidInput",
+    "InvalidPolicy",
     "Letter",
     "Linear",
     "Listed",
@@ -176,6 +185,8 @@ __all__ = [
     "TimedOut",
     "Undecodable",
     "UnreadableFile",
+    "backoff_of",
+    "causes_of",
     "count_retries",
     "deaths_in",
     "decide",

@@ -13,7 +13,7 @@ _DIGITS_MAX = 18
 
 
 class InvalidDuration(ValueError):
-    """A text that is no duration; the message says what one looks like."""
+    """What is no duration; the message says what one looks like."""
 
 
 def parse_duration_ms(text: str) -> int:

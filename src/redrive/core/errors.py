@@ -4,6 +4,7 @@
     ├── InvalidInput          the author of a file must mend it; carries every finding at once
     │   ├── InvalidDeclaration    a redrive.yaml or its Python equal
     │   └── InvalidDefinitions    a definitions.json
+    ├── InvalidPolicy         the author of a rule, a backoff or a policy in Python must mend it; a ValueError, too
     └── UnreadableFile        the operator named a file that can't be read
 
 Rooms above add their own branches below `RedriveError` (the AMQP client its connection and channel errors, and so
@@ -34,6 +35,10 @@ class InvalidDeclaration(InvalidInput):
 
 class InvalidDefinitions(InvalidInput):
     """A definitions.json is not one."""
+
+
+class InvalidPolicy(RedriveError, ValueError):
+    """A rule, a backoff or a policy that can't be meant; raised where it is written."""
 
 
 class UnreadableFile(RedriveError):

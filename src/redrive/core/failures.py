@@ -16,6 +16,7 @@ from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, 
 MESSAGE_BYTES_MAX = 2_000
 STACK_BYTES_MAX = 8_000
 TYPE_BYTES_MAX = 200
+_CRASHED = "its consumers died with it in hand, or took longer than the broker waits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
         case TimedOut(after_ms=after_ms):
             return Failure(type="TimeoutError", message=f"the handler did not end within {after_ms / 1000:g} s")
         case Crashed(deliveries=deliveries):
-            return Failure(type="Crashed", message=f"its consumers died with it in hand, {deliveries} times")
+            return Failure(type="Crashed", message=f"{_CRASHED}, {deliveries} times")
         case _:
             assert_never(outcome)
 

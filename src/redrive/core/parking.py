@@ -10,7 +10,8 @@
     x-original-routing-key    yes          yes           its queue and came back has them in x-death
     x-redrive-reason                       yes           why it was parked
     x-redrive-stack                        if it has one
-    x-redrive-history         yes          yes           the newest attempts, bounded
+    x-redrive-history         yes          yes           the newest attempts, bounded: as far as copies have carried
+                                                         them, so only the last one where retries are rejects
     x-redrive-parked-at                    yes           milliseconds since 1970
 
 Everything written here is bounded: together far below the 131 kB at which a header frame closes the connection. What

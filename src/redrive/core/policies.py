@@ -1,24 +1,27 @@
 """What an author says about retries: how long to wait, how often, and for which errors otherwise.
 
 A policy is a value; `deciding` reads it. Backoffs say how long, and know neither clock nor chance: jitter is the
-policy's, the draw is passed in with the `Situation`.
+policy's, the draw is passed in with the `Situation`. What can't be meant raises `InvalidPolicy` where it is written.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, cast, get_args
 
 from redrive.core.decisions import Decision
+from redrive.core.errors import InvalidPolicy
 from redrive.core.outcomes import Outcome
 from redrive.core.signals import delay_ms_of
+from redrive.core.suggestions import did_you_mean
 
 Delay: TypeAlias = "str | float | timedelta"
 """A delay as people give it: "30s", 30 (seconds), or a timedelta."""
 
 Verdict: TypeAlias = Literal["ack", "retry", "park", "requeue"]
-Cause: TypeAlias = "type[BaseException] | int | range"
+Cause: TypeAlias = type[BaseException] | int | range
 """An exception type (its subclasses too), an HTTP status, or a range of them."""
+_STATUSES = range(100, 1000)
 
 
 class Backoff(Protocol):
@@ -35,7 +38,7 @@ class Fixed:
     every_ms: int
 
     def __init__(self, delay: Delay) -> None:
-        object.__setattr__(self, "every_ms", delay_ms_of(delay))
+        object.__setattr__(self, "every_ms", _delay_ms(delay))
 
     def delay_ms(self, retry: int, /) -> int:
         """The delay."""
@@ -49,9 +52,11 @@ class Listed:
     delays_ms: tuple[int, ...]
 
     def __init__(self, delays: Iterable[Delay]) -> None:
-        listed = tuple(delay_ms_of(delay) for delay in delays)
+        if isinstance(delays, str) or not isinstance(delays, Iterable):
+            raise InvalidPolicy(f"{delays!r} is no list of delays; give several, or use Fixed")
+        listed = tuple(_delay_ms(delay) for delay in delays)
         if not listed:
-            raise ValueError("a list of delays needs at least one; for none at all use attempts_max=1")
+            raise InvalidPolicy("a list of delays needs at least one; for none at all use attempts_max=1")
         object.__setattr__(self, "delays_ms", listed)
 
     def delay_ms(self, retry: int, /) -> int:
@@ -68,11 +73,11 @@ class Exponential:
     longest_ms: int
 
     def __init__(self, first: Delay, factor: float = 2, longest: Delay = "10m") -> None:
-        if not 1 <= factor < float("inf"):
-            raise ValueError(f"a factor of {factor} does not back off; give one of 1 or more")
-        object.__setattr__(self, "first_ms", delay_ms_of(first))
+        if not _is_number(factor) or not 1 <= factor < float("inf"):
+            raise InvalidPolicy(f"a factor of {factor} does not back off; give one of 1 or more")
+        object.__setattr__(self, "first_ms", _delay_ms(first))
         object.__setattr__(self, "factor", float(factor))
-        object.__setattr__(self, "longest_ms", delay_ms_of(longest))
+        object.__setattr__(self, "longest_ms", _delay_ms(longest))
 
     def delay_ms(self, retry: int, /) -> int:
         """first × factor ^ (retry − 1), at most `longest`."""
@@ -93,8 +98,8 @@ class Linear:
     longest_ms: int
 
     def __init__(self, step: Delay, longest: Delay = "10m") -> None:
-        object.__setattr__(self, "step_ms", delay_ms_of(step))
-        object.__setattr__(self, "longest_ms", delay_ms_of(longest))
+        object.__setattr__(self, "step_ms", _delay_ms(step))
+        object.__setattr__(self, "longest_ms", _delay_ms(longest))
 
     def delay_ms(self, retry: int, /) -> int:
         """step × retry, at most `longest`."""
@@ -112,8 +117,9 @@ class Immediate:
     times: int = 2
 
     def __post_init__(self) -> None:
-        if self.times < 0:
-            raise ValueError(f"{self.times} immediate retries are not possible; give 0 or more")
+        object.__setattr__(self, "then", backoff_of(self.then))
+        if not _is_whole(self.times) or self.times < 0:
+            raise InvalidPolicy(f"{self.times} immediate retries are not possible; give 0 or more")
 
     def delay_ms(self, retry: int, /) -> int:
         """0 at first, then the other's delay."""
@@ -142,8 +148,8 @@ class Situation:
 class Rule:
     """Certain errors or statuses have a way of their own.
 
-    `on` is one cause or several. A rule that retries may have a backoff and a number of runs of its own; what it
-    leaves out is the policy's. A handler that ran out of time counts as TimeoutError.
+    `on` is one cause or several. A rule that retries may have a backoff (a plain delay is `Fixed`) and a number of runs
+    of its own; what it leaves out is the policy's. A handler that ran out of time counts as TimeoutError.
     """
 
     on: tuple[Cause, ...]
@@ -156,23 +162,20 @@ class Rule:
         on: "Cause | Iterable[Cause]",
         then: Verdict,
         *,
-        backoff: Backoff | None = None,
+        backoff: "Backoff | Delay | None" = None,
         attempts_max: int | None = None,
     ) -> None:
-        causes = (on,) if isinstance(on, type | int | range) else tuple(on)
-        for cause in causes:
-            if not _is_cause(cause):
-                raise ValueError(f"{cause!r} is neither an exception type nor a status nor a range of statuses")
+        causes = causes_of(on)
         if not causes:
-            raise ValueError("a rule needs an exception type or a status to be about")
+            raise InvalidPolicy("a rule needs an exception type or a status to be about")
         if then not in get_args(Verdict):
-            raise ValueError(f"{then!r} is no verdict; known: {', '.join(get_args(Verdict))}")
+            raise InvalidPolicy(f"{then!r} is no verdict; {did_you_mean(str(then), get_args(Verdict))}")
         if then != "retry" and not (backoff is None and attempts_max is None):
-            raise ValueError(f"a rule that says {then!r} never waits; backoff and attempts_max go with 'retry'")
+            raise InvalidPolicy(f"a rule that says {then!r} never waits; backoff and attempts_max go with 'retry'")
         _check_attempts(attempts_max)
         object.__setattr__(self, "on", causes)
         object.__setattr__(self, "then", then)
-        object.__setattr__(self, "backoff", backoff)
+        object.__setattr__(self, "backoff", None if backoff is None else backoff_of(backoff))
         object.__setattr__(self, "attempts_max", attempts_max)
 
     def matches(self, *, error: BaseException | None, status: int | None) -> bool:
@@ -206,20 +209,69 @@ class Policy:
 
     def __post_init__(self) -> None:
         _check_attempts(self.attempts_max)
-        if not 0 <= self.jitter <= 1:
-            raise ValueError(f"a jitter of {self.jitter} is not a part; give 0 to 1")
+        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
+            raise InvalidPolicy(f"a jitter of {self.jitter} is not a part; give 0 to 1")
         if self.age_ms_max is not None and self.age_ms_max < 0:
-            raise ValueError(f"an age budget of {self.age_ms_max} ms is spent before it begins")
+            raise InvalidPolicy(f"an age budget of {self.age_ms_max} ms is spent before it begins")
         if self.other_4xx not in ("park", "retry"):
-            raise ValueError(f"other_4xx is 'park' or 'retry', not {self.other_4xx!r}")
+            raise InvalidPolicy(f"other_4xx is 'park' or 'retry', not {self.other_4xx!r}")
+
+
+def backoff_of(given: "Backoff | Delay") -> Backoff:
+    """A backoff as people give it; a plain delay is the same every time. Raises `InvalidPolicy`."""
+    if isinstance(given, type):
+        raise InvalidPolicy(f"{given.__name__} is a class; give a backoff made by it, for example {given.__name__}(…)")
+    if callable(getattr(given, "delay_ms", None)):
+        return cast("Backoff", given)
+    if isinstance(given, str | int | float | timedelta):
+        return Fixed(given)
+    raise InvalidPolicy(f"{given!r} is no backoff; give a delay, Fixed, Listed, Exponential, Linear or Immediate")
+
+
+def causes_of(given: "Cause | Iterable[Cause]") -> tuple[Cause, ...]:
+    """One cause or several, as a tuple. Raises `InvalidPolicy`."""
+    if isinstance(given, str | type | range) or not isinstance(given, Iterable):
+        causes: tuple[Cause, ...] = (given,)
+    else:
+        causes = tuple(given)
+    for cause in causes:
+        if not _is_cause(cause):
+            raise InvalidPolicy(
+                f"{cause!r} is neither an exception type nor a status nor a range of statuses"
+                f" ({_STATUSES[0]} to {_STATUSES[-1]})"
+            )
+    return causes
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    """Whether it is a whole number; True and False are none, nor is 2.0."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_cause(cause: object) -> bool:
     if isinstance(cause, type):
         return issubclass(cause, BaseException)
-    return isinstance(cause, int | range) and not isinstance(cause, bool)
+    if isinstance(cause, range):
+        return len(cause) > 0 and cause[0] in _STATUSES and cause[-1] in _STATUSES
+    return _is_whole(cause) and cause in _STATUSES
+
+
+def _delay_ms(delay: Delay) -> int:
+    try:
+        return delay_ms_of(delay)
+    except ValueError as error:
+        raise InvalidPolicy(str(error)) from None
 
 
 def _check_attempts(attempts_max: int | None) -> None:
-    if attempts_max is not None and attempts_max < 1:
-        raise ValueError(f"{attempts_max} runs are too few: the first run is one")
+    if attempts_max is None:
+        return
+    if not _is_whole(attempts_max):
+        raise InvalidPolicy(f"attempts_max is {attempts_max!r}; give a whole number")
+    if attempts_max < 1:
+        raise InvalidPolicy(f"{attempts_max} runs are too few: the first run is one")

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from redrive.core.durations import parse_duration_ms
+from redrive.core.durations import InvalidDuration, parse_duration_ms
 
 
 class Signal(Exception):
@@ -36,10 +36,14 @@ class Requeue(Signal):
 
 
 def delay_ms_of(delay: "str | float | timedelta") -> int:
-    """Milliseconds from a text with its unit, from seconds, or from a timedelta. Raises ValueError if negative."""
+    """Milliseconds from a text with its unit, from seconds, or from a timedelta. Raises `InvalidDuration` for anything
+    else, and for what is negative."""
     if isinstance(delay, str):
         return parse_duration_ms(delay)
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    if not 0 <= seconds < 1e12:
-        raise ValueError(f"a delay of {delay} is not one; give it as '30s', as seconds, or as a timedelta")
+    try:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    except (TypeError, ValueError, OverflowError):
+        seconds = -1.0
+    if not 0 <= seconds < 1e12 or isinstance(delay, bool):
+        raise InvalidDuration(f"a delay of {delay} is not one; give it as '30s', as seconds, or as a timedelta")
     return round(seconds * 1000)

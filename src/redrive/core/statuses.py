@@ -1,7 +1,8 @@
 """Errors that carry an HTTP status, as HTTP clients raise them, read without knowing any of them.
 
 `error.status_code` (starlette, werkzeug's kin) or `error.response.status_code` (httpx, requests) makes an error an
-answer; `Retry-After` is taken from the headers beside it.
+answer; `Retry-After` is taken from the headers beside it. A 2xx does not: whoever raises has failed, whatever came back
+(a body that was no JSON, say), and what is taken for a success is acked and gone.
 """
 
 from datetime import UTC
@@ -14,7 +15,8 @@ RETRY_AFTER_DIGITS_MAX = 15
 
 
 def outcome_of(error: BaseException, *, now_ms: int | None = None) -> Outcome:
-    """How a handler that raised this has ended: `Answered` if the error has a status, else `Raised`.
+    """How a handler that raised this has ended: `Answered` if the error has a status that is no success,
+    else `Raised`.
 
     Without `now_ms` a Retry-After that is a date can't be read, and is left out.
     """
@@ -28,6 +30,8 @@ def outcome_of(error: BaseException, *, now_ms: int | None = None) -> Outcome:
     for bearer in (error, _attribute(error, "response")):
         status = _attribute(bearer, "status_code")
         if isinstance(status, int) and not isinstance(status, bool):
+            if 200 <= status < 300:
+                return Raised(error)
             text = _retry_after_text(_attribute(bearer, "headers"))
             retry_after_ms = None if text is None else parse_retry_after(text, now_ms)
             return Answered(status=int(status), retry_after_ms=retry_after_ms, error=error)

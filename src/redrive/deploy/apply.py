@@ -10,7 +10,7 @@ What AMQP can't do is not done and is named: policies and vhosts need the manage
 import re
 from dataclasses import dataclass
 
-from redrive.client import Channel, ChannelClosed, Client, NotFound, PreconditionFailed, ResourceLocked
+from redrive.client import AccessRefused, Channel, ChannelClosed, Client, NotFound, PreconditionFailed, ResourceLocked
 from redrive.core import InvalidDeclaration, RedriveError, Severity
 from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
 from redrive.topology import BrokerVersion, DestinationType, Exchange, Queue, Topology, check_for
@@ -18,24 +18,31 @@ from redrive.topology import BrokerVersion, DestinationType, Exchange, Queue, To
 _INEQUIVALENT = re.compile(
     r"inequivalent arg '(?P<argument>[^']*)' for .*?: received (?P<wanted>.*?) but current is (?P<found>.*)", re.DOTALL
 )
-_TYPED = re.compile(r"the value '(.*)' of type '\w+'", re.DOTALL)
+_TYPED = re.compile(r"the value '(?P<value>.*)' of type '(?P<type>\w+)'", re.DOTALL)
+_WHOLE_NUMBERS = ("signedint", "unsignedint", "long", "short", "unsignedshort", "byte", "unsignedbyte", "timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """An object that exists and is not what the file says: which setting, and its value on each side."""
+    """An object that exists and is not what the file says: which setting, and its value on each side.
+
+    RabbitMQ tells the first setting that differs, and no more. Where it lets nobody look (`is_forbidden`: this user may
+    not configure the object) `argument` is empty and `found` has the reason.
+    """
 
     address: str
     argument: str
     wanted: str
     found: str
+    is_forbidden: bool = False
 
     @property
     def text(self) -> str:
         """The difference as one line."""
         if not self.argument:
             return f"{self.address}: {self.found}"
-        return f"{self.address}: {self.argument} is {self.found} on the broker and {self.wanted} in the file"
+        found, wanted = self.found or '""', self.wanted or '""'
+        return f"{self.address}: {self.argument} is {found} on the broker and {wanted} in the file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +62,13 @@ class Inspection:
 
 
 class ApplyFailed(RedriveError):
-    """An object could not be declared after all; `declared` were, before it."""
+    """An object could not be declared after all; `declared` were, before it. `is_forbidden`: for want of a right."""
 
-    def __init__(self, address: str, reason: str, declared: tuple[str, ...]) -> None:
+    def __init__(self, address: str, reason: str, declared: tuple[str, ...], *, is_forbidden: bool = False) -> None:
         self.address = address
         self.reason = reason
         self.declared = declared
+        self.is_forbidden = is_forbidden
         super().__init__(f"{address}: {reason}")
 
 
@@ -113,6 +121,8 @@ async def apply(client: Client, topology: Topology, inspection: Inspection) -> t
                 await channel.bind_queue(
                     binding.destination, binding.source, binding.routing_key, binding.arguments.thaw()
                 )
+    except AccessRefused as error:
+        raise ApplyFailed(address, _forbidden(client.target.user, error), tuple(declared), is_forbidden=True) from None
     except ChannelClosed as error:
         raise ApplyFailed(address, str(error), tuple(declared)) from None
     await channel.close()
@@ -172,6 +182,11 @@ class _Probe:
                 self.differences.append(
                     Difference(address=address, argument="", wanted="", found="is exclusive to another connection")
                 )
+            case AccessRefused():
+                found = f"user {self._client.target.user} may not configure it"
+                self.differences.append(
+                    Difference(address=address, argument="", wanted="", found=found, is_forbidden=True)
+                )
             case _:
                 self.differences.append(Difference(address=address, argument="", wanted="", found=str(error)))
 
@@ -189,10 +204,48 @@ def read_difference(address: str, text: str) -> Difference:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldSetting:
+    """A setting of an object as the broker has it, told in a 406; None: it is not set."""
+
+    name: str
+    value: str | int | float | bool | None
+
+
+def read_told(text: str) -> ToldSetting | None:
+    """What a broker's 406 says that an object has; None where it says something else."""
+    match = _INEQUIVALENT.search(text)
+    if match is None:
+        return None
+    found = match["found"].strip()
+    typed = _TYPED.fullmatch(found)
+    if typed is not None:
+        return ToldSetting(name=match["argument"], value=_typed(typed["value"], typed["type"]))
+    return ToldSetting(name=match["argument"], value=None if found == "none" else _plain(found))
+
+
+def _typed(value: str, kind: str) -> str | int | float | bool:
+    try:
+        if kind in _WHOLE_NUMBERS:
+            return int(value)
+        if kind in ("double", "float"):
+            return float(value)
+    except ValueError:
+        return value
+    return value == "true" if kind == "bool" else value
+
+
+def _forbidden(user: str, error: AccessRefused) -> str:
+    """Since 4.0 the broker says which right is missing, and on what: binding takes rights on both ends."""
+    right = re.search(r"\b(configure|write|read) access to", error.text)
+    what = f"{error.object_kind} {error.object_name}" if error.object_kind else "it"
+    return f"user {user} may not {right[1]} {what}" if right else f"user {user} lacks a right on {what}"
+
+
 def _plain(said: str) -> str:
     """`the value '5000' of type 'signedint'` and `'5000'` are 5000; `none` is "not set"."""
     typed = _TYPED.fullmatch(said.strip())
-    text = typed[1] if typed else said.strip()
+    text = typed["value"] if typed else said.strip()
     if text == "none":
         return "not set"
     return text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text

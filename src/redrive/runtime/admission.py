@@ -143,20 +143,20 @@ class Admission:
             return Crashed(deliveries=deliveries) if deliveries >= self._runs_max else None
         if self._crashes_max is None:
             return None
-        may_have_died = letter.redelivered and not after_own_loss and not self._was_only_rejected(letter)
+        counted = read_count(letter.header(headers.DELIVERY_COUNT))
+        rejected = deaths_in(letter.header(headers.DEATHS), letter.queue).rejections
+        # 4.0's quorum queues count a reject as a delivery and carry the count through dead-lettering: a message that
+        # comes back from its wait is flagged though nobody died. A return of any kind makes the count begin anew.
+        may_have_died = letter.redelivered and not after_own_loss and not 0 < counted == rejected
         deliveries = read_count(letter.header(headers.DELIVERIES)) + (1 if may_have_died else 0)
+        if may_have_died and 0 < counted < rejected:
+            # On 4.0 this may also be a connection we lost some rejects ago: good for a run alone, for no more.
+            deliveries = min(deliveries, self._crashes_max - 1)
         if deliveries >= self._crashes_max:
             return Crashed(deliveries=deliveries)
         if may_have_died:
             return _Replace(deliveries=deliveries)
         return _Alone(deliveries=deliveries) if deliveries >= self._crashes_max - 1 else None
-
-    def _was_only_rejected(self, letter: Letter) -> bool:
-        """Whether our own rejects explain `redelivered`: 4.0's quorum queues count a reject as a delivery and carry the
-        count through dead-lettering, so a message that comes back from its wait is flagged though nobody died."""
-        counted = read_count(letter.header(headers.DELIVERY_COUNT))
-        rejected = deaths_in(letter.header(headers.DEATHS), letter.queue).rejections
-        return 0 < counted <= rejected
 
     def _is_early(self, letter: Letter, body: bytes, now_ms: int) -> bool:
         delay_ms = asked_delay_ms(letter, body)

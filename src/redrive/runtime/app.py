@@ -1,11 +1,14 @@
 """`App`: which handler takes which queue. It holds and checks, and never connects; running it is wiring's."""
 
+import functools
+import inspect
 import os
+import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from redrive.core import Backoff, Decision, InvalidDuration, InvalidInput, Outcome, Policy, Rule, Situation, delay_ms_of
+from redrive.core import Backoff, Cause, Decision, InvalidInput, Outcome, Policy, Rule, Situation, did_you_mean
 from redrive.runtime.codecs import JSON, Codec, Reader, UnsupportedType, body_reader
 from redrive.runtime.errors import InvalidApp
 from redrive.runtime.options import (
@@ -16,13 +19,15 @@ from redrive.runtime.options import (
     ConsumerOptions,
     Delay,
     Middleware,
-    error_rules,
+    read_codec,
+    read_options,
 )
-from redrive.runtime.signatures import Signature, handler_name, read_signature
+from redrive.runtime.signatures import Signature, check_middleware, handler_name, read_signature
 from redrive.topology import Compiled, Declaration, QueuePlan
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 _Middleware = TypeVar("_Middleware", bound=Middleware)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 Source = str | os.PathLike[str] | Declaration | Compiled
 
 
@@ -50,6 +55,27 @@ class Consumption:
     middleware: tuple[Middleware, ...]
 
 
+def _of_known_options(method: _Method) -> _Method:
+    """`App.consumer`, for which a missing queue, and an option there is not, are `InvalidApp` and no TypeError; type
+    checkers see it as it is written."""
+    parameters = inspect.signature(method).parameters.values()
+    options = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+
+    @functools.wraps(method)
+    def checked(self: "App", *arguments: Any, **given: Any) -> Any:
+        queues = [*arguments, *([given["queue"]] if "queue" in given else [])]
+        if not queues or callable(queues[0]):
+            raise InvalidApp('a consumer needs the name of its queue; write @app.consumer("queue")')
+        if len(queues) > 1:
+            raise InvalidApp(f"consumer of {queues[0]}: options go by their names, and {queues[1]!r} has none")
+        for name in given:
+            if name not in options and name != "queue":
+                raise InvalidApp(f"a consumer has no option {name}; {did_you_mean(name, options)}")
+        return method(self, *arguments, **given)
+
+    return checked  # type: ignore[return-value]
+
+
 class App:
     """Handlers for the queues of one declaration.
 
@@ -59,25 +85,33 @@ class App:
         async def place(order: Order, message: Message) -> None: ...
 
     `source` is a file, relative to the working directory, a declaration, or one that is compiled already. Run it with
-    `redrive run module:app`, or `redrive.run(app)`.
+    `redrive run module:app`, or `redrive.run(app)`. Raises `InvalidApp` for anything else.
     """
 
     def __init__(self, source: Source = "redrive.yaml", *, codec: Codec = JSON, name: str | None = None) -> None:
+        if not isinstance(source, str | os.PathLike | Declaration | Compiled):
+            raise InvalidApp(
+                f"an app can't be made from {reprlib.repr(source)}; give the path of a redrive.yaml, or what"
+                " redrive.topology.declare(…) returns"
+            )
+        if name is not None and not isinstance(name, str):
+            raise InvalidApp(f"the app's name is {name!r}; give a text")
         self.source = source
-        self.codec = codec
+        self.codec = read_codec(codec)
         self.name = name
         """What the broker's connection list calls it."""
         self.registrations: list[Registration] = []
         self._middleware: list[Middleware] = []
 
+    @_of_known_options
     def consumer(
         self,
         queue: str,
         *,
-        park_on: Iterable[Any] = (),
-        retry_on: Iterable[Any] | None = None,
-        rules: Iterable[Rule] = (),
-        backoff: Backoff | None = None,
+        park_on: Cause | Iterable[Cause] = (),
+        retry_on: Cause | Iterable[Cause] | None = None,
+        rules: Rule | Iterable[Rule] = (),
+        backoff: "Backoff | Delay | None" = None,
         jitter: float | None = None,
         age_max: Delay | None = None,
         decide: Callable[[Outcome, Situation], Decision | None] | None = None,
@@ -85,34 +119,39 @@ class App:
         prefetch: int = PREFETCH,
         concurrency: int | None = None,
         codec: Codec | None = None,
-        middleware: Iterable[Middleware] = (),
+        middleware: Middleware | Iterable[Middleware] = (),
         crashes_max: int | None = CRASHES_MAX,
         pause_after: int | None = PAUSE_AFTER,
-        pause_on: Iterable[Any] = PAUSE_ON,
+        pause_on: Cause | Iterable[Cause] = PAUSE_ON,
     ) -> Callable[[_Handler], _Handler]:
         """Registers a handler. Returning acks; raising retries by the queue's policy; `Park`, `RetryAfter` and
         `Requeue` say otherwise.
 
-        `park_on`: exception types and statuses that are not worth a retry. `retry_on`: if given, only these are. Raises
-        `InvalidApp`, at once, for options that can't be and handlers that can't be called.
+        `park_on`: exception types and statuses that are not worth a retry. `retry_on`: if given, only these are. What
+        may be several may be given alone. Raises `InvalidApp`, at once, for options that can't be and handlers that
+        can't be called.
         """
+        if not isinstance(queue, str) or not queue:
+            raise InvalidApp(f'{queue!r} is no name of a queue; write @app.consumer("queue")')
         try:
-            options = ConsumerOptions(
-                rules=error_rules(rules, park_on, retry_on),
+            options = read_options(
+                rules=rules,
+                park_on=park_on,
+                retry_on=retry_on,
                 backoff=backoff,
                 jitter=jitter,
-                age_ms_max=None if age_max is None else delay_ms_of(age_max),
+                age_max=age_max,
                 decide=decide,
-                timeout_ms=None if timeout is None else delay_ms_of(timeout),
+                timeout=timeout,
                 prefetch=prefetch,
                 concurrency=concurrency,
                 codec=codec,
-                middleware=tuple(middleware),
+                middleware=middleware,
                 crashes_max=crashes_max,
                 pause_after=pause_after,
-                pause_on=Rule(tuple(pause_on), "retry") if pause_after is not None else Rule(Exception, "retry"),
+                pause_on=pause_on,
             )
-        except (InvalidDuration, ValueError, InvalidApp) as error:
+        except InvalidApp as error:
             raise InvalidApp(f"consumer of {queue}: {error}") from None
 
         def register(handler: _Handler) -> _Handler:
@@ -125,7 +164,12 @@ class App:
         return register
 
     def middleware(self, function: _Middleware) -> _Middleware:
-        """Wraps every handler of the app, the first registered outermost: `async def audit(message, proceed)`."""
+        """Wraps every handler of the app, the first registered outermost: `async def audit(message, proceed)`.
+
+        One that returns without having called `proceed` has done the work itself: the message is acked. One that called
+        it and has not awaited it fails the message. Raises `InvalidApp` for what can't be called so.
+        """
+        check_middleware(function)
         self._middleware.append(function)
         return function
 

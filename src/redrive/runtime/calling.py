@@ -2,13 +2,15 @@
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor as Threads
 from typing import Any
 
 from redrive.core import Requeue
 from redrive.runtime.message import Message
 from redrive.runtime.options import Middleware
+from redrive.runtime.signatures import callable_name
 
 Call = Callable[[Any, Message | None], Awaitable[Any]]
 
@@ -61,8 +63,12 @@ def _threaded(handler: Callable[..., Any], takes_message: bool, threads: Threads
                 if future.cancelled():  # no thread was free all the time
                     raise asyncio.CancelledError(_NEVER_BEGAN) from None
                 raise
-        if asyncio.iscoroutine(result):  # a plain function that returns a coroutine: nobody else would await it
+        if result is None:
+            return None
+        if isinstance(result, Coroutine):  # a plain function that returns a coroutine: nobody else would await it
             return await result
+        if isinstance(result, Generator | AsyncGenerator):
+            raise TypeError("the handler returned a generator, and nothing of it has run")
         return result
 
     return call
@@ -79,16 +85,36 @@ def _wrapped(middleware: Middleware, inner: Call) -> Call:
     async def call(body: Any, message: Message | None) -> Any:
         assert message is not None
         outcome: Any = None
+        runs: list[Coroutine[Any, Any, Any]] = []
 
-        async def proceed() -> Any:
+        async def run() -> Any:
             nonlocal outcome
             outcome = await inner(body, message)
             return outcome
 
+        def proceed() -> Coroutine[Any, Any, Any]:
+            runs.append(run())
+            return runs[-1]
+
         result = await middleware(message, proceed)
+        for one in runs:
+            _check_ended(one, middleware)
         return outcome if result is None else result
 
     return call
+
+
+def _check_ended(run: Coroutine[Any, Any, Any], middleware: Middleware) -> None:
+    """Raises RuntimeError if a middleware has returned before what it began: an ack would be for no work at all."""
+    state = inspect.getcoroutinestate(run)
+    if state == inspect.CORO_CLOSED:
+        return
+    if state == inspect.CORO_CREATED:
+        run.close()  # it must not run while its message is on its way to a retry
+    raise RuntimeError(
+        f"middleware {callable_name(middleware)} called proceed() and returned before it had ended; write `await"
+        " proceed()`"
+    )
 
 
 def _timed(inner: Call, timeout_s: float) -> Call:

@@ -57,6 +57,16 @@ class Json:
 JSON = Json()
 
 
+def is_codec(value: object) -> bool:
+    """Whether it is an object with a codec's methods and its content type; a class is none."""
+    return (
+        not isinstance(value, type)
+        and callable(getattr(value, "reader", None))
+        and callable(getattr(value, "write", None))
+        and isinstance(getattr(value, "content_type", None), str)
+    )
+
+
 def body_reader(codec: Codec, body_type: Any) -> Reader | None:
     """How a body becomes a handler's first argument; None: as it came. Raises `UnsupportedType`."""
     if body_type is bytes:

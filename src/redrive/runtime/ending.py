@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from redrive.client import ClientError, Delivery
+from redrive.client import ClientError, Delivery, StaleDelivery
 from redrive.core import (
     PAUSE_MS_MAX,
     SILENT,
@@ -27,6 +27,7 @@ from redrive.core import (
     Observer,
     Outcome,
     Parked,
+    ParkReason,
     Policy,
     Publish,
     Raised,
@@ -80,6 +81,7 @@ class Ending:
         self._admission = admission
         self._executor = executor
         self._detached = DetachedCopies(executor, self.give_back_after)
+        executor.give_back = self.give_back
         self._pausing = pausing
         self._observer = observer
         self._now_ms = now_ms
@@ -112,11 +114,20 @@ class Ending:
         With `detached` nobody has to wait for a copy that was sent: it is acked when it is confirmed. Raises
         `StaleDelivery`, and so may the rest: then the message comes again.
         """
+        if delivery.comes_again:
+            # Decided now it would leave a copy beside the message itself, which is with the broker again: where a
+            # handler outlasts the broker's patience, one more with every run.
+            raise StaleDelivery(delivery.delivery_tag, self._queue)
         letter = DeliveryLetter(delivery, self._queue)
         past = self._pasts.of(letter)
         decision, by_reject = self._decide(outcome, letter, past, now_ms)
         if has_run and self._pausing.judge(outcome, decision):
             decision, by_reject = GiveBack(pause_ms=0), False
+        if type(decision) is Retry and delivery.is_stale and not delivery.session.queue_is_gone:
+            # The broker cancelled the consumer while this ran. With the queue its message may be gone, so a copy has to
+            # be left; or it took longer than 4.3 waits, the message runs again, and a copy that did too would make two
+            # of it with every run.
+            decision, by_reject = Parked(reason=ParkReason.CRASHES), False
         has_begun = type(outcome) is not Undecodable
         timed_s = handler_s if has_run and has_begun else None
         if by_reject and not self._executor.is_watched:

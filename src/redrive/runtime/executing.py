@@ -5,12 +5,16 @@ it back would run its handler again for nothing. It counts towards the prefetch 
 is missing stops by itself, and goes on by itself once it is there. After `HELD_S_MAX`, well below the broker's consumer
 timeout, and when the app stops, the delivery is given back.
 
+No copy is made of a delivery whose channel is gone: the broker has the message back, and every copy would be one more.
+Except where the broker cancelled the consumer. That is what a deleted queue looks like, and then the copy is all there
+is; a consumer timeout on 4.3 looks the same, so a run that fails too late is parked there, not retried.
+
 The windows in which a duplicate can arise are between "published, before confirm" and "after ack written": the copy is
 with the broker, and so is the original.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
@@ -30,6 +34,7 @@ HELD_S_MAX = 600.0
 PUBLISH_S_MAX = 30.0
 _FIRST_S, _LONGEST_S = 0.5, 30.0
 ACKS_WRITTEN_S = 0.01
+_ACCESS_REFUSED = "403 "
 
 
 class Executor:
@@ -39,6 +44,7 @@ class Executor:
         self,
         queue: str,
         publisher: Publisher,
+        home: Publisher,
         *,
         observer: Observer,
         stopping: asyncio.Event,
@@ -47,8 +53,12 @@ class Executor:
         checkpoint: Checkpoint | None = None,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
+        """`home` is for copies to the queue's own end. Least privilege may not allow them, and a refusal closes the
+        channel: on one of its own it leaves the others in peace."""
         self._queue = queue
         self.publisher = publisher
+        self._home = home
+        self._refused: set[str] = set()
         self._observer = observer
         self._stopping = stopping
         self.new_id = new_id
@@ -61,6 +71,8 @@ class Executor:
         """Whether somebody wants to know of every step."""
         self.held = 0
         """Deliveries that are held because a copy of theirs was not confirmed."""
+        self.give_back: Callable[[Delivery], Awaitable[object]] | None = None
+        """Gives a delivery back so that it is not taken for a death; `Ending` knows how."""
 
     async def execute(self, delivery: Delivery, commands: Iterable[Command]) -> bool:
         """Does them in order; whether it came to the end. If not, the delivery comes again."""
@@ -85,6 +97,8 @@ class Executor:
 
     async def execute_copy(self, delivery: Delivery, copy: Publish, properties: Properties) -> bool:
         """A copy whose properties are made already, then an ack; whether it came to the end, as `execute` says it."""
+        if delivery.comes_again:
+            return False
         try:
             outcome = await self._publish(copy, delivery.body, properties)
             if not isinstance(outcome, Confirmed) and not await self.insist(delivery, copy, properties, outcome):
@@ -98,9 +112,17 @@ class Executor:
         return True
 
     async def copy_once(self, delivery: Delivery, copy: Publish) -> bool:
-        """Publishes a copy, and acks if it is confirmed; else leaves the delivery as it is. One try."""
-        outcome = await self._publish(copy, delivery.body, copy_properties(delivery, copy, new_id=self.new_id))
+        """Publishes a copy, and acks if it is confirmed; else leaves the delivery as it is. One try. Raises
+        `StaleDelivery`."""
+        if delivery.is_stale:
+            raise StaleDelivery(delivery.delivery_tag, self._queue)
+        if copy.exchange in self._refused:
+            return False
+        properties = copy_properties(delivery, copy, new_id=self.new_id)
+        outcome = await self._publish(copy, delivery.body, properties, by=self._home)
         if not isinstance(outcome, Confirmed):
+            if isinstance(outcome, InDoubt) and outcome.reason.startswith(_ACCESS_REFUSED):
+                self._refused.add(copy.exchange)  # or every message would close the channel again
             self.note_failure(copy, outcome, retry_in_ms=None)
             return False
         await self.execute(delivery, (Ack(),))
@@ -142,7 +164,7 @@ class Executor:
                 if delivery.is_stale:
                     return False
                 if give_up:
-                    delivery.nack(requeue=True)
+                    await self._give_up(delivery, is_answered=late is None)
                     return False
                 # What is with the broker and not answered yet is waited for. To publish it again would put one copy
                 # more into the queue with every round, all of which come alive once the broker is itself again.
@@ -153,6 +175,14 @@ class Executor:
             return True
         finally:
             self.held -= 1
+
+    async def _give_up(self, delivery: Delivery, *, is_answered: bool) -> None:
+        """Nobody has died, so a plain return, which looks as if, is for a broker that answers nothing any more: there
+        one more copy would be one more in doubt."""
+        if is_answered and self.give_back is not None:
+            await self.give_back(delivery)
+        else:
+            delivery.nack(requeue=True)
 
     def note_failure(self, copy: Publish, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
         """Says that a copy was not confirmed, and when it is tried again, if it is."""
@@ -178,12 +208,17 @@ class Executor:
         return replace(copy, set_headers={**copy.set_headers, headers.NOT_BEFORE: self._now_ms() + rest_ms})
 
     async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
+        if delivery.comes_again:
+            return False
         properties = copy_properties(delivery, copy, new_id=self.new_id)
         outcome = await self._publish(copy, delivery.body, properties)
         return isinstance(outcome, Confirmed) or await self.insist(delivery, copy, properties, outcome)
 
-    async def _publish(self, copy: Publish, body: bytes, properties: Properties) -> PublishOutcome:
-        publishing = self.publisher.publish(copy.exchange, copy.routing_key, body, properties, deadline_s=PUBLISH_S_MAX)
+    async def _publish(
+        self, copy: Publish, body: bytes, properties: Properties, *, by: Publisher | None = None
+    ) -> PublishOutcome:
+        publisher = self.publisher if by is None else by
+        publishing = publisher.publish(copy.exchange, copy.routing_key, body, properties, deadline_s=PUBLISH_S_MAX)
         try:
             outcome = await (self._watched(publishing) if self.is_watched else publishing)
         except LocalProtocolError as error:
@@ -201,6 +236,7 @@ class Executor:
             raise
         task = asyncio.ensure_future(publishing)
         await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it is written at the end of the loop's turn
         self.reach("published, before confirm")
         outcome = await task
         if isinstance(outcome, Confirmed):

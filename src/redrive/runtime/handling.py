@@ -17,6 +17,7 @@ from redrive.core import (
     Outcome,
     Raised,
     Returned,
+    Signal,
     TimedOut,
     Undecodable,
     headers,
@@ -37,6 +38,9 @@ from redrive.runtime.views import DeliveryLetter
 _OURS = b"x-redrive-"
 _FOREIGN = b"x-original-queue"
 _OUTCOMES = (Returned, Raised, Answered, TimedOut, Undecodable, Crashed)
+_ENDINGS = (*_OUTCOMES, Signal)
+"""What a handler may return to say how it has ended. `return Park(…)` is taken for the raise it was meant to be: an ack
+would lose what its author wanted to keep."""
 _LET_GO_S = 1.0
 _SETTLED_ALONE_S = 5.0
 """How long others wait for the settling of what has run alone. It may take long: its copy may find no queue."""
@@ -95,6 +99,7 @@ class Handling:
         """Whether this process has lost its channel a moment ago; the subscription knows."""
         self._early_mark = self._admission.early_mark
         self._obstructed = False
+        self._stale: object = None
         self._look()
         self._fast = self._fast_path()
 
@@ -168,7 +173,7 @@ class Handling:
                 if rest is not None:
                     await rest
                 return
-            if result is not None and isinstance(result, _OUTCOMES):
+            if result is not None and isinstance(result, _ENDINGS):
                 rest = self._end(delivery, result, began_s)
                 if rest is not None:
                     await rest
@@ -176,6 +181,7 @@ class Handling:
             try:
                 delivery.ack()
             except ClientError:  # stale: its channel is gone, and it comes again
+                self._note_stale(delivery)
                 return
             if self._obstructed:
                 self._succeeded()
@@ -216,7 +222,7 @@ class Handling:
         try:
             await work
         except StaleDelivery:
-            pass  # its channel is gone, and it comes again
+            self._note_stale(delivery)  # its channel is gone, and it comes again
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._ending.give_back_after(delivery, error)
         except Untouched:
@@ -228,6 +234,12 @@ class Handling:
         finally:
             if self._pausing.failures or self._obstructed:
                 self._look()
+
+    def _note_stale(self, delivery: Delivery) -> None:
+        """Says once for each channel that work was done for nothing: as many as were in hand may end like this."""
+        if delivery.is_stale and delivery.session is not self._stale:
+            self._stale = delivery.session
+            self._observer.note("runtime.stale", queue=self._queue, message_id=delivery.properties.message_id)
 
     async def hand_back(self, delivery: Delivery) -> None:
         """Its handler has not ended, and won't. When the app stops it goes back as it was: an orderly stop is no death,
@@ -389,6 +401,8 @@ class Handling:
             result = await self._call(body, message)
         except BaseException as error:  # noqa: BLE001 - the handler boundary; what is not its own is raised again
             return self._outcome(error, self._now_ms())
+        if isinstance(result, Signal):
+            return self._outcome(result, self._now_ms())
         return result if isinstance(result, _OUTCOMES) else None
 
     def _outcome(self, error: BaseException, now_ms: int) -> Outcome:

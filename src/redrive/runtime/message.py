@@ -32,7 +32,7 @@ class Message:
         self._plan = plan
         self._outlet = outlet
         self.attempts_max = attempts_max
-        """Runs it gets in all; the last one that fails parks it."""
+        """Runs the queue gives it in all; a rule with an `attempts_max` of its own may give it more or fewer."""
 
     def __repr__(self) -> str:
         return f"<Message {self.id or 'without id'} of {self.queue}, attempt {self.attempt} of {self.attempts_max}>"
@@ -78,7 +78,8 @@ class Message:
 
     @property
     def id(self) -> str | None:
-        """Its identity, the same on every attempt: its message_id, else what our first copy of it gave it."""
+        """Its identity: its message_id, the same on every attempt. One published without is None until our first copy
+        of it gives it one."""
         own = self._letter.delivery.properties.message_id
         given = self._letter.header(headers.MESSAGE_ID) if own is None else own
         return given if isinstance(given, str) else None
@@ -166,7 +167,15 @@ class Message:
         )
 
     def publish_blocking(self, exchange: str, routing_key: str, body: Any, **options: Any) -> str:
-        """`publish` for a handler that is a plain function, and so runs in a thread; it takes the same options."""
+        """`publish` for a handler that is a plain function, and so runs in a thread; it takes the same options.
+
+        Raises RuntimeError in the event loop's own thread, which would wait for itself without end.
+        """
+        if _running_loop() is self._outlet.loop:
+            raise RuntimeError(
+                "publish_blocking() would stop the event loop for good; use `await message.publish(...)` in an async"
+                " handler"
+            )
         future = asyncio.run_coroutine_threadsafe(
             self.publish(exchange, routing_key, body, **options), self._outlet.loop
         )
@@ -175,3 +184,10 @@ class Message:
     @property
     def _came_back(self) -> bool:
         return self._plan.handler_routing_key(self._letter) != self._letter.routing_key or not self._letter.exchange
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:  # a thread without one
+        return None

@@ -1,16 +1,23 @@
 """Is there what the app needs? Asked of the broker before anything is consumed, without declaring anything.
 
+A queue that exists is also asked whether it has the dead-letter settings its shape relies on: what is rejected from one
+that has none is dropped by the broker without a word. AMQP can't read settings; to declare a queue that is there with
+those it should have changes nothing, and is refused if they are others.
+
 A user with least privilege may not be allowed to ask; what can't be asked is taken to be there.
 """
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from redrive.client import AccessRefused, Client, NotFound, ResourceLocked
+from redrive.client import AccessRefused, Client, NotFound, PreconditionFailed, ResourceLocked
 from redrive.runtime.app import Consumption
 from redrive.runtime.errors import UnsupportedBroker
+from redrive.topology import Queue, QueuePlan, Way
 
 NATIVE_SINCE = (4, 3, 1)
+DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
 
 
 def check_version(consumptions: Iterable[Consumption], server_version: str) -> None:
@@ -28,7 +35,57 @@ def check_version(consumptions: Iterable[Consumption], server_version: str) -> N
             )
 
 
-async def find_missing(client: Client, consumptions: Iterable[Consumption]) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """`missing`: queues and exchanges that do not exist, or that would drop messages as they are. `different`: queues
+    that have other settings than declared, and can be consumed all the same."""
+
+    missing: tuple[str, ...]
+    different: tuple[str, ...]
+
+
+async def find_readiness(client: Client, consumptions: Iterable[Consumption]) -> Readiness:
+    """What is not as the app needs it. Raises `ConnectionClosed`."""
+    consumptions = tuple(consumptions)
+    missing = await _find_missing(client, consumptions)
+    different: list[str] = []
+    for one in consumptions:
+        address = f"queue {one.plan.name}"
+        if address in missing or DEAD_LETTER_EXCHANGE not in one.plan.queue.arguments:
+            continue
+        refusal = await _try_settings(client, one.plan.queue)
+        if refusal is None:
+            continue
+        said = f"{address} with its dead-letter settings ({refusal})"
+        (missing if relies_on_dead_lettering(one.plan) else different).append(said)
+    return Readiness(missing=tuple(missing), different=tuple(different))
+
+
+def relies_on_dead_lettering(plan: QueuePlan) -> bool:
+    """Whether a message would be lost, or loop without a pause, if the queue dead-letters nothing."""
+    arrangement = plan.arrangement
+    if arrangement is None:
+        return plan.dead_letters
+    return Way.REJECT in (arrangement.retry_by, arrangement.park_by) or plan.shape_name == "native"
+
+
+async def _try_settings(client: Client, queue: Queue) -> str | None:
+    """Why a queue that exists is not as declared, in the broker's words; None if it is, or nobody may know."""
+    channel = await client.channel()
+    arguments = {"x-queue-type": queue.type, **queue.arguments.thaw()}
+    try:
+        await channel.declare_queue(
+            queue.name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=arguments
+        )
+    except PreconditionFailed as error:
+        return error.text
+    except (AccessRefused, ResourceLocked):
+        return None
+    await channel.close()
+    return None
+
+
+async def _find_missing(client: Client, consumptions: Iterable[Consumption]) -> list[str]:
     """Addresses of the queues and exchanges that do not exist. Raises `ConnectionClosed`."""
     missing: list[str] = []
     queues, exchanges = _needed(consumptions)

@@ -14,7 +14,7 @@ WORDS: dict[type[Any], str] = {
     GiveBack: "requeue",
     Parked: "park",
     Defer: "defer",
-    Skip: "skip",
+    Skip: "skipped",
 }
 MAX_RETRIES_EXCEEDED = "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
 """The tag the service document asks for."""

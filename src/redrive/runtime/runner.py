@@ -24,7 +24,7 @@ from redrive.runtime.handling import Handling
 from redrive.runtime.options import THREADS
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.pausing import Pausing
-from redrive.runtime.readiness import check_version, find_missing
+from redrive.runtime.readiness import check_version, find_readiness
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.subscription import Subscription
 
@@ -163,9 +163,13 @@ class Runner:
     async def _wait_for_topology(self) -> None:
         pauses = Backoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S, random=self._options.draw)
         told: list[str] = []
-        while missing := await find_missing(self._consuming, self._consumptions):
+        while True:
+            found = await find_readiness(self._consuming, self._consumptions)
+            missing = list(found.missing)
+            if not missing:
+                break
             if not self._options.wait_for_topology:
-                raise TopologyMissing(tuple(missing), file=self._file)
+                raise TopologyMissing(found.missing, file=self._file)
             if missing != told:
                 queues = [one.plan.name for one in self._consumptions]
                 self._observer.note(
@@ -176,6 +180,8 @@ class Runner:
                 )
                 told = missing
             await asyncio.sleep(pauses.next_s())
+        for one in found.different:
+            self._observer.note("runtime.queue_differs", queue=one, look_with=f"redrive apply {self._file}")
 
     async def _subscription(self, one: Consumption, outlets: dict[int, Outlet]) -> Subscription:
         options, queue = self._options, one.plan.name
@@ -187,9 +193,10 @@ class Runner:
                 new_id=options.new_id,
                 now_s=lambda: options.now_ms() // 1000,
             )
-        # A channel for each queue's copies: a missing exchange closes it, and leaves the others' publishes in peace.
+        # Channels for each queue's copies: a missing exchange closes one, and leaves the others' publishes in peace.
         executor = Executor(
             queue,
+            await self._publishing.publisher(),
             await self._publishing.publisher(),
             observer=self._observer,
             stopping=self._stopping,

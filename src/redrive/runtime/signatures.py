@@ -1,8 +1,10 @@
 """What a handler looks like: the body is its first parameter, the message its second if it has one, by position.
 
-The type of the body is the first parameter's annotation; without one it is plain JSON.
+The type of the body is the first parameter's annotation; without one it is plain JSON. And what a middleware looks
+like. Whatever would be called and yet never run (a generator, a coroutine nobody awaits) is refused here.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from redrive.runtime.message import Message
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SHAPE = "write it like: async def place(order: Order, message: Message)"
+_MIDDLEWARE_SHAPE = "write it like: async def audit(message, proceed): await proceed()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Signature:
 def read_signature(handler: Callable[..., Any]) -> Signature:
     """Reads a handler's signature. Raises `InvalidApp` with what is wrong with it."""
     name = handler_name(handler)
+    if is_generator_function(handler):
+        raise InvalidApp(f"{name} has a yield in it, so calling it runs nothing; return instead")
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
@@ -48,15 +53,62 @@ def read_signature(handler: Callable[..., Any]) -> Signature:
     )
 
 
+def check_middleware(function: object) -> None:
+    """Raises `InvalidApp` for what can't be called and awaited as a middleware."""
+    if not callable(function):
+        raise InvalidApp(f"middleware {function!r} can't be called; {_MIDDLEWARE_SHAPE}")
+    name = f"middleware {callable_name(function)}"
+    if not is_coroutine_function(function):
+        raise InvalidApp(f"{name} is no coroutine function; {_MIDDLEWARE_SHAPE}")
+    if not takes_positional(function, 2):
+        raise InvalidApp(f"{name} does not take a message and proceed; {_MIDDLEWARE_SHAPE}")
+
+
 def handler_name(handler: Callable[..., Any]) -> str:
     """A handler as an error message names it."""
-    named = getattr(handler, "func", handler)  # functools.partial
-    return f"handler {getattr(named, '__qualname__', type(named).__qualname__)}"
+    return f"handler {callable_name(handler)}"
+
+
+def callable_name(function: Callable[..., Any]) -> str:
+    """Any callable by its qualified name, a partial by what it calls, an object by its class."""
+    named = _unwrapped(function)
+    return str(getattr(named, "__qualname__", type(named).__qualname__))
+
+
+def takes_positional(function: Callable[..., Any], count: int) -> bool:
+    """Whether it can be called with so many arguments and nothing else; True if nobody can say."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def is_coroutine_function(handler: Callable[..., Any]) -> bool:
     """Whether calling it makes a coroutine, also for objects with an async __call__ and for partials."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(_function(handler))
+
+
+def is_generator_function(handler: Callable[..., Any]) -> bool:
+    """Whether calling it makes a generator, async or not, and so runs none of it."""
+    function = _function(handler)
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _function(handler: Callable[..., Any]) -> Any:
+    """What runs when it is called."""
+    called = _unwrapped(handler)
+    return called if inspect.isroutine(called) else type(called).__call__
+
+
+def _unwrapped(handler: Callable[..., Any]) -> Any:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return handler
 
 
 def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, name: str) -> Any:
@@ -65,10 +117,7 @@ def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, name:
         return Any
     if not isinstance(written, str):
         return written
-    function = getattr(handler, "func", handler)
-    if not inspect.isroutine(function):
-        function = type(function).__call__
     try:
-        return get_type_hints(function)[parameter.name]
+        return get_type_hints(_function(handler))[parameter.name]
     except Exception as error:  # noqa: BLE001 - the annotation is the author's code and may raise anything
         raise InvalidApp(f"{name}: its annotation {written!r} can't be resolved ({error})") from None

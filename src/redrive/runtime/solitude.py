@@ -25,8 +25,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-WAIT_S_MAX = 60.0
-"""How long the others may take to end; after that the run is put off."""
+WAIT_S_FIRST, WAIT_S_MAX = 60.0, 960.0
+"""How long the others may take to end; after that the run is put off, and next time they may take twice as long, up to
+well below the broker's consumer timeout."""
 _ARRIVING_S = 0.01
 _LOOK_S = 0.005
 _LOOKS_MAX = 1_000
@@ -61,13 +62,13 @@ class Member(Protocol):
 class Solitude:
     """One of these for each process."""
 
-    def __init__(self, *, wait_s_max: float = WAIT_S_MAX) -> None:
+    def __init__(self, *, wait_s_first: float = WAIT_S_FIRST) -> None:
         self.members: list[Member] = []
         self.is_wanted = False
         """Someone wants to be alone or is: nothing may begin."""
         self.replacing = 0
         """Deliveries whose copies are on their way."""
-        self._wait_s_max = wait_s_max
+        self._wait_s_first = self._wait_s = wait_s_first
         self._starting: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -78,12 +79,14 @@ class Solitude:
         self.is_wanted = True
         # Not where it can be helped: a quorum queue takes back what is on its way to a consumer that is cancelled, and
         # marks it as redelivered, as if we had died (seen on 3.10, 4.0 and 4.3).
-        stopped = [one for one in self.members if not one.can_step_aside]
+        stopped: list[Member] = []
         try:
             for one in self.members:
                 one.wake()
-            for one in stopped:
-                await one.stop_consuming()
+            for one in self.members:
+                if not one.can_step_aside:
+                    stopped.append(one)
+                    await one.stop_consuming()
             await asyncio.sleep(_ARRIVING_S)  # what came before the broker's last word reaches its handler
             yield await self._wait_others()
         finally:
@@ -114,10 +117,13 @@ class Solitude:
 
     async def _wait_others(self) -> bool:
         try:
-            async with asyncio.timeout(self._wait_s_max):
+            async with asyncio.timeout(self._wait_s):
                 while sum(one.at_work for one in self.members) > 1:  # noqa: ASYNC110 - rare, and bounded
                     await asyncio.sleep(_LOOK_S)
                 await self._flush()
         except TimeoutError:
+            # Where handlers take longer than that, others have begun before it comes again: it would never run.
+            self._wait_s = min(2 * self._wait_s, WAIT_S_MAX)
             return False
+        self._wait_s = self._wait_s_first
         return True

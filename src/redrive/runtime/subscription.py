@@ -152,7 +152,8 @@ class Subscription:
             async with self._changing:
                 if self._closed:
                     return False
-                self._consumer = await self._consume(1)
+                if self._consumer is None:
+                    self._consumer = await self._consume(1)
             well = await result
             self._pausing.is_probing = False
             async with self._changing:

@@ -235,7 +235,7 @@ def _worded(decision: Decision) -> tuple[str, str, int | None]:
         case GiveBack(pause_ms=pause_ms):
             return "requeue", f"back to the queue after {format_duration_ms(pause_ms)}", pause_ms
         case Skip():
-            return "skip", "skipped", None
+            return "skipped", "skipped", None
         case Parked(reason=reason):
             return "park", f"park ({reason})", None
         case _:

@@ -31,7 +31,7 @@ DECISIONS = {
     "requeue": Level.INFO,
     "park": Level.ERROR,
     "defer": Level.INFO,
-    "skip": Level.INFO,
+    "skipped": Level.INFO,
 }
 
 EVENTS: dict[str, tuple[Level, str]] = {
@@ -42,7 +42,19 @@ EVENTS: dict[str, tuple[Level, str]] = {
     "runtime.paused": (Level.WARNING, "a queue's consumer pauses itself: everything fails"),
     "runtime.probing": (Level.INFO, "one message is tried, to see whether the pause can end"),
     "runtime.resumed": (Level.INFO, "the pause is over"),
-    "runtime.publish_failed": (Level.ERROR, "a copy was not confirmed; its message is given back and comes again"),
+    "runtime.publish_failed": (
+        Level.ERROR,
+        "a copy was not confirmed; its message is held and the copy tried again for up to 600 s, then it is given back",
+    ),
+    "runtime.stale": (
+        Level.WARNING,
+        "a handler ended after its channel had gone: its outcome counts for nothing, the message comes again; told"
+        " once for each channel",
+    ),
+    "runtime.queue_differs": (
+        Level.WARNING,
+        "a queue is there without the dead-letter settings it is declared with; its messages are parked by publishing",
+    ),
     "runtime.failed": (Level.ERROR, "something of our own failed over a message; it is given back and comes again"),
     "runtime.worker_started": (Level.INFO, "a process of its own runs the app"),
     "runtime.worker_died": (Level.ERROR, "such a process ended by itself; another is started after a pause"),
@@ -119,8 +131,8 @@ FIELDS: dict[str, tuple[str, str]] = {
     "message_type": ("messageType", "the message's type property"),
     "message_id": ("messageId", "the message's message_id property, else its x-redrive-id"),
     "attempt": ("attempt", "this run of the handler; the first is 1"),
-    "attempts_max": ("attemptsMax", "the runs it may have"),
-    "decision": ("decision", "ack, retry, requeue, park, defer or skip"),
+    "attempts_max": ("attemptsMax", "the runs its queue allows; a rule may allow more or fewer"),
+    "decision": ("decision", "ack, retry, requeue, park, defer or skipped"),
     "delay_ms": ("delay", "milliseconds until the next run, or of the local pause"),
     "error": ("error", "`Type: message`, bounded"),
     "reason": ("reason", "why it was parked, or why a connection or consumer went"),
@@ -131,7 +143,7 @@ FIELDS: dict[str, tuple[str, str]] = {
 }
 """A field as an observer is told it, its key in a JSON line, what it is. Others become camelCase by rule."""
 
-CONSUMER_STATUS = {"ack": "ACK", "skip": "ACK", "park": "ACK", "retry": "DROP", "requeue": "REQUEUE"}
+CONSUMER_STATUS = {"ack": "ACK", "skipped": "ACK", "park": "ACK", "retry": "DROP", "requeue": "REQUEUE"}
 """`consumerStatus`, only where the shape is `service`: a decision in the words of its document, where a message that is
 moved to the dead letters is acked."""
 
@@ -165,7 +177,7 @@ METRICS = (
         name="redrive_decisions_total",
         kind=Kind.COUNTER,
         labels=("queue", "decision"),
-        help="What was decided: ack, retry, requeue, park, defer, skip.",
+        help="What was decided: ack, retry, requeue, park, defer, skipped.",
     ),
     Metric(
         name="redrive_parked_total",

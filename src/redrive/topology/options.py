@@ -29,12 +29,16 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 class Invalid(ValueError):
-    """A value that its kind refuses: what is wrong, the way out, and where below the option (`path`)."""
+    """A value that its kind refuses: what is wrong, the way out, and where below the option (`path`).
 
-    def __init__(self, summary: str, hint: str = "", path: Path = ()) -> None:
+    `others` are wrong in the same value too, in their order.
+    """
+
+    def __init__(self, summary: str, hint: str = "", path: Path = (), others: tuple["Invalid", ...] = ()) -> None:
         self.summary = summary
         self.hint = hint
         self.path = path
+        self.others = others
         super().__init__(f"{summary}; {hint}" if hint else summary)
 
 
@@ -200,14 +204,17 @@ class Delays:
             raise Invalid("is empty", "name at least one delay, or say retry: false")
         if len(value) > self.at_most:
             raise Invalid(f"has {len(value)} delays where {self.at_most} can be", self.why)
-        return tuple(self._parse_one(index, one) for index, one in enumerate(value))
-
-    @staticmethod
-    def _parse_one(index: int, value: Any) -> str:
-        try:
-            return _DURATION.parse(value)
-        except Invalid as problem:
-            raise Invalid(problem.summary, problem.hint, (index, *problem.path)) from None
+        parsed: list[str] = []
+        problems: list[Invalid] = []
+        for index, one in enumerate(value):
+            try:
+                parsed.append(_DURATION.parse(one))
+            except Invalid as problem:
+                problems.append(Invalid(problem.summary, problem.hint, (index, *problem.path)))
+        if problems:
+            first, *others = problems
+            raise Invalid(first.summary, first.hint, first.path, tuple(others))
+        return tuple(parsed)
 
     def schema(self) -> dict[str, Any]:
         """A list of durations, or one."""

@@ -112,6 +112,50 @@ def test_an_exchange_of_another_type_is_a_difference(vhost: Vhost) -> None:
     assert result.returncode == 2
     assert "exchange domain.events" in result.stdout
     assert "type is direct on the broker and topic in the file" in result.stdout
+    assert "RabbitMQ can't change an exchange in place: rename it in the file" in result.stdout
+    assert "queue" not in result.stdout
+
+
+@pytest.mark.live
+def test_a_user_without_rights_is_told_where_they_are(vhost: Vhost) -> None:
+    """Where something is missing it is the declaring that is refused, and where all is there the looking."""
+    file = "examples/ladder/redrive.yaml"
+    hint = f"see the rights it needs with: redrive compile {file} --format permissions"
+    user = f"nobody-{vhost.name}"[-80:]
+    vhost.management.put("users", user, body={"password": "secret", "tags": ""})
+    url = vhost.amqp_url.replace("guest:guest@", f"{user}:secret@")
+    try:
+        outside = redrive("apply", file, "--url", url, "--yes")
+        assert (outside.returncode, outside.stdout) == (2, "")
+        assert f"error: user {user} has no access to vhost {vhost.name} of " in outside.stderr
+        vhost.management.put("permissions", vhost.name, user, body={"configure": "^$", "write": "^$", "read": "^$"})
+        missing = redrive("apply", file, "--url", url, "--yes")
+        assert missing.returncode == 2
+        assert f"user {user} " in missing.stdout + missing.stderr
+        assert hint in (missing.stdout + missing.stderr).replace("See", "see")
+        assert vhost.management.get("queues", vhost.name) == []
+        assert redrive("apply", file, "--url", vhost.amqp_url, "--yes").returncode == 0
+        there = redrive("apply", file, "--url", url, "--yes")
+        assert there.returncode == 2
+        assert f"queue orders (vhost {vhost.name}): user {user} may not configure it" in there.stdout
+        assert f"Nothing was changed. S{hint[1:]}" in there.stdout
+        for word in ("ACCESS_REFUSED", "in place", "rename"):
+            assert word not in missing.stdout + missing.stderr + there.stdout + there.stderr
+    finally:
+        vhost.management.delete("users", user)
+
+
+@pytest.mark.live(versions=("4.3",))
+def test_an_empty_value_can_be_read(vhost: Vhost, tmp_path: Path) -> None:
+    there = {"durable": True, "arguments": {"x-dead-letter-exchange": ""}}
+    vhost.management.put("queues", vhost.name, "orders", body=there)
+    file = tmp_path / "redrive.yaml"
+    file.write_text('queues: {orders: {retry: false, arguments: {x-dead-letter-exchange: "amq.fanout"}}}')
+    result = redrive("apply", str(file), "--url", vhost.amqp_url, "--yes")
+    assert 'x-dead-letter-exchange is "" on the broker and amq.fanout in the file' in result.stdout
+    assert (
+        "RabbitMQ can't change a queue in place: rename it in the file, or delete it once it is empty." in result.stdout
+    )
 
 
 @pytest.mark.live(versions=("3.10",))
@@ -128,8 +172,46 @@ def test_a_vhost_that_does_not_exist_is_one_sentence(vhost: Vhost) -> None:
     result = redrive("apply", "examples/ladder/redrive.yaml", "--url", url, "--yes")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
-    assert "no-such-vhost" in result.stderr
+    assert "has no vhost no-such-vhost; create it, or check --url" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.live
+def test_a_wrong_password_is_one_sentence_that_says_whose(vhost: Vhost) -> None:
+    url = vhost.amqp_url.replace("guest:guest@", "guest:hunter2@")
+    for result in (
+        redrive("apply", "examples/ladder/redrive.yaml", "--url", url, "--yes"),
+        redrive("push", "orders", "--to", "http://h/", "--file", "examples/ladder/redrive.yaml", "--url", url),
+    ):
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: 127.0.0.1:")
+        assert result.stderr.endswith(" does not accept user guest with this password; check --url\n")
+
+
+@pytest.mark.live
+def test_a_queue_that_may_not_be_read_is_one_sentence(vhost: Vhost) -> None:
+    file = "examples/ladder/redrive.yaml"
+    assert redrive("apply", file, "--url", vhost.amqp_url, "--yes").returncode == 0
+    user = f"nobody-{vhost.name}"[-80:]
+    vhost.management.put("users", user, body={"password": "secret", "tags": ""})
+    try:
+        vhost.management.put("permissions", vhost.name, user, body={"configure": "^$", "write": "^$", "read": "^$"})
+        url = vhost.amqp_url.replace("guest:guest@", f"{user}:secret@")
+        arguments = ("push", "orders", "--to", "http://h/", "--file", file, "--url", url, "--log-level", "error")
+        result = redrive(*arguments)
+        assert result.returncode == 2
+        assert result.stderr.startswith(f"error: user {user} may not read queue orders of amqp://127.0.0.1:")
+        assert result.stderr.endswith(f"; see the rights it needs with: redrive compile {file} --format permissions\n")
+    finally:
+        vhost.management.delete("users", user)
+
+
+def test_a_broker_key_that_is_no_url_is_named_with_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "redrive.yaml"
+    file.write_text("broker: localhost\nqueues: {orders: {retry: [30s]}}")
+    result = redrive("apply", str(file), "--yes", REDRIVE_URL="")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: broker: of {file}: localhost is no AMQP URL; write it like amqp://")
 
 
 def test_a_broker_that_is_not_there_is_one_sentence() -> None:

@@ -250,11 +250,11 @@ def test_another_queues_tiered_retry_is_acked_unhandled_and_counted_as_skipped(v
         await declare_missing(compiled(flow), lambda _: Client(vhost.amqp_url))
         async with running(app, url=vhost.amqp_url, observer=notes):
             await asyncio.to_thread(send, vhost.amqp_url, flow, ["fail", "once"])
-            await wait_until(lambda: decisions(notes)["park"] == 1 and decisions(notes)["skip"] == 4, timeout_s=25)
+            await wait_until(lambda: decisions(notes)["park"] == 1 and decisions(notes)["skipped"] == 4, timeout_s=25)
 
     run_scenario(scenario(), timeout_s=60)
     assert audited == ["user.created", "user.created"]
-    assert decisions(notes) == {"ack": 3, "retry": 4, "park": 1, "skip": 4}
+    assert decisions(notes) == {"ack": 3, "retry": 4, "park": 1, "skipped": 4}
 
 
 @pytest.mark.live

@@ -182,7 +182,7 @@ queues:
             await shop.until(
                 lambda: Counter(shop.runs)[("user", "user", 2)] and Counter(shop.runs)[("orders", "order", 2)]
             )
-            await shop.until(lambda: sum(one["decision"] == "skip" for one in decided.of("runtime.decided")) == 2)
+            await shop.until(lambda: sum(one["decision"] == "skipped" for one in decided.of("runtime.decided")) == 2)
             await asyncio.sleep(0.3)  # anything more would be here by now
         assert Counter(shop.runs) == {
             ("user", "user", 1): 1,
@@ -193,7 +193,7 @@ queues:
             ("orders", "order", 2): 1,
             ("audit", "order", 1): 1,
         }
-        skipped = [one["queue"] for one in decided.of("runtime.decided") if one["decision"] == "skip"]
+        skipped = [one["queue"] for one in decided.of("runtime.decided") if one["decision"] == "skipped"]
         assert sorted(map(str, skipped)) == ["audit", "mail"]
         assert await shop.census() == {}
 

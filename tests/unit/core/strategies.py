@@ -86,7 +86,7 @@ def _rule(on: Any, then: Any, backoff: Backoff | None, attempts_max: int | None)
 causes = st.one_of(
     st.sampled_from([ValueError, KeyError, OSError, TimeoutError, Exception]),
     st.integers(100, 599),
-    st.builds(range, st.integers(100, 400), st.integers(300, 600)),
+    st.builds(range, st.integers(100, 299), st.integers(300, 600)),
 )
 rules = st.builds(
     _rule,

@@ -1,5 +1,7 @@
 """Counting attempts: against what real brokers wrote, and against what nobody should write."""
 
+import itertools
+import json
 from typing import Any
 
 import pytest
@@ -117,6 +119,98 @@ def test_the_order_of_deaths_never_matters(delivery: dict[str, Any], data: st.Da
         original_headers(letter)[headers.ORIGINAL_EXCHANGE]
         == original_headers(letter_of(delivery))[headers.ORIGINAL_EXCHANGE]
     )
+
+
+Recording = dict[str, Any]
+Transitions = dict[str, list[tuple[Recording, Recording]]]
+
+
+def transitions(version: str, kind: str, counter: Counter) -> Transitions:
+    """What a broker made of a message in a certain state: by the state, pairs of a recorded delivery and the next.
+
+    A state is all a consumer sees of a message. Lives that were recorded apart meet where they look the same, so a nack
+    may follow the death of a consumer though nobody has recorded just that. Recordings of a broker that forgets
+    (`WRONG`) are left out: there is nothing to be counted right.
+    """
+    found: Transitions = {}
+    for play in read_recorded(version):
+        if play["kind"] != kind or (version, kind) in WRONG.get(play["scenario"], ("", set()))[1]:
+            continue
+        prefix = f"{play['scenario']}.{kind}."
+        deliveries: list[Recording] = json.loads(json.dumps(play["deliveries"]).replace(prefix, ""))
+        for before, after in itertools.pairwise(one for one in deliveries if one["counter"] == counter.value):
+            found.setdefault(state_of(before), []).append((before, after))
+    return found
+
+
+def state_of(delivery: Recording) -> str:
+    return json.dumps({name: value for name, value in delivery.items() if name != "failed_runs"}, sort_keys=True)
+
+
+COUNTED = [
+    (version, kind, counter, found)
+    for version in VERSIONS
+    for kind in ("classic", "quorum")
+    for counter in Counter
+    if (found := transitions(version, kind, counter))
+]
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[tuple[Recording, Counter, int]]:
+    """Deliveries of one message, each with the runs that have failed so far: a walk through what was recorded.
+
+    Where a life was walked to wherever it ends, a copy may begin another one that carries the count so far. That the
+    broker leaves such a header alone is recorded too (`republished-carrying-the-count`, `returned-copy`).
+    """
+    _, _, counter, steps = draw(st.sampled_from(COUNTED))
+    walked: list[tuple[Recording, Counter, int]] = []
+    carried = 0
+    for _ in range(draw(st.integers(1, 3))):
+        starts = [before for onward in steps.values() for before, _ in onward if is_afresh(before)]
+        now, failed = draw(st.sampled_from(starts)), 0
+        walked.append((carrying(now, carried), counter, carried))
+        while (onward := steps.get(state_of(now))) and draw(st.booleans() | st.just(True)):
+            before, after = draw(st.sampled_from(onward))
+            if is_afresh(after):  # redriven: nothing of its past counts any more
+                failed, carried = 0, 0
+            else:
+                failed += after["failed_runs"] - before["failed_runs"]
+            now = after
+            walked.append((carrying(now, carried), counter, carried + failed))
+        # The last delivery's run fails as well, and it goes on as a copy.
+        carried += failed + 1
+    return walked
+
+
+def is_afresh(delivery: Recording) -> bool:
+    return int(delivery["failed_runs"]) == 0
+
+
+def carrying(delivery: Recording, count: int) -> Recording:
+    told = delivery["headers"].get(headers.ATTEMPTS_BEFORE, 0) + count
+    return {**delivery, "headers": {**delivery["headers"], **({headers.ATTEMPTS_BEFORE: told} if told else {})}}
+
+
+@given(lives())
+def test_any_walk_through_what_brokers_do_is_counted_as_its_failed_runs(
+    life: list[tuple[Recording, Counter, int]],
+) -> None:
+    assert [count_retries(letter_of(delivery), counter) for delivery, counter, _ in life] == [
+        failed for _, _, failed in life
+    ]
+
+
+def test_the_walks_go_further_than_any_recording() -> None:
+    """For each way of counting there is a state from which recordings lead to different ones."""
+    assert {(version, counter) for version, _, counter, _ in COUNTED} == {
+        (version, counter) for version in VERSIONS for counter in Counter
+    }
+    for version, kind, counter, steps in COUNTED:
+        if counter is Counter.HEADER:
+            continue  # one recording has it all
+        crossings = [state for state, onward in steps.items() if len({state_of(after) for _, after in onward}) > 1]
+        assert crossings, f"{version} {kind} {counter.value}"
 
 
 @given(

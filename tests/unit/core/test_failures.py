@@ -72,7 +72,13 @@ def test_a_deep_stack_and_a_long_message_are_cut() -> None:
         (Answered(status=503, detail="busy"), Failure(type="HTTP 503", message="busy", status=503)),
         (Answered(status=404, error=KeyError("k")), Failure(type="KeyError", message="'k'", status=404)),
         (TimedOut(after_ms=1_500), Failure(type="TimeoutError", message="the handler did not end within 1.5 s")),
-        (Crashed(deliveries=3), Failure(type="Crashed", message="its consumers died with it in hand, 3 times")),
+        (
+            Crashed(deliveries=3),
+            Failure(
+                type="Crashed",
+                message="its consumers died with it in hand, or took longer than the broker waits, 3 times",
+            ),
+        ),
     ],
 )
 def test_what_went_wrong_is_said_for_every_outcome(outcome: Outcome, failure: Failure | None) -> None:

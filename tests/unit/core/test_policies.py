@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core import Backoff, Exponential, Fixed, Immediate, Linear, Listed, Policy, Rule, Situation
+from redrive.core import (
+    Backoff,
+    Exponential,
+    Fixed,
+    Immediate,
+    InvalidPolicy,
+    Linear,
+    Listed,
+    Policy,
+    Rule,
+    Situation,
+    backoff_of,
+    causes_of,
+)
 from tests.unit.core.strategies import backoffs
 
 
@@ -58,11 +71,23 @@ def test_two_spellings_of_one_backoff_are_equal() -> None:
         lambda: Fixed("30"),
         lambda: Fixed(-1),
         lambda: Fixed(float("nan")),
+        lambda: Fixed(None),  # type: ignore[arg-type]
+        lambda: Fixed([1]),  # type: ignore[arg-type]
+        lambda: Fixed(True),
+        lambda: Fixed(10**400),
         lambda: Listed([]),
+        lambda: Listed("30s"),
+        lambda: Listed(30),  # type: ignore[arg-type]
+        lambda: Linear(None),  # type: ignore[arg-type]
+        lambda: Exponential("1s", factor="2"),  # type: ignore[arg-type]
         lambda: Exponential("1s", factor=0.5),
         lambda: Exponential("1s", factor=float("nan")),
         lambda: Exponential("1s", factor=float("inf")),
         lambda: Immediate(Fixed(1), times=-1),
+        lambda: Immediate(Fixed(1), times=1.5),  # type: ignore[arg-type]
+        lambda: Immediate(Fixed),  # type: ignore[arg-type]
+        lambda: Policy(attempts_max="3", backoff=Fixed(1)),  # type: ignore[arg-type]
+        lambda: Policy(attempts_max=1, backoff=Fixed(1), jitter="a"),  # type: ignore[arg-type]
         lambda: Policy(attempts_max=0, backoff=Fixed(1)),
         lambda: Policy(attempts_max=1, backoff=Fixed(1), jitter=1.1),
         lambda: Policy(attempts_max=1, backoff=Fixed(1), jitter=float("nan")),
@@ -72,15 +97,49 @@ def test_two_spellings_of_one_backoff_are_equal() -> None:
         lambda: Rule(str, "park"),  # type: ignore[arg-type]
         lambda: Rule(True, "park"),
         lambda: Rule("404", "park"),  # type: ignore[arg-type]
+        lambda: Rule(1000, "park"),
+        lambda: Rule(range(400, 1001), "park"),
+        lambda: Rule(range(500, 400), "park"),
+        lambda: Rule(None, "park"),  # type: ignore[arg-type]
         lambda: Rule(404, "drop"),  # type: ignore[arg-type]
+        lambda: Rule(404, 3),  # type: ignore[arg-type]
+        lambda: Rule(404, "retry", backoff="soon"),
+        lambda: Rule(404, "retry", backoff=[1]),  # type: ignore[arg-type]
+        lambda: Rule(404, "retry", backoff=Exponential),  # type: ignore[arg-type]
+        lambda: Rule(404, "retry", attempts_max="3"),  # type: ignore[arg-type]
+        lambda: Rule(404, "retry", attempts_max=2.5),  # type: ignore[arg-type]
         lambda: Rule(404, "park", backoff=Fixed(1)),
         lambda: Rule(404, "retry", attempts_max=0),
-        lambda: Situation(retries=0, now_ms=0, draw=1.0),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(write: Any) -> None:
-    with pytest.raises(ValueError, match=r".{10}"):
+    with pytest.raises(InvalidPolicy, match=r".{10}"):
         write()
+
+
+def test_a_draw_is_a_part_of_one() -> None:
+    with pytest.raises(ValueError, match="not in"):
+        Situation(retries=0, now_ms=0, draw=1.0)
+
+
+def test_a_misspelt_verdict_is_told_the_nearest() -> None:
+    with pytest.raises(InvalidPolicy, match="'rety' is no verdict; did you mean `retry`"):
+        Rule(KeyError, "rety")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given_delay", ["5s", 5, 5.0, timedelta(seconds=5)])
+def test_a_plain_delay_is_a_fixed_backoff(given_delay: Any) -> None:
+    assert backoff_of(given_delay) == Fixed("5s")
+    assert Rule(KeyError, "retry", backoff=given_delay).backoff == Fixed("5s")
+    assert delays(Immediate(given_delay, times=1)) == [0] + [5_000] * 5
+
+
+def test_one_cause_may_be_given_alone() -> None:
+    assert causes_of(KeyError) == (KeyError,)
+    assert causes_of(404) == (404,)
+    assert causes_of(range(500, 600)) == (range(500, 600),)
+    assert causes_of({KeyError}) == (KeyError,)
+    assert causes_of(()) == ()
 
 
 def test_a_rule_is_about_types_and_their_subclasses_statuses_and_ranges() -> None:

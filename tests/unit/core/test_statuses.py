@@ -82,6 +82,12 @@ def test_any_other_error_was_raised(error: Exception) -> None:
     assert outcome_of(error) == Raised(error)
 
 
+@pytest.mark.parametrize("status", [200, 201, 204, 299])
+def test_who_raises_has_failed_whatever_came_back(status: int) -> None:
+    for error in (WithStatus(status), WithResponse(response(status))):
+        assert outcome_of(error) == Raised(error)
+
+
 def test_a_signal_is_a_signal_even_with_a_status() -> None:
     signal = Park("no")
     signal.status_code = 503  # type: ignore[attr-defined]

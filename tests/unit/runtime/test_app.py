@@ -47,7 +47,7 @@ def test_a_handler_that_can_not_be_called_is_refused_where_it_is_registered(
     ("options", "sentence"),
     [
         ({"prefetch": 0}, "consumer of orders: prefetch is 0; give 1 to 65535"),
-        ({"concurrency": 0}, "concurrency is 0; at least one handler must run"),
+        ({"concurrency": 0}, "concurrency is 0; give 1 or more"),
         ({"timeout": "soon"}, "'soon' is not a duration"),
         ({"timeout": 0}, "a timeout must leave the handler some time"),
         ({"crashes_max": 1}, "crashes_max is 1; give 2 or more (one crash may be a neighbour's), or None"),

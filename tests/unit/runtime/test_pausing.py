@@ -1,13 +1,12 @@
 """A dependency that is down pauses its queue: no message pays for it, one at a time looks whether it is back."""
 
 import asyncio
-from collections import Counter
 
 import pytest
 
 from redrive import App, Message
 from redrive.runtime import subscription
-from tests.unit.client.scenario import run_scenario
+from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
 
@@ -18,7 +17,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_queue_pauses_probes_and_resumes_and_its_messages_keep_their_attempts() -> None:
-    attempts: Counter[str] = Counter()
+    attempts: dict[str, list[int]] = {}
 
     async def scenario() -> None:
         async with stage(time="manual") as on:
@@ -27,7 +26,7 @@ def test_a_queue_pauses_probes_and_resumes_and_its_messages_keep_their_attempts(
 
             @app.consumer("orders", pause_after=3, prefetch=4, concurrency=1)
             async def place(body: bytes, message: Message) -> None:
-                attempts[message.id or ""] += 1
+                attempts.setdefault(message.id or "", []).append(message.attempt)
                 if not is_up:
                     raise ConnectionRefusedError("the database is down")
 
@@ -47,8 +46,57 @@ def test_a_queue_pauses_probes_and_resumes_and_its_messages_keep_their_attempts(
                 await until(lambda: on.decisions()["ack"] == 10)
                 await until(lambda: not on.places(*names))
             assert on.decisions()["park"] == 0
+            # The two that were retried paid one attempt each; all the others are as new, however often they were tried.
+            assert {name: max(numbers) for name, numbers in attempts.items()} == {
+                name: 2 if name in names[:2] else 1 for name in names
+            }
 
     run_scenario(scenario())
+
+
+def test_a_probe_is_one_message_however_many_may_be_in_hand_otherwise() -> None:
+    async def scenario() -> None:
+        async with stage(time="manual") as on:
+            app = App(compiled())
+            is_up = False
+            in_hand: set[bytes] = set()
+            most_in_hand = 0
+
+            @app.consumer("orders", pause_after=3, prefetch=6, concurrency=4)
+            async def place(body: bytes) -> None:
+                nonlocal most_in_hand
+                in_hand.add(body)
+                most_in_hand = max(most_in_hand, len(in_hand))
+                on.notes.note("test.run")
+                await asyncio.sleep(0.005)  # long enough for everything that was delivered to begin
+                in_hand.discard(body)
+                if not is_up:
+                    raise ConnectionRefusedError("the database is down")
+
+            names = [await on.publish("orders", b"%d" % number) for number in range(20)]
+            async with on.running(app):
+                await until(lambda: on.notes.count("runtime.probing") >= 5)
+                assert most_in_hand == 4
+                probes = runs_by_probe(on.notes)
+                assert probes[:-1] == [1] * (len(probes) - 1)  # the last has perhaps not run yet
+                is_up = True
+                await until(lambda: on.notes.count("runtime.resumed") == 1)
+                await on.broker.advance(31)
+                await until(lambda: on.decisions()["ack"] == 20)
+                await until(lambda: not on.places(*names))
+
+    run_scenario(scenario())
+
+
+def runs_by_probe(notes: Notes) -> list[int]:
+    """How many runs began between one probe and the next."""
+    counts: list[int] = []
+    for name, _ in notes.heard:
+        if name == "runtime.probing":
+            counts.append(0)
+        elif name == "test.run" and counts:
+            counts[-1] += 1
+    return counts
 
 
 def test_other_errors_neither_pause_nor_end_a_row_of_failures_a_success_does() -> None:

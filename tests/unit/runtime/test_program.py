@@ -118,6 +118,32 @@ def test_workers_share_the_queue_and_end_together(broker: ThreadedBroker, tmp_pa
 
 
 @pytest.mark.rabbitmq(time="real")
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="there is no /proc here")
+def test_a_url_reaches_the_workers_and_not_their_command_lines(broker: ThreadedBroker, tmp_path: Path) -> None:
+    (tmp_path / "redrive.yaml").write_text(YAML.replace("TYPE", "quorum").replace("SHAPE", "ladder"))
+    inheriting = (
+        APP.replace("OPTIONS", "") + "\nsay(f\"inherits {[key for key in os.environ if key.endswith('_URL')]}\")\n"
+    )
+    (tmp_path / "shop.py").write_text(inheriting)
+    arguments = ("run", "shop:app", "--workers", "2", "--url", broker.url)
+    with Program(tmp_path, *arguments, url="amqp://127.0.0.1:1/") as program:
+        shown = broker.url.replace("guest:guest@", "").removesuffix("%2F")
+        program.wait_said(f"redrive apply redrive.yaml --url {shown}", times=2)
+        workers = [int(one) for one in children_of(program.process.pid)]
+        assert len(workers) == 2
+        lines = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in workers]
+        assert all("redrive run shop:app" in line and "guest" not in line for line in lines)
+        asyncio.run(declare_at(broker.url, (tmp_path / "redrive.yaml").read_text()))
+        program.wait_said("runtime.started", times=2)
+        assert program.output.count("inherits ['REDRIVE_URL']") == 3, "nothing a handler starts shall have it"
+        assert program.end() == 0
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.rabbitmq(time="real")
 def test_workers_end_when_their_parent_is_killed(broker: ThreadedBroker, tmp_path: Path) -> None:
     prepare(tmp_path, broker.url)
     with Program(tmp_path, "run", "shop:app", "--workers", "2", url=broker.url) as program:
@@ -160,7 +186,10 @@ def check_killers(url: str, folder: Path, *, kind: str, shape: str, killers: lis
     assert sorted(body for body, _ in parked) == killers
     for _, headers in parked:
         assert headers["x-redrive-reason"] == "crashes"
-        assert headers["x-final-error"] == "Crashed: its consumers died with it in hand, 3 times"
+        assert (
+            headers["x-final-error"]
+            == "Crashed: its consumers died with it in hand, or took longer than the broker waits, 3 times"
+        )
         assert headers["x-original-queue"] == "orders"
     assert take(url, "orders") == []
 
@@ -173,10 +202,17 @@ def check_killers(url: str, folder: Path, *, kind: str, shape: str, killers: lis
         ("nowhere:app", "error: there is no module nowhere; run it from the folder that has it"),
         ("shop:ap", "error: module shop has no ap; did you mean `app`?"),
         ("shop:place", "error: shop:place is a function, not an App"),
-        ("broken:app", "error: module broken can't be imported: ZeroDivisionError: division by zero"),
+        (
+            "broken:app",
+            "error: module broken can't be imported: ZeroDivisionError: division by zero (broken.py, line 1)",
+        ),
         (
             "optional:app",
-            "error: module optional can't be imported: a consumer has no option park; did you mean `park_on`?",
+            "error: a consumer has no option park; did you mean `park_on`? (optional.py, line 2)",
+        ),
+        (
+            "leaving:app",
+            "error: module leaving can't be imported: it ends the process with sys.exit() (leaving.py, line 1)",
         ),
         (
             "unknown:app",
@@ -190,6 +226,7 @@ def test_what_can_not_be_run_is_told_in_one_sentence(tmp_path: Path, name: str, 
     (tmp_path / "shop.py").write_text(APP.replace("OPTIONS", ""))
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "optional.py").write_text('import redrive\nredrive.App().consumer("orders", park=[ValueError])')
+    (tmp_path / "leaving.py").write_text("raise SystemExit")
     (tmp_path / "unknown.py").write_text(APP.replace("OPTIONS", "").replace('"orders"', '"order"'))
     result = subprocess.run(
         [sys.executable, "-m", "redrive", "run", name, "--workers", workers, "--url", "amqp://127.0.0.1:1/"],

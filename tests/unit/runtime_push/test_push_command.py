@@ -19,6 +19,7 @@ from redrive import wire
 from redrive.cli import cli
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
+from redrive.pushing import InvalidPush
 from redrive.running import declare_missing
 from redrive.topology import compile_declaration, read_declaration
 
@@ -127,7 +128,13 @@ def fetch(url: str) -> str:
         (["orders"], "Missing option '--to'"),
         (["orders", "--to", "localhost:3000"], "write it like http://localhost:3000/orders"),
         (["orders", "--to", "http://h/", "--header", "nonsense"], "a header is given as NAME: VALUE"),
-        (["orders", "--to", "http://h/", "--timeout", "soon"], "'soon' is not a duration"),
+        (["orders", "--to", "http://h/", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+        (["orders", "--to", "http://h/", "--timeout", "5"], "--timeout: '5' "),
+        (["orders", "--to", "http://h/", "--connect-timeout", "5"], "--connect-timeout: '5' "),
+        (
+            ["orders", "--to", "http://h/", "--connect-timeout", "0s"],
+            "--connect-timeout: 0s leaves the service no time",
+        ),
         (["orders", "--to", "http://h/", "--file", "missing.yaml"], "missing.yaml: there is no such file"),
         (
             ["orders", "--to", "http://h/", "--secret-file", "nofile"],
@@ -149,8 +156,29 @@ def test_what_can_not_be_done_is_said_before_anything_is_connected(arguments: li
     assert said in (result.output if result.exception is None else f"{result.output}{result.exception}")
 
 
-def test_a_short_secret_is_refused_without_being_shown() -> None:
-    environment = {"REDRIVE_PUSH_SECRET": "hunter2"}
+@pytest.mark.parametrize(
+    ("secret", "said"),
+    [
+        ("hunter2", "REDRIVE_PUSH_SECRET: the secret is shorter than 16 bytes"),
+        ("", "REDRIVE_PUSH_SECRET is empty, and requests would go unsigned"),
+    ],
+)
+def test_a_secret_that_can_not_be_used_is_refused_without_being_shown(secret: str, said: str) -> None:
+    environment = {"REDRIVE_PUSH_SECRET": secret}
     result = CliRunner().invoke(cli, ["push", "orders", "--to", "http://h/"], env=environment)
-    assert "the secret is shorter than 16 bytes" in str(result.exception)
+    assert str(result.exception).startswith(said)
+    assert "hunter2" not in f"{result.output}{result.exception}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(" \n", "is empty, and requests would go unsigned"), ("hunter2", ": the secret is shorter than 16 bytes")],
+)
+def test_a_file_without_a_usable_secret_is_named(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret.txt"
+    file.write_text(text)
+    result = CliRunner().invoke(cli, ["push", "orders", "--to", "http://h/", "--secret-file", str(file)])
+    assert isinstance(result.exception, InvalidPush)
+    assert said in str(result.exception).removeprefix(str(file))
+    assert str(result.exception).startswith(str(file))
     assert "hunter2" not in f"{result.output}{result.exception}"

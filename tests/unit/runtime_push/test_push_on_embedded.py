@@ -149,6 +149,38 @@ def test_a_message_no_service_can_be_reached_for_is_retried_and_parked(tmp_path:
     asyncio.run(run())
 
 
+def test_as_many_requests_are_open_at_once_as_the_target_allows_and_never_more(tmp_path: Path) -> None:
+    open_max = 6
+
+    async def run() -> None:
+        # Nobody is answered before so many are there: with fewer at once it would never go on.
+        gate = asyncio.Barrier(open_max)
+        open_now, seen, in_hand = 0, [], []
+
+        async def behave(_request: Request, wire: Wire) -> None:
+            nonlocal open_now
+            open_now += 1
+            seen.append(open_now)
+            await gate.wait()
+            in_hand.append(sum(place.state == "in hand" for name in names for place in broker.whereabouts(name)))
+            open_now -= 1
+            await wire.answer(204)
+
+        names = [f"m-{number}" for number in range(3 * open_max)]
+        async with declared_broker(tmp_path) as (broker, client, file), Service(behave) as service:
+            for name in names:
+                await publish(client, "orders", name, b"{}")
+            target = PushTarget(url=service.url, concurrency=open_max, total_s_max=20)
+            async with pushing(broker, target, "orders", file=file) as notes:
+                await until(lambda: len(seen) == 3 * open_max and not sum(broker.depths().values()), timeout_s=10)
+            assert max(seen) == open_max
+            assert max(in_hand) == open_max, "no more messages are taken than requests may be open"
+            assert sorted(request.headers["x-redrive-message-id"] for request in service.requests) == sorted(names)
+            assert {fields["decision"] for name, fields in notes.heard if name == "runtime.decided"} == {"ack"}
+
+    asyncio.run(run())
+
+
 def test_an_outage_parks_nothing_because_the_queue_pauses(tmp_path: Path) -> None:
     async def run() -> None:
         names = {f"m-{number}" for number in range(30)}

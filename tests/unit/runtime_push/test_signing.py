@@ -33,7 +33,7 @@ def test_nonsense_is_no_signature(header: str) -> None:
 
 
 def test_while_a_secret_is_changed_both_are_right() -> None:
-    old, new = read_secrets("new secret, long enough\n\n  old secret, long enough \n")[::-1]
+    old, new = read_secrets("new secret, long enough\n\n  old secret, long enough \n", source="secret.txt")[::-1]
     header = sign(b"body", [new, old], now_s=NOW_S)
     assert is_signed(header, b"body", old, now_s=NOW_S)
     assert is_signed(header, b"body", new, now_s=NOW_S)
@@ -69,3 +69,16 @@ def test_a_short_secret_and_a_header_of_ours_are_refused_without_repeating_them(
     with pytest.raises(InvalidPush, match="the header") as refused:
         PushTarget(url="http://h/", headers=(("authorization", "Bearer s3cret\r\nx: y"),))
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "  \n\t\n"])
+def test_a_source_without_a_secret_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(InvalidPush, match=r"^secret\.txt is empty, and requests would go unsigned; make one with: "):
+        read_secrets(text, source="secret.txt")
+
+
+def test_a_secret_that_is_too_short_is_refused_by_its_place_and_not_shown() -> None:
+    with pytest.raises(InvalidPush) as refused:
+        read_secrets("long enough to be a secret\nhunter2\n", source="secret.txt")
+    assert str(refused.value).startswith("secret.txt: secret 2 is shorter than 16 bytes; ")
+    assert "hunter2" not in str(refused.value)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from redrive.files import load
+from redrive.topology import write_definitions
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
@@ -76,3 +79,16 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], s
     assert (result.returncode, result.stdout) == (2, "")
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_references_definitions_can_be_made_as_it_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "simulate.md").read_text(encoding="utf-8")
+    written, _, shown = page.partition("## Somebody's definitions.json")[2].partition("```console\n")
+    (tmp_path / "cycle.yaml").write_text(written.split("```yaml\n")[1].split("```")[0])
+    first, second, *output = shown.split("```")[0].splitlines()
+    assert first == "$ redrive compile cycle.yaml --format definitions > definitions.json"
+    topology = load(str(tmp_path / "cycle.yaml")).topology
+    (tmp_path / "definitions.json").write_text(write_definitions(topology))
+    assert second.startswith("$ redrive simulate ")
+    told = simulate(*second.removeprefix("$ redrive simulate ").split(), cwd=tmp_path)
+    assert told.stdout.splitlines() == output

@@ -4,6 +4,12 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
+import redrive
+from redrive import App
+from redrive.core import Observer
+from redrive.running import prepare
 from redrive.telemetry import DECISIONS, EVENTS, FIELDS, METRICS
 
 ROOT = Path(__file__).parents[3]
@@ -51,3 +57,17 @@ def test_the_example_line_has_the_fields_of_the_table() -> None:
     assert line is not None
     told = set(re.findall(r'"(\w+)":', line.group(1))) - {"time", "level", "event"}
     assert told <= {key for key, _ in FIELDS.values()}
+
+
+def test_the_example_in_python_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = PAGE.split("```python\n")[1].split("```")[0]
+    (tmp_path / "redrive.yaml").write_text("queues: {orders: {retry: [30s]}}")
+    monkeypatch.chdir(tmp_path)
+    ran: list[str] = []
+
+    def run(app: App, *, observer: Observer) -> None:
+        ran.extend(one.plan.name for one in prepare(app).consumptions)
+
+    monkeypatch.setattr(redrive, "run", run)
+    exec(compile(code, "telemetry.md", "exec"), {})
+    assert ran == ["orders"]

@@ -301,6 +301,27 @@ def test_a_name_that_only_grows_too_long_by_its_shape_is_refused_too() -> None:
     assert f"its queue {name}.wait.30s" in str(raised.value)
 
 
+def test_every_delay_of_a_list_that_is_none_is_named() -> None:
+    with pytest.raises(InvalidDeclaration) as raised:
+        read_declaration("queues:\n  a: {retry: [30, 1m, soon]}\n  b: {retry: {shape: ladder, delays: [0s, x]}}\n")
+    assert [one.address for one in raised.value.findings] == [
+        "queue a, retry[0]",
+        "queue a, retry[2]",
+        "queue b, retry.delays[0]",
+        "queue b, retry.delays[1]",
+    ]
+
+
+def test_what_does_not_fit_together_is_named_when_everything_can_be_read() -> None:
+    text = "queues: {a: {from: {nope: [x]}, retry: [DELAY]}, b: {from: {nowhere: [x]}, retry: [30s]}}"
+    with pytest.raises(InvalidDeclaration, match="soon") as raised:
+        compile_declaration(read_declaration(text.replace("DELAY", "soon")))
+    assert len(raised.value.findings) == 1
+    with pytest.raises(InvalidDeclaration) as raised:
+        compile_declaration(read_declaration(text.replace("DELAY", "30s")))
+    assert [one.code for one in raised.value.findings] == ["unknown-exchange"] * 2
+
+
 def test_a_delay_above_the_brokers_limit_is_refused() -> None:
     with pytest.raises(InvalidDeclaration) as raised:
         read_declaration("queues: {a: {retry: [9000000d]}}")

@@ -9,6 +9,7 @@ from redrive.runtime.push.errors import InvalidPush
 CONNECT_S_MAX = 5.0
 TOTAL_S_MAX = 30.0
 SECRET_BYTES_MIN = 16
+_MAKE_ONE = "make one with: openssl rand -hex 32"
 
 _NAME = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~-]{1,100}")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?")
@@ -45,9 +46,7 @@ class PushTarget:
             raise InvalidPush("concurrency must be at least 1")
         for secret in self.secrets:
             if len(secret) < SECRET_BYTES_MIN:
-                raise InvalidPush(
-                    f"the secret is shorter than {SECRET_BYTES_MIN} bytes; make one with: openssl rand -hex 32"
-                )
+                raise InvalidPush(f"the secret is shorter than {SECRET_BYTES_MIN} bytes; {_MAKE_ONE}")
         for name, value in self.headers:
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise InvalidPush(
@@ -64,6 +63,17 @@ class PushTarget:
         return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-def read_secrets(text: str) -> tuple[bytes, ...]:
-    """The secrets of a file or variable, one a line; the first is the one to keep while one is being changed."""
-    return tuple(line.strip().encode() for line in text.splitlines() if line.strip())
+def read_secrets(text: str, *, source: str) -> tuple[bytes, ...]:
+    """The secrets of a file or variable, one a line; the first is the one to keep while one is being changed.
+
+    Raises `InvalidPush`, which names the source, if there is none or one is too short: whoever names a secret wants the
+    requests signed.
+    """
+    secrets = tuple(line.strip().encode() for line in text.splitlines() if line.strip())
+    if not secrets:
+        raise InvalidPush(f"{source} is empty, and requests would go unsigned; {_MAKE_ONE}")
+    for number, secret in enumerate(secrets, start=1):
+        if len(secret) < SECRET_BYTES_MIN:
+            which = "the secret" if len(secrets) == 1 else f"secret {number}"
+            raise InvalidPush(f"{source}: {which} is shorter than {SECRET_BYTES_MIN} bytes; {_MAKE_ONE}")
+    return secrets

@@ -56,7 +56,8 @@ class Reading:
         try:
             return kind.parse(value)
         except Invalid as problem:
-            self.report((*path, *problem.path), "invalid-value", problem.summary, problem.hint)
+            for one in (problem, *problem.others):
+                self.report((*path, *one.path), "invalid-value", one.summary, one.hint)
             return None
 
     def report(self, path: Path, code: str, summary: str, hint: str = "") -> None:

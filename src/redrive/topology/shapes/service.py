@@ -13,6 +13,11 @@ A retry is a reject, so its delay is the retry queue's, also where less was aske
 `RetryAfter`, goes into the retry queue as a copy that knows its time (`x-redrive-not-before`) and its count so far
 (`x-redrive-attempts-before`, since x-death starts afresh with a copy), again and again until then. A handler sees the
 original routing key on a retry too; the broker's own is the queue's name.
+
+A 425 (`REQUEUE`), after its pause, gives the message back by a copy to the queue's end, so x-death starts afresh and
+the count goes on in `x-redrive-attempts-before`: a nack would look like a consumer that died with it. With
+`crashes_max=None` on the consumer, which then counts no such deaths, it is the document's nack, and x-death is kept;
+only a message without a `timestamp` is copied there too, to say when it was first seen (for `processAfterDelayMs`).
 """
 
 from collections.abc import Sequence

@@ -1,33 +1,56 @@
 """A consumer that kills itself in a given place.
 
 It writes `run ID` when a handler begins and `done ID` when it ends well into FOLDER/ledger; what was written survives
-SIGKILL. The kill happens once, while the message `target` is in hand.
+SIGKILL. The kill happens once, on account of the message `target`.
 """
 
 import asyncio
 import os
 import signal
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from redrive.client import Client
-from redrive.core import Park, Requeue, Returned
+from redrive.client import Client, Delivery, Publisher
+from redrive.core import Park, Requeue
 from redrive.runtime import App, Message, Runner, RunOptions
+from redrive.runtime.executing import ACKS_WRITTEN_S
 from redrive.topology import Compiled, compile_declaration, read_declaration
+from tests.live.runtime.kills.cells import WRITTEN, Cell
+
+TARGET = "target"
+TAKEN_S = 0.2
+"""How long what is written to a socket may take to be read by the broker. Nothing of ours runs meanwhile."""
 
 
 class Killer:
-    """Ends the process in its place, without a word."""
+    """Ends the process in its place, without a word.
+
+    Deliveries that simply return reach no place of the runtime, so all that is reached once the target has begun is the
+    target's, also when the next delivery is in hand by then.
+    """
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self.in_hand = ""
+        self._has_begun = False
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether this process is to be killed, and its target has begun."""
+        return bool(self._place) and self._has_begun
+
+    def begin(self, name: str) -> None:
+        """A handler begins."""
+        self._has_begun = self._has_begun or name == TARGET
 
     def reach(self, place: str) -> None:
         """The runtime's checkpoint."""
-        if place == self._place and self.in_hand == "target":
+        if place == self._place and self._has_begun:
+            if place == WRITTEN:
+                time.sleep(TAKEN_S)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -51,16 +74,19 @@ def make_app(declaration: Path, queue: str, ledger: Ledger, killer: Killer) -> A
     """An app that does to the target what its body says, and handles everything else."""
     app = App(compile_declaration(read_declaration(declaration.read_text(), file=str(declaration))))
 
-    async def watch(message: Message, proceed: Callable[[], Awaitable[Any]]) -> Returned:
+    async def watch(message: Message, proceed: Callable[[], Awaitable[Any]]) -> None:
         name = str(message.id)
-        killer.in_hand = name
+        if killer.is_armed and name != TARGET:
+            # The target is acked, and we are about to be killed. What begins now would end without its ack.
+            await asyncio.Event().wait()
+        killer.begin(name)
         ledger.write("run", name)
         try:
             await proceed()
             ledger.write("done", name)
-            return Returned()  # said aloud, it goes the way of all outcomes, past every checkpoint
         finally:
-            killer.reach("handled, before commands")
+            if name == TARGET:
+                killer.reach("handled, before commands")
 
     @app.consumer(queue, prefetch=1, middleware=[watch])
     async def handle(body: bytes, message: Message) -> None:
@@ -77,11 +103,35 @@ def make_app(declaration: Path, queue: str, ledger: Ledger, killer: Killer) -> A
     return app
 
 
-async def run(url: str, declaration: Path, queue: str, folder: Path, place: str) -> None:
-    """Consumes until SIGTERM."""
+def watch_acks(killer: Killer) -> None:
+    """A handler that simply returns is acked past all checkpoints, for speed: its ack is watched where it is said."""
+    ack = Delivery.ack
+
+    def watched(delivery: Delivery, *, multiple: bool = False) -> None:
+        is_target = delivery.properties.message_id == TARGET
+        if is_target:
+            killer.reach("before settle")
+        ack(delivery, multiple=multiple)
+        if is_target:
+            asyncio.get_running_loop().call_later(ACKS_WRITTEN_S, killer.reach, "after ack written")
+
+    mock.patch.object(Delivery, "ack", watched).start()
+
+
+def leave_no_room() -> None:
+    """A publisher that is always busy: a copy has to wait for its place."""
+    mock.patch.object(Publisher, "publish_now", return_value=False).start()
+
+
+async def run(url: str, declaration: Path, queue: str, folder: Path, cell: Cell | None) -> None:
+    """Consumes until SIGTERM, or until it is killed as the cell says."""
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    killer = Killer(place)
+    killer = Killer("" if cell is None else cell.place)
+    if cell is not None and cell.flow == "ack":
+        watch_acks(killer)
+    if cell is not None and not cell.has_room:
+        leave_no_room()
     app = make_app(declaration, queue, Ledger(folder / "ledger"), killer)
     assert isinstance(app.source, Compiled)
     async with Runner(
@@ -92,11 +142,11 @@ async def run(url: str, declaration: Path, queue: str, folder: Path, place: str)
         await stopping.wait()
 
 
-def consume(url: str, declaration: Path, queue: str, folder: Path, place: str) -> None:
+def consume(url: str, declaration: Path, queue: str, folder: Path, cell: Cell | None) -> None:
     """The whole of a worker process. What goes wrong is left in FOLDER/said."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        asyncio.run(run(url, declaration, queue, folder, place))
+        asyncio.run(run(url, declaration, queue, folder, cell))
     except BaseException:
         (folder / "said").write_text(traceback.format_exc())
         raise

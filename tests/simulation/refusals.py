@@ -1,0 +1,100 @@
+"""Copies that the broker refuses and does not keep: the only thing left then is the delivery that was not acked.
+
+What `redrive.embedded` can do to a confirm happens to copies that are in their queue already, and whoever takes a
+refusal for a confirm gets away with it. Here nothing is kept, in one of the ways a broker has to say so:
+
+    nack      basic.nack: a full queue, a quorum queue without its leader
+    return    basic.return, then a confirm: nowhere to route it
+    close     the connection is closed with 541, and what becomes of it is in doubt
+
+Only the runtime's own copies are refused; publishers outside, and what handlers publish, have their own books.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+from redrive.core import headers
+from redrive.embedded.engine import journal
+from redrive.embedded.engine.effects import Return
+from redrive.embedded.engine.messages import Message
+from redrive.embedded.engine.publishing import Publishing
+from redrive.embedded.engine.refusals import Refusal
+from redrive.wire import Properties
+from tests.simulation.workloads import OUTSIDE, Unit, number_of
+
+WAYS = ("nack", "return", "close")
+_INTERNAL_ERROR = 541
+_COPIED = headers.ORIGINAL_QUEUE.encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalRates:
+    """The chance of each copy to be refused, until `most` were: then nothing more is, so that a run can end."""
+
+    chance: float
+    ways: tuple[str, ...]
+    most: int
+
+
+def draw_refusals(seed: int) -> RefusalRates | None:
+    """Of a seed that is not calm; by dice of its own, so that nothing else of a seed changes by it."""
+    random = Random(f"refusals {seed}")
+    if random.random() < 0.4:
+        return None
+    return RefusalRates(
+        chance=random.choice((0.1, 0.3, 1.0)),
+        ways=random.choice((WAYS, ("nack",), ("return",), ("nack", "return"))),
+        most=random.choice((2, 5, 10)),
+    )
+
+
+class Refusals:
+    """Refuses the copies of one scenario."""
+
+    def __init__(self, seed: int, rates: RefusalRates | None) -> None:
+        self._rates = rates
+        self._random = Random(f"refused {seed}")
+        self.done: Counter[str] = Counter()
+        """How many, by the way they were refused."""
+        self.told: Counter[Unit] = Counter()
+        """How many of a unit's copies its runtime was told of, one by one: nobody may take these for a duplicate."""
+
+    def take(self, channel: Publishing, message: Message, mandatory: bool) -> bool | None:
+        """Whether the broker says it took a copy which it did not keep; None if it is to do what it always does.
+
+        Raises `Refusal`.
+        """
+        rates = self._rates
+        if rates is None or self.done.total() >= rates.most or not _is_copy(channel, message):
+            return None
+        if self._random.random() >= rates.chance:
+            return None
+        way = self._random.choice(rates.ways)
+        self.done[way] += 1
+        if way == "close":
+            raise Refusal(_INTERNAL_ERROR, "a copy is refused")
+        unit = _unit(message)
+        if unit is not None:
+            self.told[unit] += 1
+        engine, route = channel.engine, (message.exchange, message.keys[0])
+        if way == "return" and mandatory:
+            engine.effects.append(Return(channel, message))
+            _write(message, (engine.now_ms, journal.RETURNED, *route))
+            return True
+        _write(message, (engine.now_ms, journal.REFUSED, f"{route[0]} {route[1]}"))
+        return False
+
+
+def _is_copy(channel: Publishing, message: Message) -> bool:
+    return channel.connection.user != OUTSIDE and _COPIED in message.header
+
+
+def _unit(message: Message) -> Unit | None:
+    number, home = number_of(message.body), Properties(message.header).header(headers.ORIGINAL_QUEUE)
+    return (number, home) if number is not None and isinstance(home, str) else None
+
+
+def _write(message: Message, hop: tuple[object, ...]) -> None:
+    if message.life is not None:
+        message.life.append(hop)

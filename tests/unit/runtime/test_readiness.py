@@ -1,0 +1,95 @@
+"""Queues that exist, and are not as declared: what is rejected from one without a dead-letter exchange is gone."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from redrive import App
+from redrive.client import Client
+from redrive.embedded import EmbeddedBroker
+from redrive.running import running
+from redrive.runtime import RunOptions, TopologyMissing
+from redrive.topology import Compiled
+from redrive.wire import Properties
+from tests.unit.client.scenario import Notes, run_scenario
+from tests.unit.runtime.stage import compiled, until
+
+RELYING = {
+    "per-queue": "{type: classic, retry: {shape: per-queue}}",
+    "quorum": "{retry: {shape: quorum}}",
+    "requeue": "{type: classic, from: {shop: ['#']}, retry: {shape: requeue, park: reject}}",
+    "native": "{retry: {shape: native}}",
+}
+
+
+@asynccontextmanager
+async def plain_main_queue(plan: Compiled) -> AsyncIterator[tuple[EmbeddedBroker, Client]]:
+    """Everything is declared but the dead-letter settings of `orders`: its publisher was there first."""
+    async with EmbeddedBroker("4.3", time="manual") as broker, Client(broker.url) as client:
+        channel = await client.channel()
+        for exchange in plan.topology.exchanges:
+            await channel.declare_exchange(exchange.name, exchange.type, durable=True)
+        for queue in plan.topology.queues:
+            arguments = {"x-queue-type": queue.type}
+            if queue.name != "orders":
+                arguments |= queue.arguments.thaw()
+            await channel.declare_queue(queue.name, durable=True, arguments=arguments)
+        for binding in plan.topology.bindings:
+            if binding.destination_type == "queue":
+                await channel.bind_queue(binding.destination, binding.source, binding.routing_key)
+        yield broker, client
+
+
+@pytest.mark.parametrize("shape", RELYING)
+def test_a_queue_that_would_drop_what_is_rejected_is_not_consumed(shape: str) -> None:
+    text = f"exchanges: {{shop: topic}}\nqueues: {{orders: {RELYING[shape]}}}"
+
+    async def scenario() -> None:
+        plan = compiled(text)
+        async with plain_main_queue(plan) as (broker, client):
+            app = App(plan)
+
+            @app.consumer("orders")
+            async def handle(_body: bytes) -> None:
+                raise ValueError("no")
+
+            publisher = await client.publisher()
+            await publisher.publish("", "orders", b"{}", Properties.of(delivery_mode=2, message_id="a"))
+            with pytest.raises(
+                TopologyMissing, match=r"queue orders with its dead-letter settings \(.*inequivalent arg"
+            ):
+                async with running(app, url=broker.url, options=RunOptions(wait_for_topology=False)):
+                    pass
+            assert [str(place.state) for place in broker.whereabouts("a")] == ["ready"]
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize("declare", [False, True])
+def test_where_parking_is_a_publish_it_runs_and_warns(declare: bool) -> None:
+    text = "exchanges: {shop: topic}\nqueues: {orders: {type: classic, from: {shop: ['#']}, retry: {shape: requeue}}}"
+
+    async def scenario() -> None:
+        plan = compiled(text)
+        notes = Notes()
+        async with plain_main_queue(plan) as (broker, client):
+            app = App(plan)
+
+            @app.consumer("orders")
+            async def handle(_body: bytes) -> None:
+                raise ValueError("no")
+
+            publisher = await client.publisher()
+            await publisher.publish("", "orders", b"{}", Properties.of(delivery_mode=2, message_id="a"))
+            options = RunOptions(wait_for_topology=False, linger_s=0)
+            async with running(app, url=broker.url, observer=notes, options=options, declare=declare):
+                await until(
+                    lambda: any(name == "runtime.decided" and told["decision"] == "park" for name, told in notes.heard)
+                )
+            (warning,) = [told for name, told in notes.heard if name == "runtime.queue_differs"]
+            assert "x-dead-letter-exchange" in str(warning["queue"])
+            assert str(warning["look_with"]).startswith("redrive apply ")
+            assert [str(place.state) for place in broker.whereabouts("a")] == ["ready"]
+
+    run_scenario(scenario())
