@@ -58,7 +58,7 @@ class DetachedCopies:
             if isinstance(outcome, Confirmed):
                 self._executor.count_confirmed()
                 self._settle(sink)
-            elif delivery.is_stale:  # it comes again
+            elif delivery.comes_again:
                 self._executor.note_failure(sink.copy, outcome, retry_in_ms=None)
             else:
                 self._spawn(delivery, self._insist(sink, outcome))

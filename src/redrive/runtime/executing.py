@@ -161,7 +161,7 @@ class Executor:
                 self.note_failure(copy, outcome, retry_in_ms=None if give_up else round(pause_s * 1000))
                 if not give_up and late is None:
                     await self.pause(pause_s)
-                if delivery.is_stale:
+                if delivery.comes_again:
                     return False
                 if give_up:
                     await self._give_up(delivery, is_answered=late is None)

@@ -27,6 +27,7 @@ from redrive.runtime.app import Consumption
 from redrive.runtime.calling import Call
 from redrive.runtime.ending import Ending
 from redrive.runtime.executing import Executor
+from redrive.runtime.letting_go import LettingGo
 from redrive.runtime.message import Message
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.pausing import Pausing
@@ -41,7 +42,6 @@ _OUTCOMES = (Returned, Raised, Answered, TimedOut, Undecodable, Crashed)
 _ENDINGS = (*_OUTCOMES, Signal)
 """What a handler may return to say how it has ended. `return Park(…)` is taken for the raise it was meant to be: an ack
 would lose what its author wanted to keep."""
-_LET_GO_S = 1.0
 _SETTLED_ALONE_S = 5.0
 """How long others wait for the settling of what has run alone. It may take long: its copy may find no queue."""
 _ROUND_S = 0.1
@@ -82,7 +82,6 @@ class Handling:
         self._pausing = pausing
         self._now_ms = now_ms
         self._observer = observer
-        self._loop = asyncio.get_running_loop()
         self._admission = Admission(plan, crashes_max=options.crashes_max, now_ms=now_ms)
         self._ending = Ending(
             plan,
@@ -94,12 +93,12 @@ class Handling:
             now_ms=now_ms,
             draw=draw,
         )
+        self._letting_go = LettingGo(plan.name, self._ending, executor, observer)
         self._turns = Turns(concurrency)
         self.lost_lately: Callable[[], bool] = lambda: False
         """Whether this process has lost its channel a moment ago; the subscription knows."""
         self._early_mark = self._admission.early_mark
         self._obstructed = False
-        self._stale: object = None
         self._look()
         self._fast = self._fast_path()
 
@@ -181,7 +180,7 @@ class Handling:
             try:
                 delivery.ack()
             except ClientError:  # stale: its channel is gone, and it comes again
-                self._note_stale(delivery)
+                self._letting_go.note_stale(delivery)
                 return
             if self._obstructed:
                 self._succeeded()
@@ -222,49 +221,22 @@ class Handling:
         try:
             await work
         except StaleDelivery:
-            self._note_stale(delivery)  # its channel is gone, and it comes again
+            self._letting_go.note_stale(delivery)  # its channel is gone, and it comes again
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._ending.give_back_after(delivery, error)
         except Untouched:
             await self.hand_back(delivery)
             raise
         except BaseException:
-            self._let_go_soon(delivery)
+            self._letting_go.let_go_soon(delivery)
             raise
         finally:
             if self._pausing.failures or self._obstructed:
                 self._look()
 
-    def _note_stale(self, delivery: Delivery) -> None:
-        """Says once for each channel that work was done for nothing: as many as were in hand may end like this."""
-        if delivery.is_stale and delivery.session is not self._stale:
-            self._stale = delivery.session
-            self._observer.note("runtime.stale", queue=self._queue, message_id=delivery.properties.message_id)
-
     async def hand_back(self, delivery: Delivery) -> None:
-        """Its handler has not ended, and won't. When the app stops it goes back as it was: an orderly stop is no death,
-        and three of them must not park a message that only takes long."""
-        if not self._executor.is_stopping:
-            self._let_go_soon(delivery)
-            return
-        try:
-            await self._ending.give_back(delivery)
-        except ClientError:  # its channel is gone, and it comes again
-            pass
-
-    def _let_go_soon(self, delivery: Delivery) -> None:
-        """Our task was cancelled. If its consumer is being closed, the delivery goes back with the channel. If not (a
-        handler has cancelled its own task), nobody else would ever settle it; it comes again, as after a crash."""
-
-        def let_go() -> None:
-            try:
-                delivery.reject(requeue=True)
-            except ClientError:  # gone with its channel, or settled after all
-                return
-            self._observer.note("runtime.failed", queue=self._queue, error="its task was cancelled by somebody else")
-
-        if not self._loop.is_closed():
-            self._loop.call_later(_LET_GO_S, let_go)
+        """Its handler has not ended, and won't."""
+        await self._letting_go.hand_back(delivery)
 
     # Before the handler
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from redrive import App
-from redrive.runtime import executing, handling, subscription
+from redrive.runtime import executing, handling, letting_go, subscription
 from redrive.runtime.processes import COULD_NOT, Fleet
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
@@ -58,7 +58,7 @@ def test_a_handler_that_raises_what_is_no_exception_is_retried_and_parked_like_a
 def test_a_handler_that_cancels_its_own_task_does_not_keep_its_message_in_hand_for_ever(
     limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handling, "_LET_GO_S", 0.01)
+    monkeypatch.setattr(letting_go, "_LET_GO_S", 0.01)
 
     async def scenario() -> None:
         async with stage() as on:
