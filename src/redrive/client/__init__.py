@@ -32,6 +32,7 @@ from redrive.client.errors import (
 )
 from redrive.client.outcomes import Confirmed, InDoubt, Nacked, Outcome, Returned
 from redrive.client.publisher import Outgoing, Publisher
+from redrive.client.told_settings import ToldSetting, read_told
 from redrive.client.uri import Target, Tls, parse_url
 
 __all__ = [
@@ -67,5 +68,7 @@ __all__ = [
     "StaleDelivery",
     "Target",
     "Tls",
+    "ToldSetting",
     "parse_url",
+    "read_told",
 ]

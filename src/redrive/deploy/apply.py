@@ -10,16 +10,19 @@ What AMQP can't do is not done and is named: policies and vhosts need the manage
 import re
 from dataclasses import dataclass
 
-from redrive.client import AccessRefused, Channel, ChannelClosed, Client, NotFound, PreconditionFailed, ResourceLocked
+from redrive.client import (
+    AccessRefused,
+    Channel,
+    ChannelClosed,
+    Client,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+    read_told,
+)
 from redrive.core import InvalidDeclaration, RedriveError, Severity
 from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
 from redrive.topology import BrokerVersion, DestinationType, Exchange, Queue, Topology, check_for
-
-_INEQUIVALENT = re.compile(
-    r"inequivalent arg '(?P<argument>[^']*)' for .*?: received (?P<wanted>.*?) but current is (?P<found>.*)", re.DOTALL
-)
-_TYPED = re.compile(r"the value '(?P<value>.*)' of type '(?P<type>\w+)'", re.DOTALL)
-_WHOLE_NUMBERS = ("signedint", "unsignedint", "long", "short", "unsignedshort", "byte", "unsignedbyte", "timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,46 +196,10 @@ class _Probe:
 
 def read_difference(address: str, text: str) -> Difference:
     """The broker's 406 as a difference; its own words where they say something else."""
-    match = _INEQUIVALENT.search(text)
-    if match is None:
+    told = read_told(text)
+    if told is None:
         return Difference(address=address, argument="", wanted="", found=text)
-    return Difference(
-        address=address,
-        argument=match["argument"],
-        wanted=_plain(match["wanted"]),
-        found=_plain(match["found"]),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToldSetting:
-    """A setting of an object as the broker has it, told in a 406; None: it is not set."""
-
-    name: str
-    value: str | int | float | bool | None
-
-
-def read_told(text: str) -> ToldSetting | None:
-    """What a broker's 406 says that an object has; None where it says something else."""
-    match = _INEQUIVALENT.search(text)
-    if match is None:
-        return None
-    found = match["found"].strip()
-    typed = _TYPED.fullmatch(found)
-    if typed is not None:
-        return ToldSetting(name=match["argument"], value=_typed(typed["value"], typed["type"]))
-    return ToldSetting(name=match["argument"], value=None if found == "none" else _plain(found))
-
-
-def _typed(value: str, kind: str) -> str | int | float | bool:
-    try:
-        if kind in _WHOLE_NUMBERS:
-            return int(value)
-        if kind in ("double", "float"):
-            return float(value)
-    except ValueError:
-        return value
-    return value == "true" if kind == "bool" else value
+    return Difference(address=address, argument=told.name, wanted=told.wanted_text, found=told.text)
 
 
 def _forbidden(user: str, error: AccessRefused) -> str:
@@ -240,15 +207,6 @@ def _forbidden(user: str, error: AccessRefused) -> str:
     right = re.search(r"\b(configure|write|read) access to", error.text)
     what = f"{error.object_kind} {error.object_name}" if error.object_kind else "it"
     return f"user {user} may not {right[1]} {what}" if right else f"user {user} lacks a right on {what}"
-
-
-def _plain(said: str) -> str:
-    """`the value '5000' of type 'signedint'` and `'5000'` are 5000; `none` is "not set"."""
-    typed = _TYPED.fullmatch(said.strip())
-    text = typed["value"] if typed else said.strip()
-    if text == "none":
-        return "not set"
-    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
 
 
 async def _declare_exchange(channel: Channel, exchange: Exchange) -> None:

@@ -8,8 +8,7 @@ The exchange it can't have is a number. A queue that went away since it was seen
 RabbitMQ checks the arguments of a new queue and refuses that one ("invalid type"; 3.10.8, 4.0.5 and 4.3.6).
 """
 
-from redrive.client import Client, PreconditionFailed
-from redrive.deploy.apply import ToldSetting, read_told
+from redrive.client import Client, PreconditionFailed, read_told
 
 _ARGUMENT = "x-dead-letter-exchange"
 _IMPOSSIBLE = 0
@@ -44,7 +43,7 @@ async def find_dead_letter_exchange(client: Client, queue: str) -> str | None:
                 raise SettingsUnreadable(error.code, error.text) from None
             if setting.name == _ARGUMENT:
                 return None if setting.value is None else str(setting.value)
-            if setting.name in told or not _learn(setting, flags, arguments):
+            if setting.name in told or not setting.learn(flags, arguments):
                 raise SettingsUnreadable(error.code, error.text) from None
             told.add(setting.name)
         else:
@@ -52,17 +51,6 @@ async def find_dead_letter_exchange(client: Client, queue: str) -> str | None:
             await channel.close()
             return None
     raise SettingsUnreadable(406, f"the settings of queue {queue} can't be told apart")
-
-
-def _learn(setting: ToldSetting, flags: dict[str, bool], arguments: dict[str, object]) -> bool:
-    """Says from now on what the broker said; whether that can be said."""
-    if setting.name in flags:
-        flags[setting.name] = setting.value == "true"
-    elif setting.value is None:
-        return arguments.pop(setting.name, None) is not None
-    else:
-        arguments[setting.name] = setting.value
-    return True
 
 
 async def _raise_if_gone(client: Client, queue: str) -> None:

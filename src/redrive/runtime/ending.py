@@ -114,7 +114,8 @@ class Ending:
         With `detached` nobody has to wait for a copy that was sent: it is acked when it is confirmed. Raises
         `StaleDelivery`, and so may the rest: then the message comes again.
         """
-        if delivery.comes_again:
+        is_stale = not delivery.session.usable  # asked for every run that failed: without a call
+        if is_stale and delivery.comes_again:
             # Decided now it would leave a copy beside the message itself, which is with the broker again: where a
             # handler outlasts the broker's patience, one more with every run.
             raise StaleDelivery(delivery.delivery_tag, self._queue)
@@ -123,7 +124,7 @@ class Ending:
         decision, by_reject = self._decide(outcome, letter, past, now_ms)
         if has_run and self._pausing.judge(outcome, decision):
             decision, by_reject = GiveBack(pause_ms=0), False
-        if type(decision) is Retry and delivery.is_stale and not delivery.session.queue_is_gone:
+        if is_stale and type(decision) is Retry and not delivery.session.queue_is_gone:
             # The broker cancelled the consumer while this ran. With the queue its message may be gone, so a copy has to
             # be left; or it took longer than 4.3 waits, the message runs again, and a copy that did too would make two
             # of it with every run.

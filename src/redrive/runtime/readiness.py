@@ -11,13 +11,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from redrive.client import AccessRefused, Client, NotFound, PreconditionFailed, ResourceLocked
+from redrive.client import AccessRefused, Client, NotFound, PreconditionFailed, ResourceLocked, read_told
 from redrive.runtime.app import Consumption
 from redrive.runtime.errors import UnsupportedBroker
 from redrive.topology import Queue, QueuePlan, Way
 
 NATIVE_SINCE = (4, 3, 1)
 DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
+DEAD_LETTERING = (DEAD_LETTER_EXCHANGE, "x-dead-letter-routing-key")
+_SETTINGS_MAX = 40
+"""More than a queue has."""
 
 
 def check_version(consumptions: Iterable[Consumption], server_version: str) -> None:
@@ -53,10 +56,10 @@ async def find_readiness(client: Client, consumptions: Iterable[Consumption]) ->
         address = f"queue {one.plan.name}"
         if address in missing or DEAD_LETTER_EXCHANGE not in one.plan.queue.arguments:
             continue
-        refusal = await _try_settings(client, one.plan.queue)
-        if refusal is None:
+        difference = await _find_difference(client, one.plan.queue)
+        if difference is None:
             continue
-        said = f"{address} with its dead-letter settings ({refusal})"
+        said = f"{address} with its dead-letter settings ({difference})"
         (missing if relies_on_dead_lettering(one.plan) else different).append(said)
     return Readiness(missing=tuple(missing), different=tuple(different))
 
@@ -69,20 +72,31 @@ def relies_on_dead_lettering(plan: QueuePlan) -> bool:
     return Way.REJECT in (arrangement.retry_by, arrangement.park_by) or plan.shape_name == "native"
 
 
-async def _try_settings(client: Client, queue: Queue) -> str | None:
-    """Why a queue that exists is not as declared, in the broker's words; None if it is, or nobody may know."""
-    channel = await client.channel()
-    arguments = {"x-queue-type": queue.type, **queue.arguments.thaw()}
-    try:
-        await channel.declare_queue(
-            queue.name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=arguments
-        )
-    except PreconditionFailed as error:
-        return error.text
-    except (AccessRefused, ResourceLocked):
-        return None
-    await channel.close()
-    return None
+async def _find_difference(client: Client, queue: Queue) -> str | None:
+    """What is different about the dead-lettering of a queue that exists; None if nothing is, or nobody may know.
+
+    Other settings may be somebody's own: they are taken as they are.
+    """
+    flags = {"durable": queue.durable, "auto_delete": queue.auto_delete}
+    arguments: dict[str, object] = {"x-queue-type": queue.type, **queue.arguments.thaw()}
+    for _ in range(_SETTINGS_MAX):
+        channel = await client.channel()
+        try:
+            await channel.declare_queue(queue.name, **flags, arguments=arguments)
+        except PreconditionFailed as error:
+            told = read_told(error.text)
+            if told is None:
+                return error.text
+            if told.name in DEAD_LETTERING:
+                return f"{told.name} is {told.text or 'empty'}"
+            if not told.learn(flags, arguments):
+                return error.text
+        except (AccessRefused, ResourceLocked):
+            return None
+        else:
+            await channel.close()
+            return None
+    return "its settings can't be told apart"
 
 
 async def _find_missing(client: Client, consumptions: Iterable[Consumption]) -> list[str]:

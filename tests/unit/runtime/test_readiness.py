@@ -8,7 +8,7 @@ import pytest
 from redrive import App
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.running import running
+from redrive.running import declare_missing, running
 from redrive.runtime import RunOptions, TopologyMissing
 from redrive.topology import Compiled
 from redrive.wire import Properties
@@ -57,13 +57,39 @@ def test_a_queue_that_would_drop_what_is_rejected_is_not_consumed(shape: str) ->
             publisher = await client.publisher()
             await publisher.publish("", "orders", b"{}", Properties.of(delivery_mode=2, message_id="a"))
             with pytest.raises(
-                TopologyMissing, match=r"queue orders with its dead-letter settings \(.*inequivalent arg"
+                TopologyMissing, match=r"queue orders with its dead-letter settings \(x-dead-letter-exchange is not set"
             ):
                 async with running(app, url=broker.url, options=RunOptions(wait_for_topology=False)):
                     pass
             assert [str(place.state) for place in broker.whereabouts("a")] == ["ready"]
 
     run_scenario(scenario())
+
+
+def test_settings_that_are_somebodys_own_do_not_hinder() -> None:
+    text = "queues: {orders: {type: classic, retry: {shape: per-queue}}}"
+
+    async def scenario() -> None:
+        plan = compiled(text)
+        async with EmbeddedBroker("4.3", time="manual") as broker, Client(broker.url) as client:
+            await declare_missing(plan, lambda _: Client(broker.url))
+            channel = await client.channel()
+            await channel.delete_queue("orders")
+            main = plan.queue("orders").queue
+            own = {"x-max-length": 1000, "x-max-priority": 5, **main.arguments.thaw()}
+            await channel.declare_queue("orders", durable=True, arguments=own)
+            app = App(plan)
+            app.consumer("orders")(nothing)
+            notes = Notes()
+            options = RunOptions(wait_for_topology=False, linger_s=0)
+            async with running(app, url=broker.url, observer=notes, options=options):
+                pass
+            assert notes.count("runtime.queue_differs") == 0
+
+    run_scenario(scenario())
+
+
+async def nothing(_body: bytes) -> None: ...
 
 
 @pytest.mark.parametrize("declare", [False, True])
