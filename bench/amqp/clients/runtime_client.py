@@ -1,4 +1,5 @@
-"""Our runtime with raw bodies: an app on shape `quorum`, whose outcomes become acks, rejects and parked copies.
+"""Our runtime with raw bodies: an app on shape `ladder`, or for W3 `quorum`, whose outcomes become acks, rejects and
+parked copies.
 
 The garbage collector is as `redrive run` has it.
 """
@@ -19,7 +20,9 @@ _LOOK_S = 0.01
 
 
 def compiled_for(case: Case) -> Compiled:
-    """The case's queue with the names the harness gave the queues around it."""
+    """The case's queue with the names the harness gave the queues around it. Only W3's dead-letters anything."""
+    if case.workload != "W3":
+        return compile_declaration(read_declaration(f"queues:\n  {case.source}:\n    retry: [30s]\n"))
     text = (
         f"queues:\n  {case.source}:\n    retry: {{shape: quorum, delays: [1ms], attempts: 4,"
         " wait: '{queue}.wait', dlq: '{queue}.parked', dlq_exchange: '{queue}.parked'}\n"
@@ -30,7 +33,7 @@ def compiled_for(case: Case) -> Compiled:
 @asynccontextmanager
 async def surroundings(case: Case) -> AsyncIterator[None]:
     """What the shape has beyond the harness's queues, there for the length of the case."""
-    names = [f"{case.source}.wait", f"{case.source}.parked"] if case.workload == "W2" else []
+    names = [f"{case.source}.wait.30s", f"{case.source}.parked"] if case.workload == "W2" else []
     async with Client(case.url) as client:
         channel = await client.channel()
         for name in names:
