@@ -5,7 +5,7 @@
     memory  the runtime's own, while a million messages pass through it
 
 Rounds are interleaved on one RabbitMQ, as in bench.amqp, whose harness it is. W3 keeps both cores busy for seconds, and
-who comes right after another may be slowed by it: there is a pause before each case, and there are five times as many
+who comes right after another may be slowed by it: there is a pause before each case, and there are ten times as many
 rounds. Raw numbers: results/runtime.json.
 """
 
@@ -65,7 +65,7 @@ CLIENTS: tuple[Client, ...] = (
 WORKLOADS: tuple[Workload, ...] = ("W2", "W3")
 FRAMEWORKS = ("faststream", "dramatiq")
 SETTLE_S = 2.5
-ROUNDS_OF_W3 = 5
+ROUNDS_OF_W3 = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

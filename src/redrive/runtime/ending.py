@@ -119,9 +119,8 @@ class Ending:
             # Decided now it would leave a copy beside the message itself, which is with the broker again: where a
             # handler outlasts the broker's patience, one more with every run.
             raise StaleDelivery(delivery.delivery_tag, self._queue)
-        letter = DeliveryLetter(delivery, self._queue)
-        past = self._pasts.of(letter)
-        decision, by_reject = self._decide(outcome, letter, past, now_ms)
+        past = self._pasts.of(delivery)
+        decision, by_reject = self._decide(outcome, delivery, past, now_ms)
         if has_run and self._pausing.judge(outcome, decision):
             decision, by_reject = GiveBack(pause_ms=0), False
         if is_stale and type(decision) is Retry and not delivery.session.queue_is_gone:
@@ -135,8 +134,10 @@ class Ending:
             # The commonest retry of the reject loops: no copy is made, so nothing needs to be written down.
             delivery.reject(requeue=False)
             if self._is_heard:
-                self._tell(decision, letter, past, describe_outcome(outcome, stack=False), handler_s=timed_s)
+                letter, failure = DeliveryLetter(delivery, self._queue), describe_outcome(outcome, stack=False)
+                self._tell(decision, letter, past, failure, handler_s=timed_s)
             return None
+        letter = DeliveryLetter(delivery, self._queue)
         # A stack is only wanted on a dead letter, and costs more than everything else here.
         is_last = type(decision) is Parked
         if is_last and has_begun:
@@ -178,7 +179,7 @@ class Ending:
         now_ms: int,
     ) -> Mould | None:
         """What its parked copy is cast from; None if it has to be made by itself."""
-        if self._asks_age or not can_be_cast(letter.delivery):
+        if self._asks_age or not can_be_cast(letter.delivery, past):
             return None
         kind = Kind(letter.delivery.route, past, decision.reason.value, failure, failed_run is not None)
         mould = self._moulds.find(kind)
@@ -187,15 +188,15 @@ class Ending:
             mould = self._moulds.make(kind, self._plan.commands(decision, letter, report), now_ms)
         return mould
 
-    def _decide(self, outcome: Outcome, letter: DeliveryLetter, past: Past, now_ms: int) -> tuple[Decision, bool]:
+    def _decide(self, outcome: Outcome, delivery: Delivery, past: Past, now_ms: int) -> tuple[Decision, bool]:
         """What becomes of it, and whether that is a reject and nothing else."""
         usual = self._usual
         if usual is None or type(outcome) is not Raised or isinstance(outcome.error, Signal):
-            return self._decide_anew(outcome, letter, past, now_ms)
+            return self._decide_anew(outcome, delivery, past, now_ms)
         key = (past.retries, past.died_otherwise)
         known = usual.get(key)
         if known is None:
-            known = self._decide_anew(outcome, letter, past, now_ms)
+            known = self._decide_anew(outcome, delivery, past, now_ms)
             if len(usual) < _USUAL_MAX:
                 usual[key] = known
         decision, by_reject = known
@@ -203,7 +204,8 @@ class Ending:
             decision = Retry(delay_ms=decision.delay_ms, not_before_ms=now_ms + decision.delay_ms)
         return decision, by_reject
 
-    def _decide_anew(self, outcome: Outcome, letter: DeliveryLetter, past: Past, now_ms: int) -> tuple[Decision, bool]:
+    def _decide_anew(self, outcome: Outcome, delivery: Delivery, past: Past, now_ms: int) -> tuple[Decision, bool]:
+        letter = DeliveryLetter(delivery, self._queue)
         age_ms = self._admission.age_ms(letter) if self._asks_age else None
         situation = Situation(retries=past.retries, now_ms=now_ms, age_ms=age_ms, draw=self._draw())
         decision = decide(outcome, situation, self._policy)
@@ -212,7 +214,7 @@ class Ending:
     async def carry_out(self, delivery: Delivery, decision: Decision) -> None:
         """Carries out what was decided without a run. Raises `StaleDelivery`."""
         letter = DeliveryLetter(delivery, self._queue)
-        past = self._pasts.of(letter)
+        past = self._pasts.of(delivery)
         report = Report(retries=past.retries, now_ms=self._now_ms(), history=read_history(letter))
         await self._carry_out(letter, past, decision, report)
 
@@ -248,7 +250,7 @@ class Ending:
             if await self._executor.copy_once(delivery, copy):
                 return True
             pause_ms = 0
-        report = Report(retries=self._pasts.of(letter).retries, now_ms=self._now_ms())
+        report = Report(retries=self._pasts.of(delivery).retries, now_ms=self._now_ms())
         commands = self._plan.commands(GiveBack(pause_ms=pause_ms), letter, report)
         return await self._executor.execute(delivery, commands)
 
@@ -266,12 +268,12 @@ class Ending:
         """A handler returned and its delivery was acked."""
         if self._notes_acks:
             letter = DeliveryLetter(delivery, self._queue)
-            self._tell(Done(), letter, self._pasts.of(letter), None, handler_s=handler_s)
+            self._tell(Done(), letter, self._pasts.of(delivery), None, handler_s=handler_s)
         elif self._acked is not None:
             header = delivery.header
             attempt = 1
             if delivery.redelivered or _COUNTED in header or _DIED in header or _COUNTED_BEFORE in header:
-                attempt = self._pasts.of(DeliveryLetter(delivery, self._queue)).retries + 1
+                attempt = self._pasts.of(delivery).retries + 1
             self._acked(self._queue, handler_s, attempt)
 
     def _tell(

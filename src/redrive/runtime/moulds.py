@@ -23,10 +23,7 @@ _HEADER_BYTES_MAX = 32_000
 """With a larger header the two together might not fit into a frame, and `copies` has to choose."""
 
 _OURS = ("x-redrive-", "x-retry-", "x-final-", "x-original-")
-_MARKS = (b"x-re", b"x-final-", b"x-original-", b"CC")
-"""What the raw bytes contain where a message may have a header that is written, or one that must be kept elsewhere."""
-
-_PERSISTENT = 2
+"""Where none of these is among its headers, nothing that is written replaces one: see `Past.is_marked`."""
 _MESSAGE_ID = flags_of("message_id")
 _STRIPPED = flags_of("user_id", "expiration")
 _MOMENT = struct.Struct(">cq")
@@ -76,7 +73,7 @@ class Moulds:
             case _:
                 return None
         if not all(name.startswith(_OURS) for name in copy.set_headers):
-            return None  # `can_be_cast` does not look for it
+            return None
         pieces = tuple(_encoded(copy.set_headers).split(_moment(now_ms)))
         # Once for when it was parked and once for the attempt. More often: an error's text happens to look like it.
         if len(pieces) != (3 if kind.is_attempt else 2):
@@ -87,18 +84,12 @@ class Moulds:
         return mould
 
 
-def can_be_cast(delivery: Delivery) -> bool:
+def can_be_cast(delivery: Delivery, past: Past) -> bool:
     """Whether its copy is what it is itself with something added: nothing to replace, nothing to strip."""
-    header = delivery.header
-    for mark in _MARKS:
-        if mark in header:
-            return False
+    if past.is_marked or len(delivery.header) > _HEADER_BYTES_MAX:
+        return False
     properties = delivery.properties
-    return (
-        len(header) <= _HEADER_BYTES_MAX
-        and not properties.has_any(_STRIPPED)
-        and properties.delivery_mode == _PERSISTENT
-    )
+    return not properties.has_any(_STRIPPED) and properties.is_persistent()
 
 
 def _moment(now_ms: int) -> bytes:

@@ -7,22 +7,28 @@ has a header of its own (a trace), those that have the same x-death and no heade
 
 from typing import NamedTuple
 
+from redrive.client import Delivery
 from redrive.core import Counter, count_retries, deaths_in, headers
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
+from redrive.wire import cut_headers
 
 _KEPT_MAX, _BYTES_MAX = 256, 4096
-_OURS, _ORIGINAL = b"x-redrive-", b"x-original-"
+_ORIGINAL = b"x-original-"
+_MARKS = (b"x-re", b"x-final-", _ORIGINAL, b"CC")
+"""What the raw bytes contain where a message may have a header that is written, or one that must be kept elsewhere."""
 
 
 class Past(NamedTuple):
     """How often a message was retried, whether it has died in this queue of something else than our rejects, how it
-    first came to the queue as far as its deaths tell, and the key it was first published with."""
+    first came to the queue as far as its deaths tell, the key it was first published with, and whether its headers may
+    have one among them that a copy has to replace or to strip."""
 
     retries: int
     died_otherwise: bool
     route: tuple[str, str] | None
     routing_key: str
+    is_marked: bool
 
 
 class Pasts:
@@ -30,38 +36,40 @@ class Pasts:
 
     def __init__(self, plan: QueuePlan) -> None:
         self._plan = plan
+        self._queue = plan.name
         self._counter = plan.counted_by
         # A header that is read below and is not x-death makes a delivery one of its own.
         self._mark = _ORIGINAL if self._counter is Counter.REJECTIONS else self._counter.value.encode()
         self._by_headers = _Kept()
         self._by_deaths = _Kept()
 
-    def of(self, letter: DeliveryLetter) -> Past:
+    def of(self, delivery: Delivery) -> Past:
         """The past of one delivery."""
         # Nothing else than these two is read for it.
-        key = (letter.delivery.route, letter.properties.raw_headers())
+        key = (delivery.route, cut_headers(delivery.header))
         past = self._by_headers.get(key)
         if past is None:
-            past = self._by_headers.keep(key, self._look_up(letter))
+            past = self._by_headers.keep(key, self._look_up(DeliveryLetter(delivery, self._queue), key[1] or b""))
         return past
 
-    def _look_up(self, letter: DeliveryLetter) -> Past:
-        header = letter.delivery.header
-        if _OURS in header or _ORIGINAL in header or self._mark in header:
-            return self._read(letter)
+    def _look_up(self, letter: DeliveryLetter, table: bytes) -> Past:
+        is_marked = any(mark in table for mark in _MARKS)
+        if is_marked or self._mark in table:
+            return self._read(letter, is_marked)
         key = (letter.delivery.route, letter.raw_deaths())
         past = self._by_deaths.get(key)
         if past is None:
-            past = self._by_deaths.keep(key, self._read(letter))
+            past = self._by_deaths.keep(key, self._read(letter, is_marked))
         return past
 
-    def _read(self, letter: DeliveryLetter) -> Past:
+    def _read(self, letter: DeliveryLetter, is_marked: bool) -> Past:
         deaths = deaths_in(letter.header(headers.DEATHS), letter.queue)
         return Past(
             retries=count_retries(letter, self._counter),
             died_otherwise=deaths.otherwise,
             route=deaths.route,
             routing_key=self._plan.handler_routing_key(letter),
+            is_marked=is_marked,
         )
 
 

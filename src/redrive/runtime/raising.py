@@ -9,6 +9,8 @@ import asyncio
 from redrive.core import Answered, Outcome, Raised, TimedOut, outcome_of
 from redrive.runtime.calling import OutOfTime
 
+_HAVE_ERRORS = (Raised, Answered)
+
 
 class Untouched(asyncio.CancelledError):
     """We were cancelled before the handler had ended: nothing has been said about the delivery."""
@@ -39,9 +41,11 @@ async def raise_later(error: BaseException) -> None:
 
 def begin_stack_at_handler(outcome: Outcome) -> None:
     """Leaves our own frames out of what is kept of an error's stack: its first line is the handler's."""
-    error = outcome.error if isinstance(outcome, Raised | Answered) else None
-    frame = None if error is None else error.__traceback__
+    error = outcome.error if isinstance(outcome, _HAVE_ERRORS) else None
+    if error is None:
+        return
+    top = frame = error.__traceback__
     while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith("redrive.runtime."):
         frame = frame.tb_next
-    if error is not None and frame is not None:
+    if frame is not None and frame is not top:
         error.__traceback__ = frame

@@ -48,7 +48,7 @@ from redrive.wire.fields import (
 )
 from redrive.wire.frames import PROTOCOL_HEADER, Frame, FrameSplitter, encode_frame
 from redrive.wire.negotiation import Limits
-from redrive.wire.properties import EMPTY, Properties, PropertyChanges, flags_of
+from redrive.wire.properties import EMPTY, Properties, PropertyChanges, cut_headers, flags_of
 from redrive.wire.raw_entries import raw_entries
 from redrive.wire.roles import Role
 from redrive.wire.sasl import amqplain_response, plain_response, read_credentials
@@ -101,6 +101,7 @@ __all__ = [
     "UInt32",
     "amqplain_response",
     "copy_properties",
+    "cut_headers",
     "decode_table",
     "edit_table",
     "encode_entries",

@@ -138,27 +138,6 @@ class Properties:
         raw = self._spans().get("headers")
         return default if raw is None else read_entry(raw, name, default, 4)
 
-    def raw_headers(self) -> bytes | None:
-        """The table of headers as its bytes, None if there is none: two that are equal hold the same.
-
-        What follows the table is not looked at.
-        """
-        raw = self.raw
-        if self._fields is None and len(raw) >= 2 and not raw[1] & 1:
-            flags = raw[0] << 8
-            if not flags & _HEADERS_FLAG:
-                return None
-            try:
-                start = 3 + raw[2] if flags & _CONTENT_TYPE_FLAG else 2
-                if flags & _CONTENT_ENCODING_FLAG:
-                    start += 1 + raw[start]
-                stop = start + 4 + int(_LENGTH.unpack_from(raw, start)[0])
-                if stop <= len(raw):
-                    return raw[start:stop]
-            except (IndexError, struct.error):
-                pass  # malformed, as `_spans` will say
-        return self._spans().get("headers")
-
     def raw_header(self, name: str) -> bytes | None:
         """One header's typed value as its bytes, None if there is none: two that are equal decode to the same."""
         raw = self._spans().get("headers")
@@ -197,12 +176,13 @@ class Properties:
         """These with header entries at the end, encoded already (`encode_entries`), and the headers in `drop` gone.
 
         The keys of the new entries must not be among the headers: nobody looks. Raises RemoteProtocolError if the old
-        bytes are malformed.
+        bytes are malformed as far as the headers' end; what follows is kept as it is.
         """
-        raw, fields = self.raw, self._spans()
-        old = fields.get("headers", b"")
-        start = 2 + len(fields.get("content_type", b"")) + len(fields.get("content_encoding", b""))
-        table = drop_entries(old[4:], drop)
+        raw = self.raw
+        start, stop = _find_headers(raw)
+        table = raw[start + 4 : stop]
+        if drop:
+            table = drop_entries(table, drop)
         return Properties(
             b"".join(
                 (
@@ -211,10 +191,16 @@ class Properties:
                     _LENGTH.pack(len(table) + len(entries)),
                     table,
                     entries,
-                    raw[start + len(old) :],
+                    raw[stop:],
                 )
             )
         )
+
+    def is_persistent(self) -> bool:
+        """Whether the delivery mode is 2, at the price of one look. Raises RemoteProtocolError as `append_headers`."""
+        raw = self.raw
+        _, stop = _find_headers(raw)
+        return bool(raw[0] & _DELIVERY_MODE_FLAG >> 8) and raw[stop : stop + 1] == _PERSISTENT
 
     def labels(self) -> tuple[str | None, str | None, str | None]:
         """message_id, correlation_id and type: what tells a message from others, at the price of one look."""
@@ -272,6 +258,7 @@ class Properties:
 _BY_NAME: dict[str, _Property[Any]] = {
     name: each for name, each in vars(Properties).items() if isinstance(each, _Property)
 }
+_DELIVERY_MODE_FLAG, _PERSISTENT = _BY_NAME["delivery_mode"].flag, b"\x02"
 _ALL_FLAGS = sum(each.flag for each in _BY_NAME.values())
 _HEADERS_FLAG = _BY_NAME["headers"].flag
 _CONTENT_TYPE_FLAG, _CONTENT_ENCODING_FLAG = _BY_NAME["content_type"].flag, _BY_NAME["content_encoding"].flag
@@ -282,6 +269,31 @@ _NO_LABELS = (None, None, None)
 def flags_of(*names: str) -> int:
     """For `Properties.has_any`."""
     return sum(_BY_NAME[name].flag for name in names)
+
+
+def cut_headers(raw: bytes) -> bytes | None:
+    """The table of headers out of properties' raw bytes, None if there is none: two that are equal hold the same.
+
+    What follows the table is not looked at. Raises RemoteProtocolError if it, or what comes before, is malformed.
+    """
+    start, stop = _find_headers(raw)
+    return None if start == stop else raw[start:stop]
+
+
+def _find_headers(raw: bytes) -> tuple[int, int]:
+    """Where the table of headers begins and ends; where it would be, if there is none."""
+    try:
+        flags = raw[0] << 8
+        start = 3 + raw[2] if flags & _CONTENT_TYPE_FLAG else 2
+        if flags & _CONTENT_ENCODING_FLAG:
+            start += 1 + raw[start]
+        stop = start + 4 + int(_LENGTH.unpack_from(raw, start)[0]) if flags & _HEADERS_FLAG else start
+        if stop <= len(raw) and not raw[1] & 1:
+            return start, stop
+    except (IndexError, struct.error):
+        pass
+    _split(raw)  # says what is wrong
+    raise syntax_error("a property runs past the end of the content header")
 
 
 # Which properties a flag word announces, worked out once for each word seen.

@@ -68,7 +68,7 @@ def commands_for(
 ) -> tuple[Kind, tuple[Command, ...]]:
     """What a message leads to without any mould, and its kind."""
     letter = DeliveryLetter(delivery, "orders")
-    past = Pasts(PLANS[shape]).of(letter)
+    past = Pasts(PLANS[shape]).of(delivery)
     history = () if failure is None else (Attempt(number=past.retries + 1, at_ms=now_ms, error=failure.text),)
     report = Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
     kind = Kind(delivery.route, past, ParkReason.ATTEMPTS.value, failure, failure is not None)
@@ -80,12 +80,12 @@ def commands_for(
 def test_what_is_cast_is_what_would_have_been_copied(
     shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], Failure | None]]
 ) -> None:
-    moulds = Moulds()
+    moulds, pasts = Moulds(), Pasts(PLANS[shape])
     # All of them twice, the second time later: then there is a mould of every kind that can have one.
     for number, (route, given_properties, failure) in enumerate([*sent, *sent]):
         now_ms = NOW_MS + 1000 * number
         delivery = delivery_of(route, **given_properties)
-        if not can_be_cast(delivery):
+        if not can_be_cast(delivery, pasts.of(delivery)):
             continue
         kind, commands = commands_for(shape, delivery, failure, now_ms)
         mould = moulds.find(kind) or moulds.make(kind, commands, now_ms)
@@ -104,7 +104,7 @@ def test_an_ordinary_dead_letter_is_cast(shape: str) -> None:
     delivery = delivery_of(("shop", "a.key"), delivery_mode=2, headers={"traceparent": "00-1"}, message_id="m")
     kind, commands = commands_for(shape, delivery, Failure(type="ValueError", message="no"), NOW_MS)
     moulds = Moulds()
-    assert can_be_cast(delivery)
+    assert can_be_cast(delivery, kind.past)
     assert moulds.find(kind) is None
     assert moulds.make(kind, commands, NOW_MS) is moulds.find(kind) is not None
 
@@ -126,7 +126,8 @@ def test_an_ordinary_dead_letter_is_cast(shape: str) -> None:
     ],
 )
 def test_what_must_be_changed_or_stripped_is_not_cast(changes: dict[str, Any]) -> None:
-    assert not can_be_cast(delivery_of(("", "orders"), **{"delivery_mode": 2, **changes}))
+    delivery = delivery_of(("", "orders"), **{"delivery_mode": 2, **changes})
+    assert not can_be_cast(delivery, Pasts(PLANS["quorum"]).of(delivery))
 
 
 def test_an_error_that_looks_like_the_moment_is_not_cast() -> None:

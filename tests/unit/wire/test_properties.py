@@ -43,18 +43,17 @@ def test_appended_headers_are_what_an_edit_would_have_added(
     assert after.headers == {**{key: value for key, value in before.headers.items() if key not in gone}, **new}
 
 
-@given(strategies.properties, strategies.tables, st.booleans())
+@given(strategies.properties, strategies.tables)
 def test_what_is_found_without_reading_all_is_what_reading_finds(
-    properties: dict[str, Any], headers: dict[str, Any], read_before: bool
+    properties: dict[str, Any], headers: dict[str, Any]
 ) -> None:
     raw = wire.Properties.of(headers=headers or None, **properties).raw
     whole, hasty = wire.Properties(raw), wire.Properties(raw)
-    if read_before:
-        hasty.present()
-    table = hasty.raw_headers()
+    table = wire.cut_headers(raw)
     assert ("headers" in whole.present()) == (table is not None)
     assert table is None or table == wire.encode_table(whole.headers)
     assert hasty.labels() == (whole.message_id, whole.correlation_id, whole.type)
+    assert hasty.is_persistent() == (whole.delivery_mode == 2)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,11 @@ def test_what_is_found_without_reading_all_is_what_reading_finds(
 )
 def test_a_table_of_headers_that_is_not_whole_is_a_syntax_error(raw: bytes) -> None:
     with pytest.raises(wire.RemoteProtocolError):
-        wire.Properties(raw).raw_headers()
+        wire.cut_headers(raw)
+    with pytest.raises(wire.RemoteProtocolError):
+        wire.Properties(raw).append_headers(b"")
+    with pytest.raises(wire.RemoteProtocolError):
+        wire.Properties(raw).is_persistent()
 
 
 @given(strategies.properties)
