@@ -15,8 +15,9 @@ from redrive.wire import cut_headers
 
 _KEPT_MAX, _BYTES_MAX = 256, 4096
 _ORIGINAL = b"x-original-"
-_MARKS = (b"x-re", b"x-final-", _ORIGINAL, b"CC")
-"""What the raw bytes contain where a message may have a header that is written, or one that must be kept elsewhere."""
+_MARKS = (b"x-redrive", b"x-retry-", b"x-final-", _ORIGINAL, b"\x02CC", b"\x03BCC")
+"""What the raw bytes contain where a message may have a header that is written, or one that must be kept elsewhere; a
+key of a table has its length before it."""
 
 
 class Past(NamedTuple):

@@ -48,4 +48,4 @@ def begin_stack_at_handler(outcome: Outcome) -> None:
     while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith("redrive.runtime."):
         frame = frame.tb_next
     if frame is not None and frame is not top:
-        error.__traceback__ = frame
+        BaseException.with_traceback(error, frame)  # an error may be frozen, and allow nobody to set anything

@@ -276,8 +276,10 @@ def cut_headers(raw: bytes) -> bytes | None:
 
     What follows the table is not looked at. Raises RemoteProtocolError if it, or what comes before, is malformed.
     """
+    if len(raw) > 1 and not raw[0] << 8 & _HEADERS_FLAG and not raw[1] & 1:
+        return None
     start, stop = _find_headers(raw)
-    return None if start == stop else raw[start:stop]
+    return raw[start:stop]
 
 
 def _find_headers(raw: bytes) -> tuple[int, int]:

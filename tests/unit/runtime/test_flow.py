@@ -85,6 +85,29 @@ def test_a_handler_that_always_raises_is_run_after_each_delay_and_then_its_messa
     assert runs == [(1, 0, "shop", "orders.new"), (2, 30, "shop", "orders.new"), (3, 330, "shop", "orders.new")]
 
 
+def test_an_error_that_lets_nobody_set_anything_is_parked_like_any_other() -> None:
+    @dataclass(frozen=True)
+    class Refused(Exception):
+        order: int
+
+    async def scenario() -> None:
+        async with stage() as on:
+            app = App(compiled())
+
+            @app.consumer("orders")
+            async def place(order: Order) -> None:
+                raise Refused(order.id)
+
+            async with on.running(app):
+                await on.publish("orders", b'{"id": 1}', message_id="a")
+                await until(lambda: on.places("a") == ["ready in orders.parked"])
+            (parked,) = await on.take("orders.parked")
+            assert parked.properties.headers["x-redrive-stack"].startswith(f'  File "{__file__}"')
+            assert on.decisions() == {"retry": 2, "park": 1}
+
+    run_scenario(scenario())
+
+
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 def test_a_retry_that_succeeds_leaves_nothing_behind(profile: str) -> None:
     attempts: list[int] = []

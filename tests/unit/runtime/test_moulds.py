@@ -41,11 +41,14 @@ theirs = st.fixed_dictionaries(
     optional={
         "x-death": x_deaths,
         "traceparent": st.just("00-1"),
+        "x-request-id": st.just("ACC"),
         "x-delivery-count": st.integers(0, 3),
         "x-acquired-count": st.integers(0, 3),
     },
 )
-marked = st.sampled_from([{"x-retry-count": 2}, {"x-original-exchange": "b"}, {"x-redrive-id": "given"}, {"CC": ["b"]}])
+marked = st.sampled_from(
+    [{"x-retry-count": 2}, {"x-original-exchange": "b"}, {"x-redrive-id": "given"}, {"CC": ["b"]}, {"BCC": ["b"]}]
+)
 tables = theirs | st.builds(lambda mine, more: {**mine, **more}, theirs, marked)
 routes = st.sampled_from([("", "orders"), ("shop", "a.key"), ("other", "a.key"), ("shop", "orders.retry")])
 properties = st.fixed_dictionaries(
@@ -53,7 +56,7 @@ properties = st.fixed_dictionaries(
     optional={
         "content_type": st.just("application/json"),
         "content_encoding": st.just("gzip"),
-        "message_id": st.sampled_from(["m", "ö"]),
+        "message_id": st.sampled_from(["m", "ö", "x-retry-CC"]),
         "cluster_id": st.just("c"),
     },
 )

@@ -50,6 +50,7 @@ tables = st.fixed_dictionaries(
         "x-death": x_deaths,
         "x-retry-count": st.integers(0, 3),
         "x-delivery-count": st.integers(0, 3),
+        "x-request-id": st.sampled_from(["ACC", "1"]),
         "x-redrive-attempts-before": st.integers(0, 3),
         "x-original-queue": st.just("orders"),
         "x-original-routing-key": st.sampled_from(["b.key", 5]),
@@ -78,7 +79,7 @@ def test_a_past_is_what_the_delivery_says_whoever_came_before(
             deaths_in(table.get("x-death"), "orders").otherwise,
             deaths_in(table.get("x-death"), "orders").route,
             plan.handler_routing_key(letter),
-            any(name.startswith(("x-re", "x-original-")) for name in table),
+            any(name.startswith(("x-redrive-", "x-retry-", "x-original-")) for name in table),
         )
 
 
