@@ -21,7 +21,6 @@ from redrive.core import (
     TimedOut,
     Undecodable,
     headers,
-    outcome_of,
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.app import Consumption
@@ -207,10 +206,7 @@ class Handling:
         try:
             handler_s = time.perf_counter() - began_s if began_s else 0.0
             now_ms = self._now_ms()
-            if isinstance(ended, Exception):
-                outcome = outcome_of(ended, now_ms=now_ms)  # as `read_error` does, for what most raise
-            else:
-                outcome = self._outcome(ended, now_ms) if isinstance(ended, BaseException) else ended
+            outcome = self._outcome(ended, now_ms) if isinstance(ended, BaseException) else ended
             rest = self._ending.settle(delivery, outcome, handler_s, now_ms=now_ms, has_run=True, detached=True)
         except BaseException as error:  # noqa: BLE001 - seen to where it can be waited for
             rest = raise_later(error)

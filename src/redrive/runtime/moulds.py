@@ -15,15 +15,13 @@ from typing import Any, NamedTuple
 
 from redrive.client import Delivery
 from redrive.core import Ack, Command, Failure, Publish, headers
-from redrive.runtime.pasts import Past
+from redrive.runtime.pasts import WRITTEN, Past
 from redrive.wire import Properties, encode_entries, flags_of
 
 _KEPT_MAX = 64
 _HEADER_BYTES_MAX = 32_000
 """With a larger header the two together might not fit into a frame, and `copies` has to choose."""
 
-_OURS = ("x-redrive-", "x-retry-", "x-final-", "x-original-")
-"""Where none of these is among its headers, nothing that is written replaces one: see `Past.is_marked`."""
 _MESSAGE_ID = flags_of("message_id")
 _STRIPPED = flags_of("user_id", "expiration")
 _MOMENT = struct.Struct(">cq")
@@ -72,8 +70,8 @@ class Moulds:
                 pass
             case _:
                 return None
-        if not all(name.startswith(_OURS) for name in copy.set_headers):
-            return None
+        if not all(name.startswith(WRITTEN) for name in copy.set_headers):
+            return None  # it might replace one of a message that is not marked
         pieces = tuple(_encoded(copy.set_headers).split(_moment(now_ms)))
         # Once for when it was parked and once for the attempt. More often: an error's text happens to look like it.
         if len(pieces) != (3 if kind.is_attempt else 2):

@@ -15,7 +15,9 @@ from redrive.wire import cut_headers
 
 _KEPT_MAX, _BYTES_MAX = 256, 4096
 _ORIGINAL = b"x-original-"
-_MARKS = (b"x-redrive", b"x-retry-", b"x-final-", _ORIGINAL, b"\x02CC", b"\x03BCC")
+WRITTEN = ("x-redrive", "x-retry-", "x-final-", _ORIGINAL.decode())
+"""How the headers begin that are written on copies."""
+_MARKS = (*(each.encode() for each in WRITTEN), b"\x02CC", b"\x03BCC")
 """What the raw bytes contain where a message may have a header that is written, or one that must be kept elsewhere; a
 key of a table has its length before it."""
 
