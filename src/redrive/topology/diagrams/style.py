@@ -1,8 +1,13 @@
 """Colours, fonts and the legend of an SVG: all that makes it readable in light and in dark, without anything fetched.
 
-The palette is a set of CSS variables; a dark scheme changes only those. Boxes are told apart by shape and edge as well
+How an element looks in light stands in its own attributes, which every renderer reads, also those that know no style
+sheet or no CSS variables (librsvg, Inkscape, tools that make PDFs). The style sheet has nothing but the colours of the
+dark scheme: a rule of it wins over an attribute where it is understood. Boxes are told apart by shape and edge as well
 as by colour, and lines by dashes, so that nothing depends on seeing colours.
 """
+
+from collections.abc import Iterator
+from functools import cache
 
 from redrive.topology.diagrams.scene import Ink, Look
 
@@ -72,39 +77,57 @@ LEGEND_WIRES = (
 )
 
 
+@cache
+def attributes(*classes: str) -> str:
+    """`class` and the looks of an element: of two classes that say the same, the later in the table wins."""
+    looks: dict[str, str] = {}
+    for name, said in _LOOKS.items():
+        if name in classes:
+            looks |= said
+    shown = "".join(f' {name}="{_LIGHT.get(value, value)}"' for name, value in looks.items())
+    return f'class="{" ".join(classes)}"{shown}'
+
+
 def stylesheet() -> str:
-    """The CSS of every picture."""
-    rules = [
-        f"svg{{{_variables(_LIGHT)};color-scheme:light dark}}",
-        f"@media (prefers-color-scheme:dark){{svg{{{_variables(_DARK)}}}}}",
-        ".bg{fill:var(--bg)}",
-        f"text{{font-family:{SANS};fill:var(--ink)}}",
-        f".mono{{font-family:{MONOSPACE}}}",
-        ".name{font-weight:600}",
-        ".soft{fill:var(--soft)}",
-        ".wire{fill:none;stroke-width:1.5;stroke-linejoin:round;stroke-linecap:butt}",
-        ".halo{fill:none;stroke:var(--bg);stroke-width:6}",
-        ".in-card{stroke:var(--card)}",
-        ".box{stroke-width:1.25}",
-    ]
+    """The dark scheme's colours."""
+    rules = "\n".join(_dark_rules())
+    return f"svg{{color-scheme:light dark}}\n@media (prefers-color-scheme:dark){{\n{rules}\n}}"
+
+
+def _dark_rules() -> Iterator[str]:
+    for name, looks in _LOOKS.items():
+        # What is no colour is repeated too ("none"), so that the later class wins here as it does in the attributes.
+        colours = {key: _DARK.get(value, value) for key, value in looks.items() if key in ("fill", "stroke")}
+        if colours:
+            yield f".{name}{{{';'.join(f'{key}:{value}' for key, value in colours.items())}}}"
+
+
+def _looks() -> Iterator[tuple[str, dict[str, str]]]:
+    """Each class with what it says; colours by their names in the palettes."""
+    yield "bg", {"fill": "bg"}
+    yield "mono", {"font-family": MONOSPACE}
+    yield "name", {"fill": "ink", "font-weight": "600"}
+    yield "soft", {"fill": "soft"}
+    yield "wire", {"fill": "none", "stroke-width": "1.5", "stroke-linejoin": "round"}
+    yield "halo", {"fill": "none", "stroke": "bg", "stroke-width": "6"}
+    yield "in-card", {"stroke": "card"}
+    yield "box", {"stroke-width": "1.25"}
     for look in Look:
         fill, edge = _FILL.get(look, look.value), _EDGE.get(look, f"{look.value}-edge")
-        rules.append(f".{look}{{fill:var(--{fill});stroke:var(--{edge})}}")
-        rules.append(f".{look}-bar{{fill:var(--{edge})}}")
+        yield look, {"fill": fill, "stroke": edge} | _EDGES.get(look, {})
     for ink in Ink:
         colour = "soft" if ink in (Ink.NOTE, Ink.HEADING) else ink.value
-        rules.append(f".{ink}{{stroke:var(--{colour})}}.{ink}-tip{{fill:var(--{colour})}}")
-        rules.append(f".{ink}-text{{fill:var(--{colour})}}")
-    rules += [
-        ".main{stroke-width:2}",
-        ".inner{fill:none;stroke-width:.75}",
-        ".loop,.ghost{stroke-dasharray:4 3}",
-        ".publish{stroke-dasharray:5 4}",
-        ".route-text{fill:var(--soft)}",
-        ".heading-text{font-weight:600;letter-spacing:.06em}",
-    ]
-    return "\n".join(rules)
+        yield ink, {"stroke": colour} | _DASHES.get(ink, {})
+        yield f"{ink}-tip", {"fill": colour}
+        yield f"{ink}-text", {"fill": "soft" if ink is Ink.ROUTE else colour} | _LETTERS.get(ink, {})
+    yield "inner", {"fill": "none", "stroke-width": ".75"}
 
 
-def _variables(colours: dict[str, str]) -> str:
-    return ";".join(f"--{name}:{value}" for name, value in colours.items())
+_EDGES = {
+    Look.MAIN: {"stroke-width": "2"},
+    Look.LOOP: {"stroke-dasharray": "4 3"},
+    Look.GHOST: {"stroke-dasharray": "4 3"},
+}
+_DASHES = {Ink.PUBLISH: {"stroke-dasharray": "5 4"}}
+_LETTERS = {Ink.HEADING: {"font-weight": "600", "letter-spacing": ".06em"}}
+_LOOKS = dict(_looks())

@@ -10,7 +10,7 @@ from redrive.topology.arrangement import Arrangement
 from redrive.topology.diagrams.graph import Graph, build_graph
 from redrive.topology.diagrams.layout import MARGIN, lay_out
 from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Point, Scene, Wire
-from redrive.topology.diagrams.style import LEGEND_BOXES, LEGEND_WIRES, stylesheet
+from redrive.topology.diagrams.style import LEGEND_BOXES, LEGEND_WIRES, SANS, attributes, stylesheet
 from redrive.topology.diagrams.text import shorten, text_width, visible
 from redrive.topology.model import Topology
 
@@ -18,6 +18,7 @@ _LEGEND_HEIGHT = 58
 _LEGEND_PITCH = 24
 _CORNER = 7.0
 _HEAD = 7.0
+_SOFT = attributes("soft")
 
 
 def render_svg(topology: Topology, arrangements: Iterable[Arrangement] = (), *, title: str = "Topology") -> str:
@@ -36,12 +37,13 @@ def _document(scene: Scene, graph: Graph, title: str) -> Iterator[str]:
     counted = _counted(graph)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title desc" '
-        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">\n'
+        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'font-family="{SANS}">\n'
         f'<title id="title">{_text(title)}</title>\n<desc id="desc">{_text(counted)}</desc>\n'
         f"<style>\n{stylesheet()}\n</style>\n"
-        f'<rect class="bg" width="100%" height="100%"/>\n'
-        f'<text class="name" x="{MARGIN:g}" y="{MARGIN + 18:g}" font-size="19">{_text(title)}</text>\n'
-        f'<text class="soft" x="{MARGIN:g}" y="{MARGIN + 37:g}" font-size="12">{_text(counted)}</text>\n'
+        f'<rect {attributes("bg")} width="100%" height="100%"/>\n'
+        f'<text {attributes("name")} x="{MARGIN:g}" y="{MARGIN + 18:g}" font-size="19">{_text(title)}</text>\n'
+        f'<text {_SOFT} x="{MARGIN:g}" y="{MARGIN + 37:g}" font-size="12">{_text(counted)}</text>\n'
     )
     yield from (_card(box) for box in scene.boxes if box.look == Look.CARD)
     for ink in _DRAWN_LAST:
@@ -71,7 +73,7 @@ def _counted(graph: Graph) -> str:
 
 def _card(card: Box) -> str:
     place = f'x="{card.x:g}" y="{card.y:g}" width="{card.width:g}" height="{card.height:g}"'
-    return f'<rect class="box card" {place} rx="12"/>\n'
+    return f'<rect {attributes("box", "card")} {place} rx="12"/>\n'
 
 
 def _box(box: Box) -> str:
@@ -80,44 +82,45 @@ def _box(box: Box) -> str:
     shape = f'x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="{radius:g}"'
     inset = radius * 0.7 + (3 if box.repeated else 0) if pill else 14
     parts = [f"<g>{_tooltip(box.tooltip)}"]
-    parts.append(f'<rect class="box {box.look}" {shape}/>')
+    parts.append(f"<rect {attributes('box', box.look)} {shape}/>")
     if box.repeated:
         parts.append(
-            f'<rect class="box {box.look} inner" x="{box.x + 3:g}" y="{box.y + 3:g}" width="{box.width - 6:g}" '
-            f'height="{box.height - 6:g}" rx="{radius - 3:g}"/>'
+            f'<rect {attributes("box", box.look, "inner")} x="{box.x + 3:g}" y="{box.y + 3:g}" '
+            f'width="{box.width - 6:g}" height="{box.height - 6:g}" rx="{radius - 3:g}"/>'
         )
     tag_width = text_width(box.tag, 10, monospace=False) + 10 if box.tag else 0
     room = box.width - 2 * inset - tag_width
     title = shorten(box.title, room, box.title_size, monospace=True)
     y = box.middle - 2 if box.detail else box.middle + box.title_size * 0.35
     parts.append(
-        f'<text class="mono name" x="{box.x + inset:g}" y="{y:g}" font-size="{box.title_size:g}">{_text(title)}</text>'
+        f'<text {attributes("mono", "name")} x="{box.x + inset:g}" y="{y:g}" font-size="{box.title_size:g}">'
+        f"{_text(title)}</text>"
     )
     if box.tag:
         parts.append(
-            f'<text class="soft" x="{box.x + box.width - 12:g}" y="{y:g}" font-size="10" text-anchor="end">'
+            f'<text {_SOFT} x="{box.x + box.width - 12:g}" y="{y:g}" font-size="10" text-anchor="end">'
             f"{_text(box.tag)}</text>"
         )
     if box.detail:
         detail = shorten(box.detail, box.width - 2 * inset, 10.5, monospace=False)
         parts.append(
-            f'<text class="soft" x="{box.x + inset:g}" y="{box.middle + 11.5:g}" font-size="10.5">'
-            f"{_text(detail)}</text>"
+            f'<text {_SOFT} x="{box.x + inset:g}" y="{box.middle + 11.5:g}" font-size="10.5">{_text(detail)}</text>'
         )
     return "".join(parts) + "</g>\n"
 
 
 def _halo(wire: Wire) -> str:
-    return f'<path class="halo{" in-card" if wire.in_card else ""}" d="{_path(wire.points)}"/>\n'
+    classes = ("halo", "in-card") if wire.in_card else ("halo",)
+    return f'<path {attributes(*classes)} d="{_path(wire.points)}"/>\n'
 
 
 def _wire(wire: Wire) -> str:
-    parts = [f'<g>{_tooltip(wire.tooltip)}<path class="wire {wire.ink}" d="{_path(wire.points)}"/>']
+    parts = [f'<g>{_tooltip(wire.tooltip)}<path {attributes("wire", wire.ink)} d="{_path(wire.points)}"/>']
     if wire.arrow:
         parts.append(_head(wire))
     if wire.dot:
         x, y = wire.points[-1]
-        parts.append(f'<circle class="{wire.ink}-tip" cx="{x:g}" cy="{y:g}" r="3"/>')
+        parts.append(f'<circle {attributes(f"{wire.ink}-tip")} cx="{x:g}" cy="{y:g}" r="3"/>')
     return "".join(parts) + "</g>\n"
 
 
@@ -138,15 +141,16 @@ def _head(wire: Wire) -> str:
     left = base[0] - across[0], base[1] - across[1]
     right = base[0] + across[0], base[1] + across[1]
     return (
-        f'<path class="{wire.ink}-tip" d="M{tip[0]:g} {tip[1]:g}L{left[0]:g} {left[1]:g}L{right[0]:g} {right[1]:g}Z"/>'
+        f"<path {attributes(f'{wire.ink}-tip')} "
+        f'd="M{tip[0]:g} {tip[1]:g}L{left[0]:g} {left[1]:g}L{right[0]:g} {right[1]:g}Z"/>'
     )
 
 
 def _label(label: Label) -> str:
-    classes = f"{label.ink}-text" + (" mono" if label.monospace else "")
+    classes = (f"{label.ink}-text", *(("mono",) if label.monospace else ()))
     anchor = "" if label.anchor == "start" else f' text-anchor="{label.anchor}"'
     return (
-        f'<text class="{classes}" x="{label.x:g}" y="{label.y:g}" font-size="{label.size:g}"{anchor}>'
+        f'<text {attributes(*classes)} x="{label.x:g}" y="{label.y:g}" font-size="{label.size:g}"{anchor}>'
         f"{_tooltip(label.tooltip)}{_text(label.text)}</text>\n"
     )
 
@@ -158,18 +162,19 @@ def _legend(scene: Scene, y: float) -> Iterator[str]:
     for look, text in LEGEND_BOXES:
         if look in looks:
             radius = 6 if look == Look.ENTRY else 3
-            yield f'<rect class="box {look}" x="{x:g}" y="{y - 6:g}" width="22" height="12" rx="{radius}"/>'
-            yield f'<text class="soft" x="{x + 30:g}" y="{y + 4:g}" font-size="11">{text}</text>\n'
+            yield f'<rect {attributes("box", look)} x="{x:g}" y="{y - 6:g}" width="22" height="12" rx="{radius}"/>'
+            yield f'<text {_SOFT} x="{x + 30:g}" y="{y + 4:g}" font-size="11">{text}</text>\n'
             x += 30 + text_width(text, 11, monospace=False) + 16
     if repeated:
-        yield f'<rect class="box {Look.RELAY}" x="{x:g}" y="{y - 6:g}" width="22" height="12" rx="6"/>'
-        yield f'<rect class="box {Look.RELAY} inner" x="{x + 2:g}" y="{y - 4:g}" width="18" height="8" rx="4"/>'
-        yield f'<text class="soft" x="{x + 30:g}" y="{y + 4:g}" font-size="11">the same exchange, drawn again</text>\n'
+        yield f'<rect {attributes("box", Look.RELAY)} x="{x:g}" y="{y - 6:g}" width="22" height="12" rx="6"/>'
+        inner = attributes("box", Look.RELAY, "inner")
+        yield f'<rect {inner} x="{x + 2:g}" y="{y - 4:g}" width="18" height="8" rx="4"/>'
+        yield f'<text {_SOFT} x="{x + 30:g}" y="{y + 4:g}" font-size="11">the same exchange, drawn again</text>\n'
     x, y = MARGIN, y + _LEGEND_PITCH
     for ink, text in LEGEND_WIRES:
         if ink in inks:
             yield _wire(Wire(points=((x, y), (x + 22, y)), ink=ink))
-            yield f'<text class="soft" x="{x + 30:g}" y="{y + 4:g}" font-size="11">{text}</text>\n'
+            yield f'<text {_SOFT} x="{x + 30:g}" y="{y + 4:g}" font-size="11">{text}</text>\n'
             x += 30 + text_width(text, 11, monospace=False) + 16
 
 

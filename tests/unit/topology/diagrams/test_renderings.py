@@ -158,3 +158,36 @@ def test_any_topology_is_drawn_with_all_its_queues_and_exchanges(
         shown = render(topology, arranged)
         for name in [*(one.name for one in topology.queues), *(one.name for one in topology.exchanges)]:
             assert visible(name) in shown
+
+
+DRAWN = ("rect", "path", "circle", "text")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_svg_says_its_colours_in_attributes_for_renderers_that_know_no_style_sheet(name: str) -> None:
+    """Without them librsvg, Inkscape and what makes PDFs draw black boxes: they know no CSS variables."""
+    topology, arranged = EXAMPLES[name]()
+    picture = render_svg(topology, arranged)
+    root = ElementTree.fromstring(picture)
+    drawn = [one for one in root.iter() if one.tag.rpartition("}")[2] in DRAWN]
+    assert drawn
+    for one in drawn:
+        colours = [one.get(key, "") for key in ("fill", "stroke")]
+        assert any(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours), one.attrib
+        assert one.get("fill"), f"black by default: {one.attrib}"
+    assert "var(" not in picture
+
+
+def test_the_dark_scheme_says_every_colour_again_with_the_same_precedence() -> None:
+    topology, arranged = EXAMPLES["ladder"]()
+    picture = render_svg(topology, arranged)
+    sheet = picture.partition("<style>")[2].partition("</style>")[0]
+    dark = dict(re.findall(r"^\.([\w-]+)\{(.*)\}$", sheet, re.MULTILINE))
+    root = ElementTree.fromstring(picture)
+    for one in root.iter():
+        classes = one.get("class", "").split()
+        for key in ("fill", "stroke"):
+            said = [dark[name] for name in dark if name in classes and f"{key}:" in dark[name]]
+            assert bool(said) == (one.get(key) is not None), one.attrib
+            if said:
+                assert (f"{key}:none" in said[-1]) == (one.get(key) == "none")
