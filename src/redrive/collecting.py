@@ -57,6 +57,8 @@ class CollectRequest:
     patterns: tuple[str, ...] = ()
     observe: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
+    who: str = "unknown"
+    """Who says that stopped queues may go on, for the audit."""
     once: bool = False
     auto_retry: bool = False
     forced: bool = False
@@ -104,7 +106,7 @@ def run_collect(
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with _opened(place, telemetry, watching) as (store, client, broker):
             for name in request.resumed:
-                await store.collecting.resume_queue(client.target.vhost, name)
+                await store.collecting.resume_queue(client.target.vhost, name, now_ms=now_ms(), who=request.who)
             selected = await select_sources(place, client, broker, request)
             sources = [one for one in selected.sources if not one.observe_only]
             if not sources:

@@ -142,7 +142,9 @@ class Broker:
                 if found is not None and found.state not in (OperationState.WAITING, OperationState.RUNNING):
                     return found
                 if stop.is_set():
-                    return await self._store.operations.pause(operation_id, "paused by hand", now_ms=now_ms())
+                    return await self._store.operations.pause(
+                        operation_id, "paused by hand", now_ms=now_ms(), who=found.who if found else ""
+                    )
                 await asyncio.sleep(_LOOKED_AFTER_S)
 
     async def peek(self, queue: str, limit: int) -> Peeked:

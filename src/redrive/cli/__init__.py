@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, fail, say
+from redrive.cli.console import EXIT_COULD_NOT, fail, forget_reader, say
 from redrive.core import RedriveError
 
 __all__ = ["cli", "main"]
@@ -41,6 +41,14 @@ class _Commands(click.Group):
         command = getattr(import_module(f"redrive.cli.{cmd_name}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # `redrive simulate … | head`: the reader has seen enough, and click would say that something was found.
+            forget_reader()
+            return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, say, wants_colour, warn
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, say, wants_colour, warn, write
 from redrive.config import broker_url, names_vhost
 from redrive.connecting import target_of, telling, where_rights_are
 from redrive.core import Finding, InvalidDeclaration
@@ -43,7 +43,7 @@ def apply_command(file: str, url: str | None, yes: bool, form: str) -> None:
     with telling(replace(target, vhost=vhost), setting, file=file):
         applied = apply_topology(topology, url=setting.value, vhost=vhost, confirm=lambda one: yes or _confirmed(one))
     if form == "json":
-        click.echo(json.dumps(_as_json(applied), indent=2, ensure_ascii=False))
+        write(json.dumps(_as_json(applied), indent=2, ensure_ascii=False))
     else:
         _print(applied, file)
     if applied.declared is None:
@@ -75,16 +75,16 @@ def _confirmed(inspection: Inspection) -> bool:
     if not sys.stdin.isatty():
         say("Nothing was changed: say --yes to declare these.")
         return False
-    return click.confirm(f"Declare these {len(inspection.missing)} objects?", err=True)
+    return ask(f"Declare these {len(inspection.missing)} objects?")
 
 
 def _print(applied: Applied, file: str) -> None:
     colour = wants_colour(sys.stdout)
     inspection = applied.inspection
     for difference in inspection.differences:
-        click.secho(f"  ≠ {difference.text}", fg="red", color=colour)
+        write(click.style(f"  ≠ {difference.text}", fg="red"), colour=colour)
     if inspection.differences:
-        click.echo(f"Nothing was changed. {' '.join(_advice(inspection.differences, file))}")
+        write(f"Nothing was changed. {' '.join(_advice(inspection.differences, file))}")
         return
     if applied.declared is None:
         return
@@ -94,7 +94,7 @@ def _print(applied: Applied, file: str) -> None:
         click.secho(f"  ! {address}: not applied, policies need the management API", fg="yellow", color=colour)
     made = f"{len(applied.declared)} declared" if applied.declared else "nothing missing"
     bindings = "1 binding" if applied.bindings == 1 else f"{applied.bindings} bindings"
-    click.echo(f"{made}, {bindings} in place (RabbitMQ {applied.server_version}).")
+    write(f"{made}, {bindings} in place (RabbitMQ {applied.server_version}).")
 
 
 def _advice(differences: tuple[Difference, ...], file: str) -> Iterator[str]:

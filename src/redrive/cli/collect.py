@@ -5,6 +5,7 @@ from typing import Literal, cast
 import click
 
 from redrive.cli.console import EXIT_FOUND, greet
+from redrive.cli.dlq.options import with_who
 from redrive.cli.dlq.output import fail_line, print_json, print_line, warn_line
 from redrive.cli.tables import counted
 from redrive.collecting import CollectReport, CollectRequest, Selected, Watching, run_collect
@@ -30,7 +31,9 @@ from redrive.dlq import Place, find_place
 )
 @click.option("--log-format", type=click.Choice(("json", "text")), help="By default text on a terminal, else json.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", help="Of --once's result.")
+@with_who
 def collect_command(
+    who: str,
     file: str | None,
     patterns: tuple[str, ...],
     url: str | None,
@@ -64,7 +67,7 @@ def collect_command(
     """
     place = find_place(url=url, management_url=management_url, database=database, file=file)
     request = CollectRequest(
-        patterns=patterns, observe=observe, resumed=resumed, once=once, auto_retry=auto_retry, forced=force
+        patterns=patterns, observe=observe, resumed=resumed, once=once, auto_retry=auto_retry, forced=force, who=who
     )
     watching = Watching(
         log_level=log_level or ("warning" if once else "info"),

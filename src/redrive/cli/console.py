@@ -1,8 +1,11 @@
 """How the command line speaks: results on stdout, everything else on stderr, colour only where a person looks."""
 
 import os
+import signal
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
 import click
@@ -49,6 +52,47 @@ def fail(error: RedriveError) -> NoReturn:
     if len(texts) > _FINDINGS_SHOWN:
         click.echo(f"… and {len(texts) - _FINDINGS_SHOWN} more", err=True)
     raise SystemExit(EXIT_COULD_NOT)
+
+
+def write(text: str, *, colour: bool | None = None) -> None:
+    """A line of the result. A reader that has seen enough (`| head`) changes nothing about how a command ends."""
+    try:
+        click.echo(text, color=colour)
+    except BrokenPipeError:
+        forget_reader()
+
+
+def ask(question: str) -> bool:
+    """Asks a person; Ctrl-C and the end of what is typed are no."""
+    try:
+        with _interrupting_at_once():
+            return click.confirm(_printable(question), err=True)
+    except click.Abort:
+        click.echo(err=True)
+        return False
+
+
+def forget_reader() -> None:
+    """Nobody reads stdout any more (`| head`): what else is written to it goes nowhere, the work itself goes on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    finally:
+        os.close(nowhere)
+
+
+@contextmanager
+def _interrupting_at_once() -> Iterator[None]:
+    """While a person is asked Ctrl-C ends the question. A running event loop would only cancel its task, which waits
+    for the answer, and so take no notice before the second Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's alone
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _printable(text: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound, ResourceLocked
 from redrive.core import SILENT, Observer, RedriveError
 from redrive.deadletters.hands import HAND_BYTES, QueueBusy
-from redrive.deadletters.rounds import End, RoundParts, Rounds, Tally
+from redrive.deadletters.rounds import WHO, End, RoundParts, Rounds, Tally
 from redrive.deadletters.runner_lease import hold_lease
 from redrive.deadletters.sources import Source
 from redrive.deadletters.stopping import idle
@@ -186,7 +186,7 @@ class Collector:
     async def _collect(self, source: Source, stop: asyncio.Event, *, once: bool) -> tuple[str | None, bool]:
         danger = self._parts.dangers.get(source.dlq)
         if danger is not None:
-            await self._store.collecting.stop_queue(source.vhost, source.dlq, danger, now_ms=self._clock_ms())
+            await self._store.collecting.stop_queue(source.vhost, source.dlq, danger, now_ms=self._clock_ms(), who=WHO)
             del self._parts.dangers[source.dlq]
         stopped = await self._store.collecting.stopped_queues()
         if (source.vhost, source.dlq) in stopped:

@@ -40,6 +40,8 @@ from redrive.topology import BrokerVersion, QueueType
 
 LIMIT_MARGIN = 4
 """So many deliveries before its limit a message stops the queue: who crashes over it must not destroy it."""
+WHO = "collector"
+"""In the audit, of a queue that it stops by itself."""
 ACK_ON_DISK_S = 2.0
 """How long after its barrier an ack may not be on a classic queue's disk."""
 _LEAST_DARED = 2
@@ -228,7 +230,7 @@ class Rounds:
         source, dangers = self._source, self._parts.dangers
         dangers[source.dlq] = reason  # if it can't be written now, it is before anything is taken again
         stopping = self._parts.store.collecting.stop_queue(
-            source.vhost, source.dlq, reason, now_ms=self._parts.clock_ms()
+            source.vhost, source.dlq, reason, now_ms=self._parts.clock_ms(), who=WHO
         )
         await self._bounded(stopping)
         del dangers[source.dlq]

@@ -17,6 +17,9 @@ from redrive.deadletters.witness import Witness, settle_by_witness
 from redrive.records import Claimed, ItemState, Operation, OperationKind, OperationState, Sent, Status
 from redrive.stores import Store, StoreUnavailable
 
+WHO = "redriver"
+"""In the audit, of what no person did."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
@@ -308,7 +311,7 @@ class Run:
 
     async def _pause(self, note: str) -> Operation:
         self._operation = await self._held.persist(
-            lambda: self._operations.pause(self._id, note, now_ms=self._clock_ms())
+            lambda: self._operations.pause(self._id, note, now_ms=self._clock_ms(), who=WHO)
         )
         return self._operation
 

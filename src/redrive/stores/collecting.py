@@ -119,13 +119,13 @@ class Collecting:
         async with self._database.write() as tx:
             await tx.run(_DROP_BATCHES, [batch_id])
 
-    async def stop_queue(self, vhost: str, dlq: str, reason: str, *, now_ms: int, who: str = "") -> None:
+    async def stop_queue(self, vhost: str, dlq: str, reason: str, *, now_ms: int, who: str) -> None:
         """Nothing is collected from this queue until somebody says resume."""
         async with self._database.write() as tx:
             await tx.run(_STOP, vhost, dlq, reason, now_ms)
             await note(tx, _about_queue("queue.stopped", dlq, reason, now_ms=now_ms, who=who))
 
-    async def resume_queue(self, vhost: str, dlq: str, *, now_ms: int = 0, who: str = "") -> None:
+    async def resume_queue(self, vhost: str, dlq: str, *, now_ms: int, who: str) -> None:
         """It may be collected again."""
         async with self._database.write() as tx:
             if await tx.run(_RESUME, vhost, dlq):

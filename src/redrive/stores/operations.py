@@ -214,7 +214,7 @@ class Operations:
         async with self._database.write() as tx:
             return await settle_silent(tx, now_ms=now_ms, limit=limit)
 
-    async def pause(self, id: str, text: str = "", *, now_ms: int, who: str = "") -> Operation:
+    async def pause(self, id: str, text: str = "", *, now_ms: int, who: str) -> Operation:
         """Nothing more of it is taken until it is resumed; what is on the way is still recorded. An operation that has
         ended stays as it is."""
         async with self._database.write() as tx:
@@ -225,7 +225,7 @@ class Operations:
             await _note(tx, row.operation, "redrive.paused", who=who, why=text, now_ms=now_ms)
             return (await lock_operation(tx, id)).operation
 
-    async def resume(self, id: str, *, now_ms: int, who: str = "") -> Operation:
+    async def resume(self, id: str, *, now_ms: int, who: str) -> Operation:
         """A paused one waits for a runner again; any other stays as it is."""
         async with self._database.write() as tx:
             row = await lock_operation(tx, id)

@@ -119,7 +119,7 @@ def test_a_stream_begins_with_how_things_stand_and_tells_what_changes(
         assert [one["total"] for one in watch.events("stats")] == [1]
         await put_letter()
         await watch.until(lambda one: [each["total"] for each in one.events("stats")] == [1, 2])
-        await store.operations.pause("op1", "a break", now_ms=clock())
+        await store.operations.pause("op1", "a break", now_ms=clock(), who="ada")
         await watch.until(lambda one: states(one)[1:] == [("op1", "paused")])
         await store.operations.cancel("op1", who="t", now_ms=clock())
         await watch.until(lambda one: states(one)[2:] == [("op1", "cancelled")])
@@ -154,8 +154,8 @@ def test_a_limited_token_hears_only_of_its_queues(
             }
         ]
         await put_letter(queue="payments", dlq="payments.parked", group_id="cards")
-        await store.operations.pause("op1", "", now_ms=clock())
-        await store.operations.pause("op2", "", now_ms=clock())
+        await store.operations.pause("op1", "", now_ms=clock(), who="ada")
+        await store.operations.pause("op2", "", now_ms=clock(), who="ada")
         await watch.until(lambda one: states(one)[1:] == [("op2", "paused")])
         assert len(watch.events("stats")) == 1
         assert "payments" not in watch.text

@@ -1,16 +1,19 @@
 """`redrive collect` on an embedded broker."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.dlq_stage import Scene, publish, scene_in
+from redrive.stores import open_store
+from tests.unit.cli.dlq_stage import NOW_MS, Scene, publish, scene_in
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +78,22 @@ def test_a_queue_that_is_not_there_is_a_problem_of_once(scene: Scene) -> None:
     )
     assert ran.code == 1
     assert ran.json["problems"] == {"gone": "there is no queue gone"}
+
+
+def test_a_queue_that_goes_on_is_in_the_audit_with_who_and_when(scene: Scene) -> None:
+    scene.park(1)
+
+    async def stop() -> None:
+        async with await open_store(scene.environment["REDRIVE_DATABASE"]) as store:
+            await store.collecting.stop_queue("/", "orders.parked", "it nears its limit", now_ms=NOW_MS, who="ada")
+
+    asyncio.run(stop())
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    assert scene.run("collect", scene.file, "--resume-queue", "orders.parked", "--as", "grace", "--once").code == 0
+    entries = scene.run("dlq", "audit", "--action", "queue.resumed", "--format", "json").json["entries"]
+    assert [(one["who"], one["subject"]) for one in entries] == [("grace", "orders.parked")]
+    assert before <= datetime.fromisoformat(entries[0]["at"]) <= datetime.now(UTC)
+    assert len(scene.letters()) == 1
 
 
 def test_it_goes_on_until_a_signal_and_sends_back_what_is_due(scene: Scene) -> None:

@@ -1,7 +1,13 @@
 """`redrive dlq resolve`, `reopen`, `delete`, `edit`, `export`, `import`, `auto-retry`: what changes the store alone."""
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +213,56 @@ def test_a_duration_that_is_none_is_a_usage_error(database: str) -> None:
     ran = redrive("dlq", "auto-retry", "on", "--first", "soon", "--database", database)
     assert ran.code == 2
     assert "'soon' is not a duration" in ran.err
+
+
+def spawned(*arguments: str, **io: Any) -> "subprocess.Popen[bytes]":
+    environment = {**os.environ, "REDRIVE_USER": "ada"}
+    return subprocess.Popen([sys.executable, "-m", "redrive", *arguments], env=environment, **io)
+
+
+@pytest.mark.slow
+def test_one_ctrl_c_at_the_question_ends_it_and_changes_nothing(database: str) -> None:
+    ours, theirs = pty.openpty()
+    program = spawned(
+        *("dlq", "delete", "--all", "--database", database),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    try:
+        assert program.stderr is not None
+        asked = b""
+        while b"?" not in asked:
+            asked += program.stderr.read(1)
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=20)
+    finally:
+        program.kill()
+        os.close(ours)
+    assert b"Nothing was changed." in said
+    assert program.returncode == 2
+    assert statuses(database) == {"m1": "pending", "m2": "pending", "m3": "pending"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [("export", "--all"), ("list", "--all", "--format", "json"), ("show",)])
+def test_a_reader_that_has_seen_enough_is_no_finding(database: str, command: tuple[str, ...]) -> None:
+    arguments = (*command, LETTERS[0].id) if command == ("show",) else command
+    reads, writes = os.pipe()
+    os.close(reads)  # as `| head` does, only sooner
+    program = spawned("dlq", *arguments, "--database", database, stdout=writes, stderr=subprocess.PIPE)
+    os.close(writes)
+    _, said = program.communicate(timeout=30)
+    assert (program.returncode, b"Traceback" in said, b"BrokenPipe" in said) == (0, False, False)
+    assert b"written." not in said or b"not everything was written" in said
+
+
+@pytest.mark.slow
+def test_a_reader_that_left_does_not_hide_that_something_was_refused(database: str) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    program = spawned("dlq", "reopen", LETTERS[0].id, "--database", database, stdout=writes, stderr=subprocess.PIPE)
+    os.close(writes)
+    program.communicate(timeout=30)
+    assert program.returncode == 1  # it is pending already

@@ -196,7 +196,7 @@ def test_a_failure_with_two_hands_out_costs_each_message_one_delivery(
             limited = source("quorum", delivery_limit=1)
             for _ in range(3):
                 await make_collector(client, store, [limited]).run(once=True)
-                await store.collecting.resume_queue("/", "orders.dlq")
+                await store.collecting.resume_queue("/", "orders.dlq", now_ms=1, who="ada")
             assert fails == 0
             assert len(await stored_bodies(store)) + await ready(client, "orders.dlq") == MESSAGES
 

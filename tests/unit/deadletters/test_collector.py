@@ -259,7 +259,7 @@ def test_a_message_near_its_delivery_limit_stops_the_queue_and_is_stored(tmp_pat
             untouched = await make_collector(client, store, [source("quorum")]).run(once=True)
             assert untouched.total.inserted == 0
             assert await ready(client, "orders.dlq") == 1
-            await store.collecting.resume_queue("/", "orders.dlq")
+            await store.collecting.resume_queue("/", "orders.dlq", now_ms=1, who="ada")
             resumed = await make_collector(client, store, [source("quorum")]).run(once=True)
             assert (resumed.total.inserted, resumed.left) == (1, {})
 

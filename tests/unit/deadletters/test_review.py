@@ -240,7 +240,7 @@ def test_what_was_given_back_and_looked_at_is_collected_again_after_a_crash(kind
                 channel.nack(got, requeue=True)
             await channel.qos(0)
             await channel.close()
-            await store.collecting.resume_queue("/", DLQ)
+            await store.collecting.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
             report = await make_collector(client, store, [source(kind)]).run(once=True)
             assert (report.total.inserted, report.total.known) == (3, 0)
             standing = [one.status.value for one in await stored_letters(store)]
@@ -317,7 +317,7 @@ def test_a_queue_stopped_while_a_collector_waits_for_its_lease_is_not_collected(
 
             async def after_a_return(*names: Any, **rest: Any) -> Any:
                 monkeypatch.setattr(store.leases, "acquire", really_acquire)
-                await store.collecting.stop_queue("/", DLQ, "ada returned dead letters", now_ms=now_ms())
+                await store.collecting.stop_queue("/", DLQ, "ada returned dead letters", now_ms=now_ms(), who="ada")
                 return await really_acquire(*names, **rest)
 
             monkeypatch.setattr(store.leases, "acquire", after_a_return)

@@ -294,10 +294,10 @@ def test_what_was_given_back_to_the_broker_is_resolved_and_can_come_again(store:
 
 def test_a_stopped_queue_stays_stopped_until_somebody_says_resume(store: Store, run: Run) -> None:
     async def scenario() -> None:
-        await store.collecting.stop_queue("/", DLQ, "near its delivery limit", now_ms=NOW_MS)
-        await store.collecting.stop_queue("/", DLQ, "nearer", now_ms=NOW_MS)
+        await store.collecting.stop_queue("/", DLQ, "near its delivery limit", now_ms=NOW_MS, who="ada")
+        await store.collecting.stop_queue("/", DLQ, "nearer", now_ms=NOW_MS, who="ada")
         assert await store.collecting.stopped_queues() == {("/", DLQ): "nearer"}
-        await store.collecting.resume_queue("/", DLQ)
+        await store.collecting.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
         assert await store.collecting.stopped_queues() == {}
 
     run(scenario())

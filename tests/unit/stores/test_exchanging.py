@@ -91,7 +91,7 @@ def test_an_exchange_takes_nothing_of_what_was_stopped_and_records_what_was_on_t
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS, turn=1)
         if stopping == "pause":
-            await store.operations.pause(operation_id, now_ms=NOW_MS)
+            await store.operations.pause(operation_id, now_ms=NOW_MS, who="ada")
         else:
             await store.operations.cancel(operation_id, who="bob", now_ms=NOW_MS)
         ends = sent(ids[0])

@@ -353,14 +353,14 @@ def test_a_paused_operation_gives_nothing_out_and_goes_on_when_resumed(store: St
         ids = await collect(store, make_arrival(1), make_arrival(2))
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
-        paused = await store.operations.pause(operation_id, "Ctrl-C", now_ms=NOW_MS)
+        paused = await store.operations.pause(operation_id, "Ctrl-C", now_ms=NOW_MS, who="ada")
         assert (paused.state, paused.note) == (OperationState.PAUSED, "Ctrl-C")
         assert await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS) == ()
         await store.operations.record(operation_id, lease, [Sent(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS)
         await store.leases.release(lease)
         assert await store.operations.waiting(NOW_MS) == ()
         assert await store.operations.claim(operation_id, await claim(store, operation_id), now_ms=NOW_MS) is None
-        resumed = await store.operations.resume(operation_id, now_ms=NOW_MS)
+        resumed = await store.operations.resume(operation_id, now_ms=NOW_MS, who="ada")
         assert account(resumed) == ("waiting", 2, 1, 0, 0, 0)
 
     run(scenario())
@@ -471,7 +471,7 @@ def test_one_that_was_refused_is_due_again_as_if_it_had_died_now(store: Store, r
 def test_an_operation_that_is_not_there_is_said_so(store: Store, run: Run) -> None:
     async def scenario() -> None:
         with pytest.raises(UnknownOperation, match="there is no operation nothing"):
-            await store.operations.pause("nothing", now_ms=NOW_MS)
+            await store.operations.pause("nothing", now_ms=NOW_MS, who="ada")
         assert await store.operations.get("nothing") is None
         assert await store.operations.items("nothing", 5) == ([], None)
 

@@ -115,7 +115,7 @@ def test_a_silence_that_nobody_listens_to_resolves_nothing(store: Store, run: Ru
         arrival = make_arrival(1)
         ids = await collect(store, arrival)
         await redrive(store, *ids)
-        await store.collecting.stop_queue("/", arrival.dlq, "it nears its delivery limit", now_ms=NOW_MS)
+        await store.collecting.stop_queue("/", arrival.dlq, "it nears its delivery limit", now_ms=NOW_MS, who="ada")
         await store.operations.settle_silent(now_ms=LATER_MS, limit=9)
         assert await statuses(store, *ids) == ["retrying"]
 

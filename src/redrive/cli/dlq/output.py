@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from redrive.cli.console import say, wants_colour
+from redrive.cli.console import ask, say, wants_colour, write
 from redrive.cli.tables import Cell, Column, printable, render_table
 from redrive.records import GroupState, OperationState, Status
 
@@ -36,24 +36,24 @@ OPERATION_COLOURS: dict[str, str] = {
 
 def print_json(value: Any) -> None:
     """One JSON document; ASCII, so that a text from a message can't drive a terminal."""
-    click.echo(json.dumps(value, indent=2))
+    write(json.dumps(value, indent=2))
 
 
 def print_json_line(value: Any) -> None:
     """One JSON document in a line."""
-    click.echo(json.dumps(value))
+    write(json.dumps(value))
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
     """A table on stdout: as wide as the terminal there, uncut elsewhere."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     colour = wants_colour(sys.stdout)
-    click.echo(render_table(columns, rows, width=width, colour=colour), color=colour)
+    write(render_table(columns, rows, width=width, colour=colour), colour=colour)
 
 
 def print_line(text: str, *, fg: str | None = None, bold: bool = False) -> None:
     """A line on stdout, with anything that could drive the terminal escaped."""
-    click.secho(printable(text), fg=fg, bold=bold or None, color=wants_colour(sys.stdout))
+    write(click.style(printable(text), fg=fg, bold=bold or None), colour=wants_colour(sys.stdout))
 
 
 def warn_line(text: str) -> None:
@@ -73,10 +73,7 @@ def is_confirmed(question: str, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         say("Nothing was changed: there is nobody to ask; say --yes.")
         return False
-    try:
-        if click.confirm(printable(question), err=True):
-            return True
-    except click.Abort:  # Ctrl-C, or the end of what is typed
-        click.echo(err=True)
+    if ask(question):
+        return True
     say("Nothing was changed.")
     return False

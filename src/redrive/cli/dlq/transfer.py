@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import click
 
-from redrive.cli.console import say
+from redrive.cli.console import forget_reader, say
 from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted, with_who
 from redrive.cli.dlq.output import print_json, print_line
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
@@ -34,23 +34,30 @@ def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
       redrive dlq export --all | gzip > all.jsonl.gz
     """
 
-    async def work(store: Store) -> int:
+    async def work(store: Store) -> tuple[int, bool]:
         moment_ms = now_ms()
         chosen = filter_of(wanted, moment_ms=moment_ms)
         if wanted.ids:
             ids = tuple([await letter_id(store, one) for one in wanted.ids])
             chosen = Filter((Named(field="id", values=ids), *chosen.terms))
         written = 0
-        with _writing(output) as file:
-            async for line in export_lines(store, chosen, now_ms=moment_ms):
-                if wanted.limit is not None and written >= wanted.limit:
-                    break
-                file.write(line)
-                written += 1
-        return written
+        try:
+            with _writing(output) as file:
+                async for line in export_lines(store, chosen, now_ms=moment_ms):
+                    if wanted.limit is not None and written >= wanted.limit:
+                        break
+                    file.write(line)
+                    written += 1
+        except BrokenPipeError:  # `| head` has seen enough
+            forget_reader()
+            return written, False
+        return written, True
 
-    written = on_store(place, work)
-    say(f"{counted(written, 'dead letter')} written.")
+    written, is_read = on_store(place, work)
+    if is_read:
+        say(f"{counted(written, 'dead letter')} written.")
+    else:
+        say("The reader has closed the pipe; not everything was written.")
 
 
 @click.command("import")
