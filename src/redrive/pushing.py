@@ -15,7 +15,7 @@ from redrive.core import InvalidDuration, Observer, delay_ms_of, did_you_mean
 from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
 from redrive.files import load
 from redrive.running import Connect, Prepared, Watching, run
-from redrive.runtime import App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
+from redrive.runtime import PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
 from redrive.telemetry import Endpoint
 from redrive.topology import declare
 
@@ -78,12 +78,29 @@ def _timeout_s(option: str, text: str) -> float:
     return timeout_ms / 1000
 
 
-def push_app(pusher: Pusher, queue: str, *, file: str = "redrive.yaml", existing: Existing | None = None) -> App:
-    """An app whose only handler pushes. No more messages are taken than requests may be open."""
+def push_app(
+    pusher: Pusher,
+    queue: str,
+    *,
+    file: str = "redrive.yaml",
+    existing: Existing | None = None,
+    pause_after: int | None = None,
+    pause_on_timeouts: bool = False,
+) -> App:
+    """An app whose only handler pushes. No more messages are taken than requests may be open.
+
+    `pause_after`: so many answers in a row that mean "not there" pause the queue; None leaves it to the file.
+    """
     concurrency = pusher.target.concurrency
     source = file if existing is None else declare(queues={queue: {"retry": False}}, **_EXISTING[existing])
     app = App(source, name="redrive push")
-    app.consumer(queue, prefetch=concurrency, concurrency=concurrency)(pusher)
+    app.consumer(
+        queue,
+        prefetch=concurrency,
+        concurrency=concurrency,
+        pause_after=pause_after,
+        pause_on=(*PAUSE_ON, TimeoutError) if pause_on_timeouts else PAUSE_ON,
+    )(pusher)
     return app
 
 
@@ -102,6 +119,8 @@ def run_push(
     file: str,
     existing: Existing | None,
     has_dead_letter_exchange: bool,
+    pause_after: int | None,
+    pause_on_timeouts: bool,
     url: str | None,
     waits: bool,
     watching: Watching,
@@ -132,7 +151,9 @@ def run_push(
             if existing == "reject" and not has_dead_letter_exchange:
                 await check_dead_letter_exchange(client, queue)
 
-    app = push_app(pusher, queue, file=file, existing=existing)
+    app = push_app(
+        pusher, queue, file=file, existing=existing, pause_after=pause_after, pause_on_timeouts=pause_on_timeouts
+    )
     try:
         run(
             app,

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from redrive.core import Backoff, Exponential, Fixed, Immediate, Rule
+from redrive.runtime import PAUSE_ON
 from tests.simulation.errors import Broken, Refused
 
 
@@ -20,7 +21,8 @@ class Author:
     age_s_max: int | None = None
     timeout_s: float | None = None
     crashes_max: int | None = 3
-    pause_after: int | None = 20
+    pause_after: int | None = None
+    pause_on: tuple[Any, ...] = PAUSE_ON
 
     def options(self) -> dict[str, Any]:
         """As `App.consumer` takes them."""
@@ -34,6 +36,7 @@ class Author:
             "timeout": self.timeout_s,
             "crashes_max": self.crashes_max,
             "pause_after": self.pause_after,
+            "pause_on": self.pause_on,
         }
 
 
@@ -60,4 +63,5 @@ def draw_author(random: Random) -> Author:
         timeout_s=random.choice((None, None, 0.7, 5.0)),
         crashes_max=random.choice((3, 3, 2, 5, None)),
         pause_after=random.choice((20, None, 2)),
+        pause_on=random.choice((PAUSE_ON, PAUSE_ON, (*PAUSE_ON, TimeoutError))),
     )

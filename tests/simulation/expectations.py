@@ -70,7 +70,9 @@ def expect(run: Run, terms: Terms, *, published_ms: int | None, has_expired: boo
         return (_GIVEN_BACK,)
     rule = None if run.end == "again" else _rule_of(error, status, terms.author)
     answers = _decide(run, terms, rule, status, published_ms, has_expired)
-    absent = isinstance(error, ConnectionError | TimeoutError) or status in _ABSENT_STATUSES
+    absent = isinstance(error, ConnectionError) or status in _ABSENT_STATUSES
+    if isinstance(error, TimeoutError):
+        absent = TimeoutError in terms.author.pause_on
     if absent and terms.author.pause_after is not None:
         return (*answers, _GIVEN_BACK)  # the queue may be paused; then it costs the message nothing
     return answers

@@ -30,6 +30,14 @@ from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
 @click.option("--concurrency", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Requests at once.")
 @click.option("--timeout", default="30s", show_default=True, metavar="T", help="For a whole request.")
 @click.option("--connect-timeout", default="5s", show_default=True, metavar="T", help="For its connection.")
+@click.option(
+    "--pause-after",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Pause after N failures in a row that mean the service is not there (no connection, 502, 503, 504), and"
+    " look now and then whether it is. By default as FILE says; 0 never, which is what it says unless it has one.",
+)
+@click.option("--pause-on-timeouts", is_flag=True, help="Count answers that are not in time towards --pause-after.")
 @click.option("--secret-file", metavar="FILE", help="Signs requests; a secret a line. Else REDRIVE_PUSH_SECRET.")
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Goes with every request; repeatable.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz there.")
@@ -49,6 +57,8 @@ def push_command(
     concurrency: int,
     timeout: str,
     connect_timeout: str,
+    pause_after: int | None,
+    pause_on_timeouts: bool,
     secret_file: str | None,
     headers: tuple[str, ...],
     metrics_port: int | None,
@@ -91,6 +101,8 @@ def push_command(
         file=file,
         existing=cast(Existing | None, existing),
         has_dead_letter_exchange=has_dead_letter_exchange,
+        pause_after=pause_after,
+        pause_on_timeouts=pause_on_timeouts,
         url=url,
         waits=not no_wait,
         watching=Watching(

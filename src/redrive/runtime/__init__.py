@@ -13,7 +13,7 @@ from redrive.runtime.codecs import JSON, Codec, Json, UnsupportedType
 from redrive.runtime.errors import AppError, InvalidApp, PublishFailed, TopologyMissing, UnsupportedBroker
 from redrive.runtime.executing import Checkpoint
 from redrive.runtime.message import Message
-from redrive.runtime.options import CRASHES_MAX, Middleware
+from redrive.runtime.options import CRASHES_MAX, PAUSE_ON, Middleware
 from redrive.runtime.processes import Fleet, wait_parent_gone
 from redrive.runtime.push import InvalidPush, Pusher, PushTarget, is_signed, read_secrets
 from redrive.runtime.readiness import relies_on_dead_lettering
@@ -23,6 +23,7 @@ __all__ = [
     "CRASHES_MAX",
     "GRACE_S",
     "JSON",
+    "PAUSE_ON",
     "THREADS_NAME",
     "Admission",
     "App",

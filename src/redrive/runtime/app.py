@@ -13,7 +13,6 @@ from redrive.runtime.codecs import JSON, Codec, Reader, UnsupportedType, body_re
 from redrive.runtime.errors import InvalidApp
 from redrive.runtime.options import (
     CRASHES_MAX,
-    PAUSE_AFTER,
     PAUSE_ON,
     PREFETCH,
     ConsumerOptions,
@@ -121,14 +120,16 @@ class App:
         codec: Codec | None = None,
         middleware: Middleware | Iterable[Middleware] = (),
         crashes_max: int | None = CRASHES_MAX,
-        pause_after: int | None = PAUSE_AFTER,
+        pause_after: int | None = None,
         pause_on: Cause | Iterable[Cause] = PAUSE_ON,
     ) -> Callable[[_Handler], _Handler]:
         """Registers a handler. Returning acks; raising retries by the queue's policy; `Park`, `RetryAfter` and
         `Requeue` say otherwise.
 
-        `park_on`: exception types and statuses that are not worth a retry. `retry_on`: if given, only these are. What
-        may be several may be given alone. Raises `InvalidApp`, at once, for options that can't be and handlers that
+        `park_on`: exception types and statuses that are not worth a retry. `retry_on`: if given, only these are.
+        `pause_after`: so many failures of the kinds in `pause_on`, in a row, pause the queue; 0 is never, and None is
+        what the queue's declaration says, which is never unless it says otherwise. What may be several may be given
+        alone. Raises `InvalidApp`, at once, for options that can't be and handlers that
         can't be called.
         """
         if not isinstance(queue, str) or not queue:

@@ -40,8 +40,8 @@ Delay: TypeAlias = str | float | timedelta
 PREFETCH = 100
 THREADS = 10
 CRASHES_MAX = 3
-PAUSE_AFTER = 20
-PAUSE_ON: tuple[type[BaseException] | int, ...] = (ConnectionError, TimeoutError, 502, 503, 504)
+PAUSE_ON: tuple[type[BaseException] | int, ...] = (ConnectionError, 502, 503, 504)
+"""Not TimeoutError: a handler that is too slow is not a dependency that is down, unless its author says so."""
 _PREFETCH_MAX = 65_535
 
 
@@ -50,7 +50,8 @@ class ConsumerOptions:
     """One consumer's own settings; None where the queue's declaration or the app's setting holds.
 
     `concurrency` None: as many as the prefetch for coroutines, `THREADS` for plain functions. `crashes_max` None:
-    crashes are not counted. `pause_after` None: it never pauses.
+    crashes are not counted. `pause_after` None: as the queue's declaration says, which is never unless it says
+    otherwise; 0 is never whatever that says.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -64,8 +65,13 @@ class ConsumerOptions:
     codec: Codec | None = None
     middleware: tuple[Middleware, ...] = ()
     crashes_max: int | None = CRASHES_MAX
-    pause_after: int | None = PAUSE_AFTER
+    pause_after: int | None = None
     pause_on: Rule = field(default=Rule(PAUSE_ON, "retry"))
+
+    def pauses_after(self, declared: int | None) -> int | None:
+        """How many failures in a row pause the queue, None if none do; `declared` is what its declaration says."""
+        chosen = declared if self.pause_after is None else self.pause_after
+        return None if chosen == 0 else chosen
 
     def policy(self, declared: Policy) -> Policy:
         """The queue's policy with what this consumer says otherwise. Raises ValueError."""
@@ -98,7 +104,7 @@ def read_options(
     pause_on: object,
 ) -> ConsumerOptions:
     """Options from what an author has written, which may be anything. Raises `InvalidApp`, which names the option."""
-    pauses_after = None if pause_after is None else _whole("pause_after", pause_after, 1, ", or None for never")
+    pauses_after = None if pause_after is None else _whole("pause_after", pause_after, 0, "; 0 is never")
     return ConsumerOptions(
         rules=_error_rules(rules, park_on, retry_on),
         backoff=None if backoff is None else _named("backoff", lambda: backoff_of(cast("Backoff", backoff))),
@@ -114,7 +120,7 @@ def read_options(
         if crashes_max is None
         else _whole("crashes_max", crashes_max, 2, " (one crash may be a neighbour's), or None"),
         pause_after=pauses_after,
-        pause_on=_pause_rule(pause_on, is_used=pauses_after is not None),
+        pause_on=_pause_rule(pause_on, is_used=pauses_after != 0),
     )
 
 
@@ -151,7 +157,7 @@ def _rules(given: object) -> tuple[Rule, ...]:
 def _pause_rule(given: object, *, is_used: bool) -> Rule:
     causes = _causes("pause_on", given)
     if not causes and is_used:
-        raise InvalidApp("pause_on is empty; pause_after=None is how a queue never pauses")
+        raise InvalidApp("pause_on is empty; leave it out, or say pause_after=0, which is never")
     return Rule(causes if causes else Exception, "retry")
 
 

@@ -206,7 +206,7 @@ class Runner:
             now_ms=options.now_ms,
         )
         pausing = Pausing(
-            pause_after=one.options.pause_after,
+            pause_after=one.options.pauses_after(one.plan.declared.pause_after),
             pause_on=one.options.pause_on,
             on_pause=lambda why: subscription.pause(why),
         )

@@ -51,7 +51,8 @@ class DeclaredExchange:
 class DeclaredQueue:
     """A queue as declared. `type` None leaves it to the shape; `retry` None means no retry at all.
 
-    `path` is where it stands in the declaration; `service` is the name dead letters are filed under.
+    `path` is where it stands in the declaration; `service` is the name dead letters are filed under. So many failures
+    in a row, as of a dependency that is down, pause its consumers (`pause_after`); None and 0 are never.
     """
 
     name: str
@@ -62,6 +63,7 @@ class DeclaredQueue:
     sources: tuple[BindingSource, ...] = ()
     retry: "Shape | None" = None
     service: str | None = None
+    pause_after: int | None = None
     path: Path = field(default=(), compare=False)
 
 

@@ -51,7 +51,7 @@ def test_a_handler_that_can_not_be_called_is_refused_where_it_is_registered(
         ({"timeout": "soon"}, "'soon' is not a duration"),
         ({"timeout": 0}, "a timeout must leave the handler some time"),
         ({"crashes_max": 1}, "crashes_max is 1; give 2 or more (one crash may be a neighbour's), or None"),
-        ({"pause_after": 0}, "pause_after is 0; give 1 or more, or None for never"),
+        ({"pause_after": -1}, "pause_after is -1; give 0 or more; 0 is never"),
         ({"park_on": ["ValueError"]}, "'ValueError' is neither an exception type nor a status"),
         ({"age_max": -1}, "a delay of -1 is not one"),
     ],

@@ -223,7 +223,7 @@ BAD_OPTIONS: dict[str, list[Any]] = {
     "codec": BAD_CODECS,
     "middleware": [function for function, _ in BAD_MIDDLEWARE],
     "crashes_max": [*_NO_COUNT, 0, 1, -1],
-    "pause_after": [*_NO_COUNT, 0, -1],
+    "pause_after": [*_NO_COUNT, -1],
 }
 
 
@@ -246,10 +246,10 @@ def test_a_value_that_can_not_be_meant_is_refused_with_the_options_name(option: 
 
 def test_a_pause_that_is_turned_off_is_about_nothing_but_still_checked() -> None:
     app = App(compiled())
-    app.consumer("orders", pause_after=None, pause_on=())(lambda body: None)
-    assert app.registrations[0].options.pause_after is None
+    app.consumer("orders", pause_after=0, pause_on=())(lambda body: None)
+    assert app.registrations[0].options.pauses_after(20) is None
     with pytest.raises(InvalidApp, match="pause_on: 5 is neither an exception type nor a status"):
-        app.consumer("orders", pause_after=None, pause_on=5)
+        app.consumer("orders", pause_after=0, pause_on=5)
 
 
 @pytest.mark.parametrize("option", ["park_on", "retry_on", "pause_on"])

@@ -1,10 +1,13 @@
-"""A dependency that is down pauses its queue: no message pays for it, one at a time looks whether it is back."""
+"""A dependency that is down pauses its queue, where its author asked for that: no message pays for it, one at a time
+looks whether it is back."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from redrive import App, Message
+from redrive.core import Answered
 from redrive.runtime import subscription
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
@@ -139,12 +142,12 @@ def test_an_app_stops_while_its_queue_is_paused_and_nothing_is_left_in_hand() ->
     run_scenario(scenario())
 
 
-def test_a_queue_that_never_pauses_spends_its_attempts() -> None:
+def test_a_queue_that_was_not_asked_to_pause_spends_its_attempts() -> None:
     async def scenario() -> None:
         async with stage() as on:
             app = App(compiled())
 
-            @app.consumer("orders", pause_after=None)
+            @app.consumer("orders")
             async def place(body: bytes) -> None:
                 await asyncio.sleep(0)
                 raise ConnectionError
@@ -153,5 +156,100 @@ def test_a_queue_that_never_pauses_spends_its_attempts() -> None:
                 names = [await on.publish("orders", b"%d" % number) for number in range(25)]
                 await until(lambda: on.decisions()["park"] == 25)
             assert on.places(*names) == ["ready in orders.parked"] * 25
+
+    run_scenario(scenario())
+
+
+EVENT_BUS = "services: [wms-cincout]"
+QUEUE, DLQ = "wms.queue.wms-cincout", "wms.dlq.wms-cincout"
+
+
+def test_unless_it_is_asked_for_an_outage_pauses_nothing_and_503s_reach_the_dlq_after_eleven_runs() -> None:
+    async def scenario() -> None:
+        async with stage(EVENT_BUS) as on:
+            app = App(compiled(EVENT_BUS))
+
+            @app.consumer(QUEUE)
+            async def handle(body: bytes) -> Answered:
+                return Answered(status=503)
+
+            names = [
+                await on.publish("stock.changed", b"%d" % number, exchange="wms.main-exchange") for number in range(30)
+            ]
+            began_s = on.broker.now_s
+            async with on.running(app):
+                await until(lambda: on.decisions()["park"] == 30)
+                took_s = on.broker.now_s - began_s
+            assert on.places(*names) == [f"ready in {DLQ}"] * 30
+            assert on.decisions() == {"retry": 300, "park": 30}
+            assert on.notes.count("runtime.paused") == 0
+            assert 50 <= took_s <= 55
+            assert {got.properties.header("x-final-retry-count") for got in await on.take(DLQ)} == {10}
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize(
+    ("declared", "said", "pauses"),
+    [
+        ("pause_after: 3", {}, True),
+        ("pause_after: 0", {}, False),
+        ("pause_after: 3", {"pause_after": 0}, False),
+        ("pause_after: 500", {"pause_after": 3}, True),
+        ("pause_after: 3", {"pause_on": [ValueError]}, False),
+    ],
+)
+def test_a_declaration_asks_for_the_pause_and_a_consumer_may_say_otherwise(
+    declared: str, said: dict[str, Any], pauses: bool
+) -> None:
+    text = f"queues: {{orders: {{retry: [30s], {declared}}}}}"
+
+    async def scenario() -> None:
+        async with stage(text) as on:
+            app = App(compiled(text))
+
+            @app.consumer("orders", concurrency=1, **said)
+            async def place(body: bytes) -> None:
+                raise ConnectionRefusedError("the database is down")
+
+            names = [await on.publish("orders", b"%d" % number) for number in range(10)]
+            async with on.running(app):
+                await until(lambda: on.notes.count("runtime.probing") if pauses else on.decisions()["park"] == 10)
+            assert len(on.places(*names)) == 10
+            assert bool(on.notes.count("runtime.paused")) is pauses
+
+    run_scenario(scenario())
+
+
+def test_defaults_ask_for_the_pause_of_every_queue_and_service() -> None:
+    text = """
+defaults: {pause_after: 7}
+queues: {orders: {retry: [30s]}, refunds: {retry: [30s], pause_after: 0}}
+services: [wms-cincout]
+"""
+    found = compiled(text)
+    assert {one.name: one.pause_after for one in found.declared} == {"orders": 7, "refunds": 0, QUEUE: 7}
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("whose", ["the consumer's timeout", "an error of the handler's own"])
+def test_timeouts_count_towards_the_pause_only_if_they_are_named(whose: str, named: bool) -> None:
+    options: dict[str, Any] = {"pause_on": [ConnectionError, TimeoutError]} if named else {}
+
+    async def scenario() -> None:
+        async with stage() as on:
+            app = App(compiled())
+
+            @app.consumer("orders", timeout=0.005, pause_after=3, concurrency=1, **options)
+            async def place(body: bytes) -> None:
+                if whose == "the consumer's timeout":
+                    await asyncio.Event().wait()
+                raise TimeoutError("no answer within a second")
+
+            names = [await on.publish("orders", b"%d" % number) for number in range(5)]
+            async with on.running(app):
+                await until(lambda: on.notes.count("runtime.probing") if named else on.decisions()["park"] == 5)
+            assert len(on.places(*names)) == 5
+            assert bool(on.notes.count("runtime.paused")) is named
 
     run_scenario(scenario())

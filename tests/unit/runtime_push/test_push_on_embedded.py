@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,12 +63,18 @@ async def declared_broker(
 
 @asynccontextmanager
 async def pushing(
-    broker: EmbeddedBroker, target: PushTarget, queue: str, *, file: str = "", existing: Existing | None = None
+    broker: EmbeddedBroker,
+    target: PushTarget,
+    queue: str,
+    *,
+    file: str = "",
+    existing: Existing | None = None,
+    **options_of_push: Any,
 ) -> AsyncIterator[Notes]:
     notes = Notes()
     options = RunOptions(now_ms=lambda: round(broker.now_s * 1000), draw=lambda: 0.0, grace_s=5)
     async with Pusher(target) as pusher:
-        app = push_app(pusher, queue, file=file, existing=existing)
+        app = push_app(pusher, queue, file=file, existing=existing, **options_of_push)
         async with running(app, url=broker.url, observer=notes, options=options):
             yield notes
 
@@ -189,7 +196,7 @@ def test_an_outage_parks_nothing_because_the_queue_pauses(tmp_path: Path) -> Non
         async with declared_broker(tmp_path, time="real") as (broker, client, file):
             for name in sorted(names):
                 await publish(client, "orders", name, b"{}")
-            async with pushing(broker, target, "orders", file=file) as notes:
+            async with pushing(broker, target, "orders", file=file, pause_after=20) as notes:
                 await until(lambda: any(name == "runtime.paused" for name, _ in notes.heard))
                 # A message that is being given back is there twice until its original is acked.
                 await until(lambda: sum(broker.depths().values()) == 30)
@@ -269,5 +276,21 @@ def test_a_retried_message_carries_its_own_headers_and_key_every_time(tmp_path: 
         assert (first["x-redrive-attempt"], second["x-redrive-attempt"]) == ("1", "2")
         assert second["x-redrive-header-x-retry-count"] == "1"
         assert service.requests[0].body == service.requests[1].body == b'{"n": 1}'
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_service_that_says_503_pauses_its_queue_only_if_that_was_asked_for(asked: bool, tmp_path: Path) -> None:
+    options = {"pause_after": 3} if asked else {}
+
+    async def run() -> None:
+        async with declared_broker(tmp_path) as (broker, client, file), Service(always(503)) as service:
+            for number in range(30):
+                await publish(client, "orders", f"m-{number}", b"{}")
+            async with pushing(broker, PushTarget(url=service.url), "orders", file=file, **options) as notes:
+                await until(lambda: notes.count("runtime.paused") if asked else broker.depths()["orders.parked"] == 30)
+                assert bool(notes.count("runtime.paused")) is asked
+            assert sum(broker.depths().values()) == 30
 
     asyncio.run(run())

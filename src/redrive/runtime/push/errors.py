@@ -3,7 +3,7 @@
     RedriveError
     └── InvalidPush        the operator's: a URL, a secret or a header that can't be used, or aiohttp is not installed
 
-What a handler raises (by their bases auto-pause and the decision table know them):
+What a handler raises (by their bases the pause, if asked for, and the decision table know them):
 
     BadAnswer(Exception)            a status outside 2xx; the table of statuses decides
     Unreachable(ConnectionError)    no connection could be made: refused, no such host, TLS

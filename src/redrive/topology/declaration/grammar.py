@@ -12,7 +12,7 @@ TOP_KEYS = (
     "operator_policies",
 )
 EXCHANGE_KEYS = ("type", "durable", "auto_delete", "internal", "alternate", "arguments", "from")
-DEFAULT_KEYS = ("type", "durable", "auto_delete", "arguments", "retry", "service")
+DEFAULT_KEYS = ("type", "durable", "auto_delete", "arguments", "retry", "service", "pause_after")
 QUEUE_KEYS = ("from", *DEFAULT_KEYS)
 BINDING_KEYS = ("key", "arguments")
 POLICY_KEYS = ("pattern", "definition", "apply_to", "priority")

@@ -17,7 +17,7 @@ from redrive.topology.declaration.grammar import (
     QUEUE_KEYS,
     TOP_KEYS,
 )
-from redrive.topology.declaration.reading import FLAG, TEXT, Reading
+from redrive.topology.declaration.reading import FLAG, PAUSE_AFTER, TEXT, Reading
 from redrive.topology.declaration.retry import RetryReader
 from redrive.topology.declaration.yaml_source import YamlSource
 from redrive.topology.declared import (
@@ -152,6 +152,7 @@ class _Reader(Reading):
         durable, durable_path = setting("durable")
         auto_delete, auto_delete_path = setting("auto_delete")
         filed_under, service_path = setting("service")
+        pause_after, pause_path = setting("pause_after")
         arguments = self._arguments(defaults.get("arguments"), ("defaults", "arguments"))
         own = self._arguments(entry.get("arguments"), (*path, "arguments"))
         return DeclaredQueue(
@@ -163,6 +164,7 @@ class _Reader(Reading):
             sources=self._sources(entry.get("from"), (*path, "from")),
             retry=retry,
             service=self.value(filed_under, service_path, Text(optional=True)) or service,
+            pause_after=self.value(pause_after, pause_path, PAUSE_AFTER),
             path=path,
         )
 

@@ -6,10 +6,11 @@ from typing import Any
 from redrive.core import Finding
 from redrive.topology.declared import Locate, finding_at
 from redrive.topology.names import name_problem
-from redrive.topology.options import Flag, Invalid, Kind, Path, Text, describe, nearest, quote_hint
+from redrive.topology.options import Count, Flag, Invalid, Kind, Path, Text, describe, nearest, quote_hint
 
 TEXT = Text()
 FLAG = Flag()
+PAUSE_AFTER = Count(0, 1_000_000, "0 never pauses, which is the default", optional=True)
 
 
 class Reading:

@@ -12,6 +12,7 @@ from redrive.topology.declaration.grammar import (
     QUEUE_KEYS,
     TOP_KEYS,
 )
+from redrive.topology.declaration.reading import PAUSE_AFTER
 from redrive.topology.model import ExchangeType, QueueType
 from redrive.topology.options import Delays
 from redrive.topology.shapes import DEFAULT_SHAPE, SHAPES, Shape
@@ -57,6 +58,8 @@ def _definitions() -> dict[str, Any]:
         "arguments": _ARGUMENTS | {"description": "RabbitMQ's own x-… arguments"},
         "retry": {"$ref": "#/$defs/retry"},
         "service": _TEXT | {"description": "the service dead letters are filed under"},
+        "pause_after": PAUSE_AFTER.schema()
+        | {"description": "failures in a row, as of a dependency that is down, that pause its consumers; 0 is never"},
     }
     return {
         "exchange": _object(
