@@ -244,11 +244,11 @@ class MemoryStore:
         taken = await self.take(id, lease, limit=limit, now_ms=now_ms, turn=turn) if limit else ()
         return self.all[id].counted(), taken
 
-    async def pause(self, id: str, note: str, *, now_ms: int) -> Operation:
+    async def pause(self, id: str, note: str, *, now_ms: int, who: str = "ada") -> Operation:
         self._call("pause")
         return self._change(id, OperationState.PAUSED, note)
 
-    async def resume(self, id: str, *, now_ms: int) -> Operation:
+    async def resume(self, id: str, *, now_ms: int, who: str = "ada") -> Operation:
         self._call("resume")
         return self._change(id, OperationState.WAITING, "")
 
