@@ -33,8 +33,8 @@ class Explanation:
     service: str | None
     died_at_ms: int | None
     group_id: str
-    """Equal for letters of one kind: queue, error type, top of the stack or normalised message; else queue, reason,
-    type."""
+    """Equal for letters of one kind: queue, error type, status, top of the stack and codes or normalised message; else
+    queue, reason, type."""
     group_title: str
     """The kind in a line, for people."""
     history: tuple[Attempt, ...] = ()

@@ -2,7 +2,7 @@
 
 `header_values` reads what may be anything; `tellers` know the headers of each framework, `deaths` the broker's own,
 `queue_names` what a DLQ's name says; `stacks` and `normalising` find what letters of one kind have in common,
-`grouping` makes a group of it, and `explaining` asks them all.
+`error_codes` keeps them apart where a number does; `grouping` makes a group of it, and `explaining` asks them all.
 """
 
 from redrive.records.understanding.explaining import explain

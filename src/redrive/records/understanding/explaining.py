@@ -40,6 +40,7 @@ def explain(
         error_type=told.error_type,
         error_message=told.error_message,
         stack=told.stack,
+        status_code=told.status_code,
     )
     return Explanation(
         queue=queue,

@@ -5,7 +5,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from redrive.core import shorten
-from redrive.records.understanding.normalising import normalise_message
+from redrive.records.understanding.normalising import error_codes, normalise_message
 from redrive.records.understanding.stacks import top_frame
 
 TITLE_BYTES_MAX = 200
@@ -27,22 +27,34 @@ def group(
     error_type: str | None,
     error_message: str | None,
     stack: str | None,
+    status_code: int | None = None,
 ) -> Kind:
-    """By queue, error type and the top of the stack, else the normalised message; without an error by queue, reason and
-    the message's type."""
+    """By queue, error type, status and the top of the stack with the error's codes, else the normalised message;
+    without an error by queue, reason and the message's type."""
     if error_type is None and error_message is None and stack is None:
         suffix = "" if type is None else f" ({type})"
         return Kind(id=_digest("reason", queue, reason, type or ""), title=_line(f"{reason} in {queue}{suffix}"))
     message = "" if error_message is None else normalise_message(error_message)
-    return _kind(queue, error_type, message, None if stack is None else top_frame(stack))
+    frame = None if stack is None else top_frame(stack)
+    # One place in the code raises for every status and every code: a client's `raise_for_status`, a database's driver.
+    codes = "" if frame is None or error_message is None else error_codes(error_message)
+    return _kind(queue, error_type, message, frame, codes, status_code)
 
 
 @lru_cache(maxsize=4096)
-def _kind(queue: str, error_type: str | None, message: str, frame: str | None) -> Kind:
-    title = f"{_short(error_type)} in {queue}" + (f": {message}" if message else "")
+def _kind(
+    queue: str, error_type: str | None, message: str, frame: str | None, codes: str, status_code: int | None
+) -> Kind:
+    named = _short(error_type)
+    status = "" if status_code is None else str(status_code)
+    if status and status not in named and status not in message:
+        named = f"{named} {status}"
+    title = f"{named} in {queue}" + (f": {message}" if message else "")
+    # Errors without status and codes keep the ids they have always had.
+    more = [part for part in (status, codes) if part]
     if frame is not None:
-        return Kind(id=_digest("stack", queue, error_type or "", frame), title=_line(title))
-    return Kind(id=_digest("message", queue, error_type or "", message), title=_line(title))
+        return Kind(id=_digest("stack", queue, error_type or "", frame, *more), title=_line(title))
+    return Kind(id=_digest("message", queue, error_type or "", message, *more), title=_line(title))
 
 
 def _digest(*parts: str) -> str:
