@@ -22,7 +22,11 @@ class Author:
     timeout_s: float | None = None
     crashes_max: int | None = 3
     pause_after: int | None = None
-    pause_on: tuple[Any, ...] = PAUSE_ON
+
+    @property
+    def pause_on(self) -> tuple[Any, ...]:
+        """Who pauses soon also names timeouts: not drawn, so that a seed means what it meant."""
+        return (*PAUSE_ON, TimeoutError) if self.pause_after == 2 else PAUSE_ON
 
     def options(self) -> dict[str, Any]:
         """As `App.consumer` takes them."""
@@ -63,5 +67,4 @@ def draw_author(random: Random) -> Author:
         timeout_s=random.choice((None, None, 0.7, 5.0)),
         crashes_max=random.choice((3, 3, 2, 5, None)),
         pause_after=random.choice((20, None, 2)),
-        pause_on=random.choice((PAUSE_ON, PAUSE_ON, (*PAUSE_ON, TimeoutError))),
     )

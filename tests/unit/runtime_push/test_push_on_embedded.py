@@ -282,7 +282,7 @@ def test_a_retried_message_carries_its_own_headers_and_key_every_time(tmp_path: 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_service_that_says_503_pauses_its_queue_only_if_that_was_asked_for(asked: bool, tmp_path: Path) -> None:
-    options = {"pause_after": 3} if asked else {}
+    options: dict[str, Any] = {"pause_after": 3} if asked else {}
 
     async def run() -> None:
         async with declared_broker(tmp_path) as (broker, client, file), Service(always(503)) as service:
