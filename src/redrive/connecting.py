@@ -14,8 +14,9 @@ from urllib.parse import quote
 from redrive.client import AccessRefused, AuthenticationFailed, InvalidUrl, Target, parse_url
 from redrive.config import Setting, names_vhost
 from redrive.deploy import ApplyFailed
+from redrive.management import TIMEOUT_S, Management, guess_endpoint, parse_management_url
 
-__all__ = ["AccessMissing", "NotLetIn", "apply_arguments", "target_of", "telling", "where_rights_are"]
+__all__ = ["AccessMissing", "NotLetIn", "apply_arguments", "management_of", "target_of", "telling", "where_rights_are"]
 
 _REASON = re.compile(r"(?P<where>.*?): (?P<code>403|530) (?P<text>.*)", re.DOTALL)
 _RIGHT = re.compile(r"\b(configure|write|read) access to ")
@@ -39,6 +40,20 @@ def target_of(setting: Setting, *, vhost: str | None = None) -> Target:
     except InvalidUrl as error:
         raise InvalidUrl(f"{setting.source.removesuffix(':')}: {error}") from None
     return target if vhost is None or names_vhost(setting.value) else replace(target, vhost=vhost)
+
+
+def management_of(target: Target, setting: Setting | None, *, timeout_s: float = TIMEOUT_S) -> Management:
+    """A client of a broker's management API, where it was said to be or where it usually is; nothing is asked yet.
+
+    Raises `InvalidManagementUrl`.
+    """
+    if setting is None:
+        host = target.hosts[0][0]
+        endpoint = guess_endpoint(host, is_tls=target.tls is not None, user=target.user, password=target.password)
+    else:
+        endpoint = parse_management_url(setting.value, user=target.user, password=target.password)
+    tls = None if target.tls is None or not endpoint.is_tls else target.tls.context()
+    return Management(endpoint, tls=tls, timeout_s=timeout_s)
 
 
 @contextmanager

@@ -136,16 +136,9 @@ class Place:
 
         Raises `InvalidUrl`, `InvalidManagementUrl`.
         """
-        from redrive.management import Management, guess_endpoint, parse_management_url
+        from redrive.connecting import management_of
 
-        target = self.target
-        if self.management_url is None:
-            host = target.hosts[0][0]
-            endpoint = guess_endpoint(host, is_tls=target.tls is not None, user=target.user, password=target.password)
-        else:
-            endpoint = parse_management_url(self.management_url.value, user=target.user, password=target.password)
-        tls = None if target.tls is None or not endpoint.is_tls else target.tls.context()
-        return Management(endpoint, tls=tls)
+        return management_of(self.target, self.management_url)
 
 
 def find_place(

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from redrive.client import Client, parse_url
+from redrive.client import AuthenticationFailed, Backoff, Client, ConnectionFailed, Target, parse_url
 from redrive.deploy import Difference, Inspection, apply, inspect
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker
 from redrive.files import load
+from redrive.management import Management, ManagementError
 from redrive.simulation import Entrance, simulate
 from redrive.simulation import as_json as tell_as_json
 from redrive.simulation import tell as tell_life
-from redrive.topology import Topology
+from redrive.topology import Binding, Topology
 
 __all__ = [
     "PROFILES",
@@ -30,34 +31,111 @@ __all__ = [
 
 PROFILES = tuple(EMBEDDED_PROFILES)
 """The versions the embedded broker can play, oldest first."""
+_BINDINGS_S_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What an apply found and did; `declared` is None if it was not confirmed or something differed."""
+    """What an apply found and did; `declared` is None if it was not confirmed or something differed.
+
+    `bindings_unknown` says why nobody can tell which bindings were there; "": it is known.
+    """
 
     inspection: Inspection
     declared: tuple[str, ...] | None
     bindings: int
+    bindings_unknown: str
     server_version: str
 
 
-def apply_topology(topology: Topology, *, url: str, vhost: str, confirm: Callable[[Inspection], bool]) -> Applied:
-    """Inspects, asks `confirm`, applies. Raises `ConnectionFailed`, `InvalidUrl`, `ApplyFailed`."""
+def apply_topology(
+    topology: Topology,
+    *,
+    url: str,
+    vhost: str,
+    management: Management,
+    confirm: Callable[[Inspection], bool],
+    wait_s: float = 0.0,
+    waiting: Callable[[str], None] = lambda _: None,
+) -> Applied:
+    """Inspects, asks `confirm`, applies.
+
+    A broker that is not up yet is waited for as long as `wait_s`; `waiting` hears what for, each time it changes.
+    `management` is asked which bindings there are, if it answers and is the same broker's. Raises `ConnectionFailed`,
+    `InvalidUrl`, `ApplyFailed`.
+    """
     target = replace(parse_url(url), vhost=vhost)
 
     async def run() -> Applied:
-        async with Client(target, name="redrive apply") as client:
+        client = await wait_connected(target, name="redrive apply", wait_s=wait_s, waiting=waiting)
+        try:
             version = (await client.connection()).server_version
-            inspection = await inspect(client, topology)
+            bound, reason = await _find_bindings(client, management, vhost)
+            inspection = await inspect(client, topology, bound=bound)
             declared = None
             if not inspection.differences and confirm(inspection):
                 declared = await apply(client, topology, inspection)
             return Applied(
-                inspection=inspection, declared=declared, bindings=len(topology.bindings), server_version=version
+                inspection=inspection,
+                declared=declared,
+                bindings=len(topology.bindings),
+                bindings_unknown=reason if inspection.missing_bindings is None else "",
+                server_version=version,
             )
+        finally:
+            await client.close()
+            await management.close()
 
     return asyncio.run(run())
+
+
+async def wait_connected(
+    target: Target, *, name: str, wait_s: float, waiting: Callable[[str], None] = lambda _: None
+) -> Client:
+    """A client that is connected, within `wait_s`; who is refused for what it says is not tried again. Close it.
+
+    Raises `ConnectionFailed`.
+    """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + wait_s
+    backoff = Backoff(first_s=0.2, longest_s=2.0)
+    told = ""
+    while True:
+        client = Client(target, name=name)
+        try:
+            # A port that takes connections and says nothing is one of a broker that is not up yet.
+            async with asyncio.timeout(max(until_s - loop.time(), 0.0) if wait_s else None):
+                await client.start()
+            return client
+        except AuthenticationFailed:
+            raise
+        except (ConnectionFailed, TimeoutError) as error:
+            reason = str(error) or told or f"{target.address}: no answer"
+            left_s = until_s - loop.time()
+            if not wait_s:
+                raise
+            if left_s <= 0:
+                raise ConnectionFailed((f"{reason} (waited {wait_s:g} s for it)",)) from None
+            if reason != told:
+                waiting(reason)
+                told = reason
+            await asyncio.sleep(min(backoff.next_s(), left_s))
+
+
+async def _find_bindings(client: Client, management: Management, vhost: str) -> tuple[tuple[Binding, ...] | None, str]:
+    """The bindings of the client's vhost, or None and why nobody knows them."""
+    address = management.endpoint.address
+    cluster = str((await client.connection()).server_properties.get("cluster_name", ""))
+    try:
+        async with asyncio.timeout(_BINDINGS_S_MAX):
+            # Where it usually is there may be another broker's.
+            if not cluster or await management.cluster_name() != cluster:
+                return None, f"{address} is another broker's"
+            return await management.bindings(vhost), ""
+    except ManagementError as error:
+        return None, str(error)
+    except TimeoutError:
+        return None, f"{address} did not answer in {_BINDINGS_S_MAX:g} s"
 
 
 def load_topology(path: str) -> Topology:

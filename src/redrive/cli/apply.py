@@ -12,36 +12,56 @@ import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, say, wants_colour, warn, write
 from redrive.config import broker_url, names_vhost
-from redrive.connecting import target_of, telling, where_rights_are
-from redrive.core import Finding, InvalidDeclaration
+from redrive.config import management_url as management_setting
+from redrive.connecting import management_of, target_of, telling, where_rights_are
+from redrive.core import Finding, InvalidDeclaration, InvalidDuration, parse_duration_ms
 from redrive.files import LoadedFile, load
 from redrive.topology import Topology
 from redrive.wiring import Applied, Difference, Inspection, apply_topology
+
+_MANAGEMENT_S_MAX = 5.0
+"""It is only asked which bindings there are; where it is guessed, it may not be there at all."""
 
 
 @click.command("apply")
 @click.argument("file")
 @click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost. Its vhost wins over the file's.")
+@click.option("--management-url", metavar="URL", help="Its management API, asked for bindings; guessed from --url.")
+@click.option("--wait", metavar="T", help="Wait so long for a broker that is not up yet, such as 60s; else it fails.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
-def apply_command(file: str, url: str | None, yes: bool, form: str) -> None:
+def apply_command(
+    file: str, url: str | None, management_url: str | None, wait: str | None, yes: bool, form: str
+) -> None:
     """Declare FILE's topology on a broker.
 
     What is missing is declared, targets before sources. If anything exists with other settings, nothing is changed and
-    the first difference of each is named.
+    the first difference of each is named. AMQP can't tell which bindings exist: the management API is asked, and if it
+    does not answer, all are made again, and that is said.
 
     \b
     Examples:
       redrive apply redrive.yaml --url amqp://guest:guest@localhost:5672/ --yes
+      redrive apply redrive.yaml --wait 60s --yes
       REDRIVE_URL=amqps://deploy:…@broker/shop redrive apply redrive.yaml
     """
+    wait_s = _seconds(wait)
     loaded = load(file)
     warn(loaded.warnings)
     setting = broker_url(flag=url, environment=os.environ, file=loaded.broker, file_name=file)
     target = target_of(setting)
+    management = management_setting(flag=management_url, environment=os.environ)
     vhost, topology = _one_vhost(loaded, target.vhost if names_vhost(setting.value) else None)
     with telling(replace(target, vhost=vhost), setting, file=file):
-        applied = apply_topology(topology, url=setting.value, vhost=vhost, confirm=lambda one: yes or _confirmed(one))
+        applied = apply_topology(
+            topology,
+            url=setting.value,
+            vhost=vhost,
+            management=management_of(target, management, timeout_s=_MANAGEMENT_S_MAX),
+            confirm=lambda one: yes or _confirmed(one, len(topology.bindings)),
+            wait_s=wait_s,
+            waiting=lambda reason: say(f"Waiting up to {wait} for the broker: {reason}"),
+        )
     if form == "json":
         write(json.dumps(_as_json(applied), indent=2, ensure_ascii=False))
     else:
@@ -66,16 +86,29 @@ def _one_vhost(loaded: LoadedFile, said: str | None) -> tuple[str, Topology]:
     return said, topology.only(said)
 
 
-def _confirmed(inspection: Inspection) -> bool:
+def _seconds(wait: str | None) -> float:
+    if wait is None:
+        return 0.0
+    try:
+        return parse_duration_ms(wait) / 1000
+    except InvalidDuration as error:
+        raise click.UsageError(f"--wait: {error}") from None
+
+
+def _confirmed(inspection: Inspection, bindings: int) -> bool:
     """Asks a person; nobody there to ask is no."""
-    if not inspection.missing:
+    is_unknown = inspection.missing_bindings is None
+    if not inspection.missing and not is_unknown:
         return True
     for address in inspection.missing:
         say(f"  + {address}")
+    if is_unknown:
+        say(f"  ? {_many(bindings)}: which of them exist only the management API could tell")
     if not sys.stdin.isatty():
         say("Nothing was changed: say --yes to declare these.")
         return False
-    return ask(f"Declare these {len(inspection.missing)} objects?")
+    objects = len(inspection.missing) + (bindings if is_unknown else 0)
+    return ask(f"Declare these {objects} objects?")
 
 
 def _print(applied: Applied, file: str) -> None:
@@ -93,8 +126,16 @@ def _print(applied: Applied, file: str) -> None:
     for address in inspection.left_out:
         click.secho(f"  ! {address}: not applied, policies need the management API", fg="yellow", color=colour)
     made = f"{len(applied.declared)} declared" if applied.declared else "nothing missing"
-    bindings = "1 binding" if applied.bindings == 1 else f"{applied.bindings} bindings"
+    bindings = _many(applied.bindings)
+    if applied.bindings_unknown:
+        made = f"{len(applied.declared)} declared" if applied.declared else "no queue or exchange missing"
+        reason = f"which of them were missing is not known: {applied.bindings_unknown}"
+        click.secho(f"  ? {bindings} made; {reason}", fg="yellow", color=colour)
     write(f"{made}, {bindings} in place (RabbitMQ {applied.server_version}).")
+
+
+def _many(bindings: int) -> str:
+    return "1 binding" if bindings == 1 else f"{bindings} bindings"
 
 
 def _advice(differences: tuple[Difference, ...], file: str) -> Iterator[str]:
@@ -113,6 +154,8 @@ def _as_json(applied: Applied) -> dict[str, Any]:
     return {
         "applied": applied.declared is not None,
         "declared": list(applied.declared or ()),
+        "bindings": applied.bindings,
+        "bindings_unknown": applied.bindings_unknown or None,
         "differences": [asdict(one) for one in applied.inspection.differences],
         "left_out": list(applied.inspection.left_out),
         "server_version": applied.server_version,

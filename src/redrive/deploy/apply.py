@@ -2,12 +2,14 @@
 
 First everything is looked at: a passive declare says whether an object exists, and declaring an existing one with the
 wanted settings changes nothing and says with 406 which of them differs. If anything differs, nothing at all is
-declared. Bindings can't be asked for over AMQP; binding again what is bound is harmless, so they are made every time.
+declared. Bindings can't be asked for over AMQP: whoever knows them from elsewhere says which there are, else which of
+them are missing is not known, and is not said. Binding again what is bound is harmless, so all are made every time.
 
 What AMQP can't do is not done and is named: policies and vhosts need the management API.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from redrive.client import (
@@ -22,7 +24,7 @@ from redrive.client import (
 )
 from redrive.core import InvalidDeclaration, RedriveError, Severity
 from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
-from redrive.topology import BrokerVersion, DestinationType, Exchange, Queue, Topology, check_for
+from redrive.topology import Binding, BrokerVersion, DestinationType, Exchange, Queue, Topology, check_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +52,23 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What a broker lacks and what it has differently; `left_out` is what AMQP can't apply."""
+    """What a broker lacks and what it has differently; `left_out` is what AMQP can't apply.
+
+    `missing_bindings` is None where nobody knows which bindings there are, and there are some to make.
+    """
 
     missing_exchanges: tuple[Exchange, ...]
     missing_queues: tuple[Queue, ...]
+    missing_bindings: tuple[Binding, ...] | None
     differences: tuple[Difference, ...]
     left_out: tuple[str, ...]
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The addresses of what would be declared, in order."""
-        exchanges = tuple(one.address for one in self.missing_exchanges)
-        return exchanges + tuple(one.address for one in self.missing_queues)
+        """The addresses of what is known to be missing, in the order in which it is declared."""
+        exchanges = (one.address for one in self.missing_exchanges)
+        queues = (one.address for one in self.missing_queues)
+        return (*exchanges, *queues, *(one.address for one in self.missing_bindings or ()))
 
 
 class ApplyFailed(RedriveError):
@@ -75,8 +82,10 @@ class ApplyFailed(RedriveError):
         super().__init__(f"{address}: {reason}")
 
 
-async def inspect(client: Client, topology: Topology) -> Inspection:
+async def inspect(client: Client, topology: Topology, *, bound: Collection[Binding] | None = None) -> Inspection:
     """Compares a topology of one vhost with the broker's. Declares nothing.
+
+    `bound` are the broker's bindings; None: nobody knows them.
 
     Raises `ClientError`, and `InvalidDeclaration` for what this broker's version would ignore or lose.
     """
@@ -88,16 +97,27 @@ async def inspect(client: Client, topology: Topology) -> Inspection:
     missing_exchanges = [one for one in exchanges_in_order(topology) if await probe.exchange_is_missing(one)]
     missing_queues = [one for one in queues_in_order(topology) if await probe.queue_is_missing(one)]
     await probe.close()
+    bindings = bindings_in_order(topology)
+    # Nothing can be bound to what is not there.
+    absent = {one.name for one in missing_exchanges}, {one.name for one in missing_queues}
+    is_known = bound is not None or all(_leads_nowhere(one, *absent) for one in bindings)
     return Inspection(
         missing_exchanges=tuple(missing_exchanges),
         missing_queues=tuple(missing_queues),
+        missing_bindings=tuple(one for one in bindings if one not in (bound or ())) if is_known else None,
         differences=tuple(probe.differences),
         left_out=tuple(one.address for one in topology.policies),
     )
 
 
+def _leads_nowhere(binding: Binding, exchanges: Collection[str], queues: Collection[str]) -> bool:
+    targets = exchanges if binding.destination_type is DestinationType.EXCHANGE else queues
+    return binding.source in exchanges or binding.destination in targets
+
+
 async def apply(client: Client, topology: Topology, inspection: Inspection) -> tuple[str, ...]:
-    """Declares what was missing, then binds; returns the addresses of what was declared.
+    """Declares what was missing, then binds; returns the addresses of what was declared, and of the bindings that are
+    known to be new.
 
     Raises `ApplyFailed` if the broker refuses an object: what was declared before it stays, which is safe, because
     entrances are bound last.
@@ -129,7 +149,7 @@ async def apply(client: Client, topology: Topology, inspection: Inspection) -> t
     except ChannelClosed as error:
         raise ApplyFailed(address, str(error), tuple(declared)) from None
     await channel.close()
-    return tuple(declared)
+    return (*declared, *(one.address for one in inspection.missing_bindings or ()))
 
 
 class _Probe:

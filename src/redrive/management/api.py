@@ -1,4 +1,4 @@
-"""What we ask a management API: its version, its queues, its policies. It changes nothing.
+"""What we ask a management API: its version, its queues, bindings and policies. It changes nothing.
 
     async with Management(parse_management_url("http://guest:guest@localhost:15672")) as management:
         async for queue in management.queues("/"): ...
@@ -10,11 +10,12 @@ import ssl
 from collections.abc import AsyncIterator
 
 from redrive.management.asking import TIMEOUT_S, Asking
+from redrive.management.bindings import read_binding
 from redrive.management.endpoints import Endpoint
 from redrive.management.errors import ManagementDenied, ManagementFailed
 from redrive.management.policies import read_policy
 from redrive.management.queues import COLUMNS, QueueInfo, read_queue
-from redrive.topology import Policy, PolicyBook
+from redrive.topology import Binding, Policy, PolicyBook
 
 _PAGE_SIZE = 500  # the most that RabbitMQ gives
 _PAGES_MAX = 2_000
@@ -46,6 +47,18 @@ class Management:
                 self.endpoint.address, path="/api/overview", status=200, detail="it names no rabbitmq_version"
             )
         return found
+
+    async def cluster_name(self) -> str:
+        """What the broker calls its cluster; over AMQP it says the same. Empty if it says nothing."""
+        overview = await self._asking.get(["overview"])
+        found = overview.get("cluster_name") if isinstance(overview, dict) else None
+        return found if isinstance(found, str) else ""
+
+    async def bindings(self, vhost: str) -> tuple[Binding, ...]:
+        """The bindings of a vhost that somebody made."""
+        shown = await self._asking.get(["bindings", vhost])
+        found = (read_binding(one) for one in (shown if isinstance(shown, list) else []))
+        return tuple(one for one in found if one is not None)
 
     async def queues(self, vhost: str) -> AsyncIterator[QueueInfo]:
         """Every queue of a vhost, by name. One declared or deleted meanwhile may or may not be among them."""

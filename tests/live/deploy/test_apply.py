@@ -35,7 +35,10 @@ def check_apply(vhost: Vhost, example: str) -> None:
     assert read_back(vhost.management.get("definitions", vhost.name), vhost.name) == without_vhosts(topology)
     second = redrive("apply", file, "--yes", REDRIVE_URL=vhost.amqp_url)
     assert second.returncode == 0
-    assert second.stdout.startswith("nothing missing, ")
+    assert "no queue or exchange missing, " in second.stdout
+    third = redrive("apply", file, "--yes", "--management-url", vhost.management.url, REDRIVE_URL=vhost.amqp_url)
+    assert third.returncode == 0
+    assert third.stdout.startswith("nothing missing, ")
 
 
 @pytest.mark.live
@@ -219,3 +222,56 @@ def test_a_broker_that_is_not_there_is_one_sentence() -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: 127.0.0.1:1: ")
     assert "secret" not in result.stderr
+
+
+def bindings_of(vhost: Vhost) -> set[tuple[str, str, str]]:
+    shown = vhost.management.get("bindings", vhost.name)
+    return {(one["source"], one["destination"], one["routing_key"]) for one in shown if one["source"]}
+
+
+@pytest.mark.live
+def test_a_missing_binding_is_named_asked_about_and_only_then_made(vhost: Vhost) -> None:
+    file = "examples/ladder/redrive.yaml"
+    known = ("apply", file, "--url", vhost.amqp_url, "--management-url", vhost.management.url)
+    binding = ("domain.events", "orders", "orders.#")
+    assert redrive(*known, "--yes").returncode == 0
+    vhost.management.delete("bindings", vhost.name, "e", "domain.events", "q", "orders", "orders.%23")
+    assert binding not in bindings_of(vhost)
+
+    asked = redrive(*known)
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert f"  + binding domain.events → orders (orders.#) (vhost {vhost.name})\n" in asked.stderr
+    assert "Nothing was changed: say --yes to declare these." in asked.stderr
+    assert binding not in bindings_of(vhost)
+
+    made = redrive(*known, "--yes")
+    assert made.returncode == 0
+    assert f"  + binding domain.events → orders (orders.#) (vhost {vhost.name})\n1 declared, 1 binding in place" in (
+        made.stdout
+    )
+    assert binding in bindings_of(vhost)
+    assert redrive(*known).stdout.startswith("nothing missing, 1 binding in place")
+
+
+@pytest.mark.live
+def test_where_bindings_can_not_be_seen_that_is_said_and_nothing_is_made_unasked(vhost: Vhost) -> None:
+    file = "examples/ladder/redrive.yaml"
+    unknown = ("apply", file, "--url", vhost.amqp_url, "--management-url", "http://127.0.0.1:9")
+    assert redrive(*unknown, "--yes").stdout.endswith("1 binding in place (RabbitMQ " + server_version(vhost) + ").\n")
+    vhost.management.delete("bindings", vhost.name, "e", "domain.events", "q", "orders", "orders.%23")
+
+    asked = redrive(*unknown)
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert "  ? 1 binding: which of them exist only the management API could tell" in asked.stderr
+    assert bindings_of(vhost) == set()
+
+    made = redrive(*unknown, "--yes")
+    assert made.returncode == 0
+    assert "nothing missing" not in made.stdout
+    assert "  ? 1 binding made; which of them were missing is not known: the management API does not" in made.stdout
+    assert "no queue or exchange missing, 1 binding in place" in made.stdout
+    assert bindings_of(vhost) == {("domain.events", "orders", "orders.#")}
+
+
+def server_version(vhost: Vhost) -> str:
+    return str(vhost.management.get("overview")["rabbitmq_version"])
