@@ -1,0 +1,123 @@
+"""Draws mutants by a seed and tries them.
+
+python -m tests.mutations.drawn --count 300 --seed 16           quick and slow tests
+python -m tests.mutations.drawn --count 300 --seed 16 --live    what survives meets the tests on a real broker too
+python -m tests.mutations.drawn --only ID…                      these mutants again
+python -m tests.mutations.drawn --rooms core,records            of these rooms only
+
+Exit code: 0 at least 95 % of the mutants that change behaviour are noticed, 1 fewer, 2 could not.
+"""
+
+import argparse
+import os
+import queue
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.mutations.drawn import report
+from tests.mutations.drawn.covering import Covering, MeasuringFailed, measure
+from tests.mutations.drawn.drawing import all_mutants, draw
+from tests.mutations.drawn.judgements import read_judgements
+from tests.mutations.drawn.operators import Mutant
+from tests.mutations.drawn.trying import Copy, Stage, TrialFailed, Verdict, make_copies, snapshot
+from tests.mutations.mutation import ROOT
+
+Run = tuple[dict[str, str], list[str]]
+"""The environment and the arguments of a run of pytest."""
+
+SHARE_MIN = 0.95
+NICENESS = 5
+QUICK: Run = ({"REDRIVE_QUICK": "1"}, ["-n", "3", "-m", "not live and not slow", "tests/unit", "tests/simulation"])
+SLOW: Run = ({}, ["-n", "3", "-m", "not live and slow", "tests/unit", "tests/simulation"])
+LIVE: Run = ({}, ["-n", "4", "--dist", "loadgroup", "-m", "live", "tests/live"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations.drawn", description="Mutants drawn by a seed.")
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=16)
+    parser.add_argument("--rooms", default="", help="only of these rooms, separated by commas")
+    parser.add_argument("--only", nargs="*", default=[], metavar="ID", help="only mutants with these identities")
+    parser.add_argument("--live", action="store_true", help="what survives meets the tests on a real broker too")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--list", action="store_true", help="say what was drawn, and try nothing")
+    parser.add_argument("--keep", type=Path, help="a folder for what was measured and found; used again if it is there")
+    parser.add_argument("--write", action="store_true", help="write docs/drawn-mutants.md")
+    chosen = parser.parse_args(arguments)
+    candidates = all_mutants(ROOT)
+    if chosen.rooms:
+        candidates = [mutant for mutant in candidates if mutant.room in chosen.rooms.split(",")]
+    if chosen.only:
+        drawn = [mutant for mutant in candidates if mutant.identity in chosen.only]
+    else:
+        drawn = draw(candidates, ROOT, seed=chosen.seed, count=chosen.count)
+    if chosen.list:
+        for mutant in drawn:
+            print(f"{mutant.identity} {mutant.path}:{mutant.line} {mutant.operator}: {mutant.old!r} -> {mutant.new!r}")
+        return 0
+    os.nice(NICENESS)
+    started_s = time.monotonic()
+    try:
+        with snapshot(ROOT) as base, tempfile.TemporaryDirectory(prefix="redrive-drawn-") as scratch:
+            folder = chosen.keep or Path(scratch) / "measured"
+            stages = _measure(base, folder, live=chosen.live)
+            verdicts = _try(drawn, make_copies(base, Path(scratch), chosen.workers), stages)
+            if chosen.keep:
+                (folder / "verdicts.json").write_text(report.as_json(verdicts, seed=chosen.seed), encoding="utf-8")
+    except (MeasuringFailed, TrialFailed) as error:
+        _say(str(error))
+        return 2
+    judgements = read_judgements()
+    killed, changing = report.share(verdicts, judgements)
+    for verdict in verdicts:
+        if verdict.killer is None:
+            known = judgements.get(verdict.mutant.identity)
+            print(
+                report.line(verdict), f"    {known.kind}: {known.reason}" if known else "    not judged yet", sep="\n"
+            )
+    print(
+        f"{killed} of {changing} mutants that change behaviour were noticed ({100 * killed / max(1, changing):.1f} %); "
+        f"{len(verdicts)} drawn with seed {chosen.seed}, {(time.monotonic() - started_s) / 60:.0f} minutes"
+    )
+    if chosen.write:
+        report.PAGE.write_text(report.page(verdicts, judgements, seed=chosen.seed), encoding="utf-8")
+    return int(killed < SHARE_MIN * changing)
+
+
+def _measure(base: Path, folder: Path, *, live: bool) -> list[Stage]:
+    stages = []
+    for name, (environment, arguments) in {"quick": QUICK, "slow": SLOW, **({"live": LIVE} if live else {})}.items():
+        covering: Covering = measure(base, folder / name, arguments, environment)
+        _say(f"{name}: {len(covering.seconds)} tests passed and were measured")
+        stages.append(Stage(name=name, covering=covering, environment=environment))
+    return stages
+
+
+def _try(drawn: Sequence[Mutant], copies: Sequence[Copy], stages: Sequence[Stage]) -> list[Verdict]:
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def attempt(mutant: Mutant) -> Verdict:
+        copy = free.get()
+        try:
+            verdict = copy.try_mutant(mutant, stages)
+        finally:
+            free.put(copy)
+        _say(report.line(verdict))
+        return verdict
+
+    with ThreadPoolExecutor(len(copies)) as threads:
+        return list(threads.map(attempt, drawn))
+
+
+def _say(text: str) -> None:
+    print(f"mutants: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
