@@ -28,7 +28,7 @@ ROOMS: dict[str, set[str]] = {
     "config": {"core"},
     "garbage": set(),
     "files": {"core", "topology"},
-    "connecting": {"core", "client", "config", "deploy"},
+    "connecting": {"core", "client", "management", "config", "deploy"},
     "importing": {"core", "runtime"},
     "wiring": {"*"},
     "running": {"*"},

@@ -122,7 +122,7 @@ def _print(applied: Applied, file: str) -> None:
     if applied.declared is None:
         return
     for address in applied.declared:
-        click.secho(f"  + {address}", fg="green", color=colour)
+        write(click.style(f"  + {address}", fg="green"), colour=colour)
     for address in inspection.left_out:
         click.secho(f"  ! {address}: not applied, policies need the management API", fg="yellow", color=colour)
     made = f"{len(applied.declared)} declared" if applied.declared else "nothing missing"
@@ -130,7 +130,7 @@ def _print(applied: Applied, file: str) -> None:
     if applied.bindings_unknown:
         made = f"{len(applied.declared)} declared" if applied.declared else "no queue or exchange missing"
         reason = f"which of them were missing is not known: {applied.bindings_unknown}"
-        click.secho(f"  ? {bindings} made; {reason}", fg="yellow", color=colour)
+        write(click.style(f"  ? {bindings} made; {reason}", fg="yellow"), colour=colour)
     write(f"{made}, {bindings} in place (RabbitMQ {applied.server_version}).")
 
 

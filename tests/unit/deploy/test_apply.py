@@ -60,7 +60,8 @@ def free_port() -> int:
 @pytest.mark.slow
 def test_a_broker_that_comes_up_later_is_waited_for_and_it_is_said_what_for() -> None:
     async def scenario() -> None:
-        port, said = free_port(), []
+        port = free_port()
+        said: list[str] = []
         target = parse_url(f"amqp://guest:guest@127.0.0.1:{port}/")
         waiting = asyncio.create_task(wait_connected(target, name="test", wait_s=20, waiting=said.append))
         await wait_until(lambda: bool(said))
