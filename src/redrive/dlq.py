@@ -54,6 +54,7 @@ from redrive.stores import (
     UnknownRedaction,
     UnknownToken,
     VersionConflict,
+    acting_as,
     open_store,
 )
 from redrive.wire import Properties, ProtocolError, properties_as_json, properties_from_json
@@ -96,6 +97,7 @@ __all__ = [
     "UnknownRedaction",
     "UnknownToken",
     "VersionConflict",
+    "acting_as",
     "describe",
     "desk_on",
     "edit_content",

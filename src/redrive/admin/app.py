@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 
 from redrive.admin import problems
 from redrive.admin.access.authentication import Authentication
-from redrive.admin.access.refusals import QUIET_MS, Refusals
+from redrive.admin.access.refusals import QUIET_MS
 from redrive.admin.documenting import document
 from redrive.admin.idempotency import Idempotency
 from redrive.admin.limits import Bodies, Boundary
@@ -29,17 +29,16 @@ from redrive.admin.services import Services
 
 def create_app(services: Services) -> FastAPI:
     """The API on these services. Nothing is opened or closed here but what the app itself begins."""
-    refusals = Refusals()
 
     @asynccontextmanager
     async def living(_: FastAPI) -> AsyncIterator[None]:
-        telling = asyncio.create_task(_tell_refusals(refusals, services), name="redrive refusals to the audit")
+        telling = asyncio.create_task(_tell_refusals(services), name="redrive refusals to the audit")
         try:
             yield
         finally:
             telling.cancel()
             await asyncio.wait([telling])
-            await refusals.flush(services, all_of_them=True)
+            await services.refusals.flush(services, all_of_them=True)
 
     app = FastAPI(
         title="Redrive",
@@ -52,13 +51,12 @@ def create_app(services: Services) -> FastAPI:
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(Boundary, services=services),
-            Middleware(Authentication, services=services, refusals=refusals),
+            Middleware(Authentication, services=services),
             Middleware(Bodies, settings=services.settings),
             Middleware(Idempotency, services=services),
         ],
     )
     app.state.services = services
-    app.state.refusals = refusals
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
@@ -71,7 +69,7 @@ def _operation_id(route: APIRoute) -> str:
     return f"{route.endpoint.__module__.rsplit('.', 1)[-1]}_{route.name}"
 
 
-async def _tell_refusals(refusals: Refusals, services: Services) -> None:
+async def _tell_refusals(services: Services) -> None:
     while True:
         await asyncio.sleep(QUIET_MS / 1000)
-        await refusals.flush(services)
+        await services.refusals.flush(services)

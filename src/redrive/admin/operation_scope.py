@@ -33,7 +33,10 @@ class OperationScope:
     async def find(self, caller: Caller, id: str) -> Operation:
         """The operation with this id. Raises `Problem` 404, also for one outside the scope."""
         found = await self._services.store.operations.get(id) if is_id(id) else None
-        if found is None or not await self.visible(caller, [found]):
+        if found is None:
+            raise not_found("redrive", id)
+        if not await self.visible(caller, [found]):
+            await self._services.refusals.outside(caller, "redrive", self._services, id=found.id)
             raise not_found("redrive", id)
         return found
 

@@ -14,7 +14,6 @@ from fastapi import Request
 
 from redrive.admin.access import Caller, View
 from redrive.admin.access.guard import route_path
-from redrive.admin.access.refusals import Refusals
 from redrive.admin.problems import Problem, forbidden, not_found
 from redrive.admin.services import Services, services_of
 from redrive.records import (
@@ -52,17 +51,28 @@ def is_id(text: str) -> bool:
 
 
 async def find_letter(services: Services, caller: Caller, id: str) -> DeadLetter:
-    """The dead letter with this id. Raises `Problem` 404, also for one of another queue."""
+    """The dead letter with this id. Raises `Problem` 404, also for one of another queue, which the audit tells."""
     letter = await services.store.letters.get(id) if is_id(id) else None
-    if letter is None or not caller.sees(letter):
+    if letter is None:
         raise not_found("dead letter", id)
+    await check_seen(services, caller, letter)
     return letter
+
+
+async def check_seen(services: Services, caller: Caller, letter: DeadLetter) -> None:
+    """Raises `Problem` 404 for a dead letter outside of the caller's queues."""
+    if not caller.sees(letter):
+        await services.refusals.outside(caller, "dead letter", services, id=letter.id, queue=letter.queue)
+        raise not_found("dead letter", letter.id)
 
 
 async def find_group(services: Services, caller: Caller, id: str) -> Group:
     """The group with this id. Raises `Problem` 404, also for one of another failed queue."""
     group = await services.store.groups.get(id) if is_id(id) else None
-    if group is None or not caller.may_use(group.queue):
+    if group is None:
+        raise not_found("group", id)
+    if not caller.may_use(group.queue):
+        await services.refusals.outside(caller, "group", services, id=group.id, queue=group.queue)
         raise not_found("group", id)
     return group
 
@@ -79,8 +89,8 @@ async def filter_for(request: Request, caller: Caller, view: View, q: str, *, te
 
 async def forbade(request: Request, caller: Caller, reason: str) -> Problem:
     """403 for this reason, which is noted in the audit."""
-    refusals: Refusals = request.app.state.refusals
-    await refusals.forbade(caller, f"{request.method} {route_path(request)}", reason, services_of(request))
+    services = services_of(request)
+    await services.refusals.forbade(caller, f"{request.method} {route_path(request)}", reason, services)
     return forbidden(reason)
 
 
@@ -112,6 +122,7 @@ async def choose(
         named = tuple(dict.fromkeys(ids))
         seen = await _visible(services_of(request), caller, named)
         outside = tuple(id for id in named if id not in seen)
+        await _tell_outside(services_of(request), caller, outside)
         kept = tuple(id for id in named if id in seen)
         return Chosen(selection=Selection(ids=kept or (_NOBODY,), limit=limit), outside=outside)
     asked = await filter_for(request, caller, view, q, terms=(*terms, *hidden_terms))
@@ -135,6 +146,17 @@ async def taking_turns(request: Request, selection: Selection) -> AsyncIterator[
         state.long_look = asyncio.Lock()
     async with state.long_look:
         yield
+
+
+async def _tell_outside(services: Services, caller: Caller, outside: Sequence[str]) -> None:
+    """The audit tells of the first of the ids that names a dead letter of other queues."""
+    able = tuple(id for id in outside if is_id(id))[:_LOOKED_UP]
+    if not caller.queues or not able:
+        return
+    asked = Filter((Named(field="id", values=able),))
+    page = await services.store.letters.page(asked, limit=1, now_ms=services.clock_ms())
+    for letter in page.letters:
+        await services.refusals.outside(caller, "dead letter", services, id=letter.id, queue=letter.queue)
 
 
 async def _visible(services: Services, caller: Caller, ids: Sequence[str]) -> frozenset[str]:

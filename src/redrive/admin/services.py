@@ -1,11 +1,12 @@
 """What routes need, in one value: made by `redrive.serving` or by a test, found by `services_of`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
+from redrive.admin.access.refusals import Refusals
 from redrive.admin.settings import Settings
 from redrive.core import Observer
 from redrive.dlq import Desk, Place, Store
@@ -37,6 +38,7 @@ class Services:
     new_id: Callable[[], str]
     wake: Callable[[], None]
     """Tells this process's redriver that an operation waits."""
+    refusals: Refusals = field(default_factory=Refusals)
     metrics: Callable[[], str] = _no_metrics
     """The numbers in Prometheus' text format."""
 

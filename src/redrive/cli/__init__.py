@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS = {
     "apply": "Declare FILE's topology on a broker.",
+    "audit": "Read the audit, and prove that nobody changed it.",
     "broker": "Run an embedded broker that behaves like RabbitMQ.",
     "collect": "Take dead letters out of their queues into a database.",
     "compile": "Turn FILE into a RabbitMQ topology.",

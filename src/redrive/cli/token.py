@@ -8,7 +8,7 @@ from redrive.cli.dlq.output import print_json, print_line, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Cell, Column, moment_text
 from redrive.dlq import Store, UnknownToken, new_id, new_secret, now_ms
-from redrive.records import Role, Token, check_token, mint_token, token_json
+from redrive.records import Role, Token, check_token, clean_name, mint_token, token_json
 
 _COLUMNS = (
     Column(title="id"),
@@ -80,7 +80,7 @@ def create_command(
     token = check_token(
         Token(
             id=new_id(),
-            name=name.strip(),
+            name=clean_name(name),
             role=Role(role),
             queues=queues,
             sees_payloads=payloads,

@@ -30,11 +30,19 @@ class Desk:
         self._store = store
         self._clock_ms = clock_ms
 
-    async def resolve(self, selection: Selection, *, who: str, why: str, if_version: int | None = None) -> Changed:
+    async def resolve(
+        self,
+        selection: Selection,
+        *,
+        who: str,
+        why: str,
+        if_version: int | None = None,
+        told_by: str | None = None,
+    ) -> Changed:
         """Marks dead letters as resolved. Those on the way are left alone, with the reason."""
-        check_reason(who, why, needs_why=True)
+        check_reason(who if told_by is None else told_by, why, needs_why=True)
         return await self._store.letters.resolve(
-            selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version
+            selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version, told_by=told_by
         )
 
     async def reopen(self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None) -> Changed:
@@ -123,10 +131,13 @@ class Desk:
         """Bookly's `getStats`: how many by status, queue, topic, service, type, group."""
         return await self._store.stats.totals(filter, now_ms=self._clock_ms())
 
-    async def resolve_manually(self, letter_id: str, resolved_by: str, resolution: str) -> DeadLetter:
-        """Bookly's `resolveManually`."""
+    async def resolve_manually(
+        self, letter_id: str, who: str, resolution: str, *, told_by: str | None = None
+    ) -> DeadLetter:
+        """Bookly's `resolveManually`. `told_by`: who somebody says has resolved it; kept beside who said so."""
         await self._letter(letter_id)
-        _require(letter_id, await self.resolve(Selection(ids=(letter_id,)), who=resolved_by, why=resolution))
+        changed = await self.resolve(Selection(ids=(letter_id,)), who=who, why=resolution, told_by=told_by)
+        _require(letter_id, changed)
         return await self._letter(letter_id)
 
     async def remove(self, letter_id: str, *, who: str, why: str = "") -> None:

@@ -4,6 +4,7 @@ Pure, like `core`.
 """
 
 from redrive.records.access import (
+    AS_TOLD_BY,
     SECRET_BYTES,
     InvalidToken,
     Redaction,
@@ -11,10 +12,23 @@ from redrive.records.access import (
     Role,
     Token,
     check_token,
+    clean_name,
     covers,
+    fold_name,
     is_same_secret,
     mint_token,
     read_token_text,
+)
+from redrive.records.audit_chain import (
+    GENESIS,
+    AuditRow,
+    ChainCheck,
+    ChainFinding,
+    ChainHead,
+    ChainReport,
+    InvalidHead,
+    chain_hash,
+    read_head,
 )
 from redrive.records.body_paths import certain_words, header_texts, matches_body, matches_glob, matches_header, words_of
 from redrive.records.filter_grammar import parse_filter
@@ -67,7 +81,9 @@ from redrive.records.states import TRANSITIONS, Event, GroupState, Status, sourc
 from redrive.records.understanding import explain, guess_failed_queue, normalise_message
 
 __all__ = [
+    "AS_TOLD_BY",
     "BODY_BYTES_MAX",
+    "GENESIS",
     "ID_LENGTH",
     "LUCK_BITS",
     "SECRET_BYTES",
@@ -75,8 +91,13 @@ __all__ = [
     "UNSEARCHED_HEADERS",
     "Arrival",
     "AuditEntry",
+    "AuditRow",
     "Between",
     "BodyPath",
+    "ChainCheck",
+    "ChainFinding",
+    "ChainHead",
+    "ChainReport",
     "Claimed",
     "Content",
     "DeadLetter",
@@ -90,6 +111,7 @@ __all__ = [
     "Happening",
     "HeaderIs",
     "InvalidFilter",
+    "InvalidHead",
     "InvalidToken",
     "Item",
     "ItemState",
@@ -116,9 +138,12 @@ __all__ = [
     "attempt_json",
     "audit_json",
     "certain_words",
+    "chain_hash",
     "check_token",
+    "clean_name",
     "covers",
     "explain",
+    "fold_name",
     "format_filter",
     "group_json",
     "guess_failed_queue",
@@ -136,6 +161,7 @@ __all__ = [
     "normalise_message",
     "operation_json",
     "parse_filter",
+    "read_head",
     "read_token_text",
     "rule_json",
     "search_text",

@@ -6,6 +6,7 @@ The secret is 160 random bits, so a plain SHA-256 of it can't be turned back, an
 import hashlib
 import hmac
 import re
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
@@ -19,6 +20,16 @@ NAME_CHARACTERS_MAX = 100
 QUEUES_MAX = 50
 MOMENT_MS_MAX = 253_402_300_800_000
 """The year 10000."""
+RESERVED_NAMES = frozenset(
+    {
+        "api", "anonymous", "auto-retry", "auto retry", "cli", "collector", "local", "nobody", "redrive",
+        "redrive serve", "redriver", "retention", "serve", "system", "unknown", "witness", "worker",
+    }
+)  # fmt: skip
+"""What the audit says of Redrive itself, and what would be taken for it."""
+RESERVED_BEGINNINGS = ("address ", "cli:", "redrive ", "token ")
+AS_TOLD_BY = ", as told by "
+"""Between a name that somebody said and the name of their token."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _SECRET_LENGTH = SECRET_BYTES * 8 // 5
 _TEXT = re.compile(f"rd_([{_ALPHABET}]{{{ID_LENGTH}}})_([{_ALPHABET}]{{{_SECRET_LENGTH}}})")
@@ -99,10 +110,28 @@ def mint_token(token_id: str, secret: bytes) -> tuple[str, bytes]:
     return f"rd_{token_id}_{characters}", _hash(characters)
 
 
+def clean_name(name: str) -> str:
+    """A token's name as it is kept: NFKC, so that what looks alike is alike, and single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", name).split())
+
+
+def fold_name(name: str) -> str:
+    """What two names must not share: the same without case, and without what nobody sees."""
+    folded = clean_name(clean_name(name).casefold())
+    return "".join([one for one in folded if unicodedata.category(one) != "Cf"])
+
+
 def check_token(token: Token, *, now_ms: int) -> Token:
     """The token, if it can be made. Raises `InvalidToken`."""
-    if not token.name.strip() or len(token.name) > NAME_CHARACTERS_MAX or not token.name.isprintable():
+    if not fold_name(token.name) or len(token.name) > NAME_CHARACTERS_MAX or not token.name.isprintable():
         raise InvalidToken(f"a token's name has 1 to {NAME_CHARACTERS_MAX} visible characters: it is who, in the audit")
+    if token.name != clean_name(token.name):
+        raise InvalidToken(f"a token's name is written in plain characters (NFKC), like {clean_name(token.name)!r}")
+    folded = fold_name(token.name)
+    if folded in RESERVED_NAMES or folded.startswith(RESERVED_BEGINNINGS) or AS_TOLD_BY in f"{folded} ":
+        raise InvalidToken(
+            f"{token.name!r} can't be a token's name: the audit would take it for Redrive itself; choose whose it is"
+        )
     if len(token.queues) > QUEUES_MAX:
         raise InvalidToken(f"a token is limited to at most {QUEUES_MAX} names of queues; use * in a name")
     for queue in token.queues:

@@ -151,11 +151,14 @@ def audit_json(entry: AuditEntry) -> dict[str, Any]:
     return {
         "at": moment_json(entry.at_ms),
         "who": entry.who,
+        "token": entry.token_id or None,
         "action": entry.action,
         "subject": entry.subject,
         "count": entry.count,
         "why": entry.why,
         "detail": entry.detail,
+        "place": entry.place,
+        "hash": None if entry.hash is None else entry.hash.hex(),
     }
 
 

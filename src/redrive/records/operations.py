@@ -198,3 +198,10 @@ class AuditEntry:
     count: int
     why: str
     detail: dict[str, Any] = field(default_factory=dict)
+    token_id: str = ""
+    """Whose deed it was, which nobody can choose: a token's id, `local` without tokens, `cli:` and a login for a
+    command on the database; "" for what Redrive did by itself."""
+    place: int | None = None
+    """Its number in the chain, from 1; None: not written yet, or outside of the chain."""
+    hash: bytes | None = field(default=None, repr=False)
+    """Of this entry and the one before it (`audit_chain`)."""

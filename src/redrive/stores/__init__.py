@@ -8,6 +8,7 @@ Why SQL and no library for it: docs/decisions/0007-sql-of-our-own.md.
 """
 
 from redrive.stores.answers import Answer, InFlight, KeyReused, Reservation
+from redrive.stores.audit import acting_as
 from redrive.stores.changing import Changed, LetterBusy, UnknownLetter
 from redrive.stores.collecting import Batch, Stored
 from redrive.stores.cursors import InvalidCursor
@@ -64,5 +65,6 @@ __all__ = [
     "UnknownRedaction",
     "UnknownToken",
     "VersionConflict",
+    "acting_as",
     "open_store",
 ]

@@ -7,7 +7,7 @@ lives and in the audit: an interrupted change is done for some letters and not f
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from redrive.records import AuditEntry, Content, DeadLetter, Event, Named, Selection, Status, sources
+from redrive.records import AS_TOLD_BY, AuditEntry, Content, DeadLetter, Event, Named, Selection, Status, sources
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Reading, Writing
@@ -73,8 +73,12 @@ async def change(
     why: str,
     now_ms: int,
     if_version: int | None = None,
+    told_by: str | None = None,
 ) -> Changed:
-    """What the event makes of the selection. `if_version` is for one id: raises VersionConflict when it has another."""
+    """What the event makes of the selection. `if_version` is for one id: raises VersionConflict when it has another.
+
+    `told_by`: whom `who` says to have done it, kept beside `who` and never in its place.
+    """
     done = 0
     refused: dict[str, str] = {}
     if selection.ids:
@@ -91,7 +95,7 @@ async def change(
                     if each.status not in able:
                         refused[each.id] = _REFUSALS.get(each.status, f"it is {each.status.value}")
                 standings = [each for each in standings if each.status in able]
-                done += await _apply(tx, standings, event, who=who, why=why, now_ms=now_ms, subject="")
+                done += await _apply(tx, standings, event, who=who, why=why, now_ms=now_ms, subject="", told_by=told_by)
         return Changed(done=done, refused=refused)
     statuses = _statuses(selection, event)
     async with database.read() as reading:
@@ -102,7 +106,9 @@ async def change(
             locked = await lock(tx, seqs[start : start + PIECE])
             standings = [each for each in locked if each.status in statuses]
             subject = selection.filter_text or "everything"
-            done += await _apply(tx, standings, event, who=who, why=why, now_ms=now_ms, subject=subject)
+            done += await _apply(
+                tx, standings, event, who=who, why=why, now_ms=now_ms, subject=subject, told_by=told_by
+            )
     return Changed(done=done)
 
 
@@ -179,7 +185,15 @@ def _check_version(standings: Sequence[Standing], expected: int) -> None:
 
 
 async def _apply(
-    tx: Writing, standings: list[Standing], event: Event, *, who: str, why: str, now_ms: int, subject: str
+    tx: Writing,
+    standings: list[Standing],
+    event: Event,
+    *,
+    who: str,
+    why: str,
+    now_ms: int,
+    subject: str,
+    told_by: str | None = None,
 ) -> int:
     """Changes locked letters that may be changed, with everything that is kept of it."""
     if not standings:
@@ -189,7 +203,8 @@ async def _apply(
     if event is Event.DELETED:
         await remove(tx, ledger, standings)
     else:
-        arguments = (who,) if event is Event.RESOLVED else ()
+        by = who if told_by is None else f"{clean(told_by)}{AS_TOLD_BY}{who}"
+        arguments = (by,) if event is Event.RESOLVED else ()
         await move(
             tx, ledger, standings, event, now_ms=now_ms, reason=why or None, sets=_SETS[event], arguments=arguments
         )
@@ -205,7 +220,7 @@ async def _apply(
         subject=subject or (ids[0] if len(ids) == 1 else f"{len(ids)} dead letters"),
         count=len(ids),
         why=why,
-        detail={"ids": ids},
+        detail={"ids": ids} if told_by is None else {"ids": ids, "told_by": told_by},
     )
     await note(tx, entry)
     await ledger.write(tx)

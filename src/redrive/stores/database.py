@@ -4,7 +4,7 @@ A transaction that is left by an error, also by a cancellation, has changed noth
 `StoreUnavailable` when trying again may help, and as they are when the statement is at fault: a mistake of ours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -42,6 +42,33 @@ class Writing(Reading, Protocol):
 
     async def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         """New rows for a table, in the fastest way the database has. Names are ours, never from outside."""
+
+    def defer(self, value: Any, write: "Deferred") -> None:
+        """Gives `write` this value, with all others deferred to it, after everything else and just before the commit.
+
+        For what every transaction needs a lock for that is held until its end: taken last, it is held for the commit
+        alone, and nobody who holds it waits for another lock.
+        """
+
+
+Deferred: TypeAlias = Callable[[Writing, list[Any]], Awaitable[None]]
+
+
+class Endings:
+    """What a transaction has deferred, in its order."""
+
+    def __init__(self) -> None:
+        self._values: dict[Deferred, list[Any]] = {}
+
+    def add(self, value: Any, write: Deferred) -> None:
+        """One value more."""
+        self._values.setdefault(write, []).append(value)
+
+    async def run(self, tx: Writing) -> None:
+        """Writes it all; afterwards there is nothing deferred."""
+        values, self._values = self._values, {}
+        for write, some in values.items():
+            await write(tx, some)
 
 
 class Database(Protocol):

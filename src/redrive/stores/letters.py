@@ -168,11 +168,25 @@ class Letters:
             return int(await tx.value(sql("SELECT count(*) FROM (", rows, ") AS found"), *asked.args, *limit))
 
     async def resolve(
-        self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
+        self,
+        selection: Selection,
+        *,
+        who: str,
+        why: str,
+        now_ms: int,
+        if_version: int | None = None,
+        told_by: str | None = None,
     ) -> Changed:
         """Nothing more is to be done about them."""
         return await change(
-            self._database, selection, Event.RESOLVED, who=who, why=why, now_ms=now_ms, if_version=if_version
+            self._database,
+            selection,
+            Event.RESOLVED,
+            who=who,
+            why=why,
+            now_ms=now_ms,
+            if_version=if_version,
+            told_by=told_by,
         )
 
     async def reopen(

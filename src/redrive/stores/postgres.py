@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from redrive.stores.database import Reading, Row, Writing
+from redrive.stores.database import Deferred, Endings, Reading, Row, Writing
 from redrive.stores.dialect import POSTGRESQL, Dialect
 from redrive.stores.errors import InvalidDatabaseUrl, StoreUnavailable
 from redrive.stores.migrations import migrate_postgresql
@@ -57,6 +57,7 @@ class PostgresDatabase:
             if self._is_lax:
                 await transaction.run("SET LOCAL synchronous_commit = on")
             yield transaction
+            await transaction.endings.run(transaction)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Reading]:
@@ -123,11 +124,16 @@ class _Transaction:
     def __init__(self, connection: "_Connection", address: str) -> None:
         self._connection = connection
         self._address = address
+        self.endings = Endings()
 
     @property
     def dialect(self) -> Dialect:
         """PostgreSQL."""
         return POSTGRESQL
+
+    def defer(self, value: Any, write: Deferred) -> None:
+        """Written just before the commit."""
+        self.endings.add(value, write)
 
     async def rows(self, sql: str, *arguments: Any) -> list[Row]:
         """All rows."""

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from redrive.stores.database import Reading, Row, Writing
+from redrive.stores.database import Deferred, Endings, Reading, Row, Writing
 from redrive.stores.dialect import SQLITE, Dialect, for_sqlite, insert_statement, sqlite_arguments
 from redrive.stores.errors import StoreUnavailable
 from redrive.stores.migrations import migrate_sqlite
@@ -85,7 +85,9 @@ class SqliteDatabase:
         await self._in_time(self._writing.acquire())
         try:
             async with self._writer.transaction("BEGIN IMMEDIATE"):
-                yield self._writer
+                writing = _Transaction(self._writer)
+                yield writing
+                await writing.endings.run(writing)
         finally:
             self._writing.release()
 
@@ -289,6 +291,24 @@ class _Connection:
         """Stops a long statement whose caller is gone; harmless when none runs."""
         if self._connection is not None:
             self._connection.interrupt()
+
+
+class _Transaction:
+    """The writer's connection in one transaction, with what that has deferred."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self.endings = Endings()
+        self.dialect = connection.dialect
+        self.rows = connection.rows
+        self.row = connection.row
+        self.value = connection.value
+        self.run = connection.run
+        self.many = connection.many
+        self.insert = connection.insert
+
+    def defer(self, value: Any, write: Deferred) -> None:
+        """Written just before the commit."""
+        self.endings.add(value, write)
 
 
 def _make_private(path: str) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 
 from redrive.core import SILENT, Observer
 from redrive.stores.answers import Answers
-from redrive.stores.audit import Audit
+from redrive.stores.audit import Audit, adopt_older
 from redrive.stores.collecting import Collecting
 from redrive.stores.database import Database
 from redrive.stores.dialect import Kind
@@ -21,8 +21,10 @@ from redrive.stores.redactions import Redactions
 from redrive.stores.rules import Rules
 from redrive.stores.sqlite import SqliteDatabase
 from redrive.stores.stats import Statistics
-from redrive.stores.tokens import Tokens
+from redrive.stores.tokens import Tokens, adopt_names
 from redrive.stores.urls import SqlitePlace, read_database_url
+
+_IS_ADOPTED = "SELECT is_adopted FROM audit_head WHERE id = 1"
 
 
 class Store:
@@ -74,11 +76,23 @@ async def open_store(url: str, observer: Observer = SILENT, *, creates: bool = T
     database = await _connect(url, creates=creates)
     try:
         version = await database.migrate()
+        await _adopt(database)
     except BaseException:
         await database.close()
         raise
     observer.note("store.opened", address=database.address, kind=database.dialect.kind, version=version)
     return Store(database)
+
+
+async def _adopt(database: Database) -> None:
+    """What the schema's steps can't do in SQL, once for each store: the chain over older entries of the audit, and the
+    names of older tokens."""
+    async with database.look() as looking:
+        if await looking.value(_IS_ADOPTED):
+            return
+    async with database.write() as tx:
+        await adopt_names(tx)
+        await adopt_older(tx)
 
 
 async def _connect(url: str, *, creates: bool) -> Database:

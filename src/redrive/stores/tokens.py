@@ -2,7 +2,7 @@
 
 import json
 
-from redrive.records import AuditEntry, Redaction, Role, Token
+from redrive.records import AuditEntry, Redaction, Role, Token, fold_name, moment_json
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Row, Writing
@@ -12,8 +12,10 @@ from redrive.stores.questions import sql
 _COLUMNS = "id, name, role, queues, sees_payloads, created_at_ms, created_by, expires_at_ms, revoked_at_ms"
 _CREATE = """
 INSERT INTO tokens (id, name, role, queues, sees_payloads, secret_hash, created_at_ms, created_by, expires_at_ms)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (name) WHERE revoked_at_ms IS NULL DO NOTHING
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
+_TAKE_NAME = "INSERT INTO token_names (folded, token_id) VALUES ($1, $2) ON CONFLICT (folded) DO NOTHING"
+_NAMES = "SELECT name, id FROM tokens ORDER BY created_at_ms, id"
 # Two that see no token at the same time meet at `is_first`: one waits for the other, and then does nothing.
 _CREATE_FIRST = """
 INSERT INTO tokens
@@ -42,11 +44,11 @@ class UnknownToken(StoreError):
 
 
 class TokenNameTaken(StoreError):
-    """The audit tells tokens apart by their names, so two that are not revoked can't have the same."""
+    """People tell who it was by the names in the audit, so no two tokens ever have the same, also not a revoked one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is a token named {name} already; revoke it first, or choose another name")
+        super().__init__(f"there is or was a token named {name} already; choose another name, such as {name}-2")
 
 
 class Tokens:
@@ -58,8 +60,9 @@ class Tokens:
     async def create(self, token: Token, *, secret_hash: bytes, now_ms: int, why: str = "") -> None:
         """A new token, made by `token.created_by`. Raises `TokenNameTaken`."""
         async with self._database.write() as tx:
-            if not await tx.run(_CREATE, *_values(token, secret_hash)):
+            if not await tx.run(_TAKE_NAME, fold_name(clean(token.name)), token.id):
                 raise TokenNameTaken(token.name)
+            await tx.run(_CREATE, *_values(token, secret_hash))
             await _note(tx, token, "token.created", token.created_by, why, now_ms)
 
     async def create_first(self, token: Token, *, secret_hash: bytes, now_ms: int) -> bool:
@@ -67,6 +70,7 @@ class Tokens:
         async with self._database.write() as tx:
             is_made = bool(await tx.run(_CREATE_FIRST, *_values(token, secret_hash)))
             if is_made:
+                await tx.run(_TAKE_NAME, fold_name(clean(token.name)), token.id)
                 await _note(tx, token, "token.created", token.created_by, "the first start", now_ms)
             return is_made
 
@@ -111,8 +115,22 @@ class Tokens:
             return token
 
 
+async def adopt_names(tx: Writing) -> None:
+    """Takes the names of tokens from before names were taken for ever; of two that were alike the older keeps it."""
+    for name, id in await tx.rows(_NAMES):
+        await tx.run(_TAKE_NAME, fold_name(name), id)
+
+
 async def _note(tx: Writing, token: Token, action: str, who: str, why: str, now_ms: int) -> None:
-    detail = {"name": token.name, "role": str(token.role), "queues": list(token.queues)}
+    """What was granted, all of it: the audit must tell what somebody could do, also when the token is long gone."""
+    detail = {
+        "name": token.name,
+        "role": str(token.role),
+        "queues": list(token.queues),
+        "every_queue": not token.queues,
+        "payloads": token.shows_payloads,
+        "expires_at": None if token.expires_at_ms is None else moment_json(token.expires_at_ms),
+    }
     await note(tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=token.id, count=1, why=why, detail=detail))
 
 

@@ -349,3 +349,36 @@ def test_what_is_outside_the_queues_of_a_token_is_not_there(
         assert (await there.get(f"/api/v1/messages/{letter.id}")).status_code == 200
 
     run(scenario())
+
+
+def test_who_asks_for_another_queue_s_is_in_the_audit_with_the_token(
+    run: Run, client_for: ClientFor, store: Store, put_letter: PutLetter
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter(queue="orders")
+        assert letter.group_id is not None
+        client = await client_for(Role.OPERATOR, queues=("bills",), name="olga")
+        for path in (f"/api/v1/messages/{letter.id}", f"/dlq/{letter.id}", f"/api/v1/messages/{letter.id}/body"):
+            assert (await client.get(path)).status_code == 404
+        assert (await client.get(f"/api/v1/groups/{letter.group_id}")).status_code == 404
+        answer = await client.post("/api/v1/messages/delete", json={"ids": [letter.id, "nosuch"]})
+        assert answer.json()["done"] == 0
+        assert (await client.get("/api/v1/messages/nosuch")).status_code == 404
+        entries, _ = await store.audit.page(10, action="access.outside_scope")
+        (olga,) = [one for one in await store.tokens.all() if one.name == "olga"]
+        assert {(one.who, one.token_id, one.subject) for one in entries} == {
+            ("olga", olga.id, "dead letter"),
+            ("olga", olga.id, "group"),
+        }
+        assert [one.detail for one in entries if one.subject == "dead letter"] == [{"id": letter.id, "queue": "orders"}]
+
+    run(scenario())
+
+
+def test_one_of_the_caller_s_own_that_is_not_there_is_no_probe(run: Run, client_for: ClientFor, store: Store) -> None:
+    async def scenario() -> None:
+        client = await client_for(Role.OPERATOR, queues=("bills",))
+        assert (await client.get("/api/v1/messages/nosuch")).status_code == 404
+        assert await audited(store, "access.outside_scope") == []
+
+    run(scenario())

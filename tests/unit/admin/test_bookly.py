@@ -145,7 +145,17 @@ def test_who_resolves_is_told_besides_whose_token_it_was(
         told = answer.json()
         assert (told["status"], told["resolvedBy"], told["resolution"]) == ("RESOLVED", *body.values())
         ((who, _, count),) = await audited(store, "letters.resolved")
-        assert (who, count) == ("admin, as told by olga", 1)
+        assert (who, count) == ("olga", 1)
+        (entry,), _ = await store.audit.page(1, action="letters.resolved")
+        assert entry.detail == {"ids": [letter.id], "told_by": "admin"}
+        (olga,) = [one for one in await store.tokens.all() if one.name == "olga"]
+        assert entry.token_id == olga.id
+        whole = (await client.get(f"/api/v1/messages/{letter.id}")).json()
+        assert whole["resolved_by"] == "admin, as told by olga"
+        assert [one["who"] for one in whole["life"] if one["event"] == "resolved"] == ["olga"]
+        again = {"resolvedBy": "admin, as told by root", "resolution": "and again"}
+        answer = await client.post(f"/dlq/{letter.id}/resolve", json=again)
+        assert answer.json()["resolvedBy"] == again["resolvedBy"]
 
     run(scenario())
 

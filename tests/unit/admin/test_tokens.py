@@ -10,7 +10,7 @@ from redrive.records import Role
 from redrive.stores import Store
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, Run, audited
 
-NEW = {"name": "ada", "role": "operator", "queues": ["orders*"], "expires_in_days": 1, "why": "on call"}
+NEW: dict[str, Any] = {"name": "ada", "role": "operator", "queues": ["orders*"], "expires_in_days": 1, "why": "on call"}
 DAY_MS = 86_400_000
 
 
@@ -116,12 +116,51 @@ def test_a_token_that_is_not_there_is_not_found(run: Run, client_for: ClientFor,
     run(scenario())
 
 
-def test_a_name_is_free_again_when_its_token_is_revoked(run: Run, client_for: ClientFor) -> None:
+def test_a_name_is_never_free_again_and_nobody_looks_like_another(run: Run, client_for: ClientFor) -> None:
     async def scenario() -> None:
         admin = await client_for(Role.ADMIN)
         first = (await admin.post("/api/v1/tokens", json=NEW)).json()
         assert (await admin.post("/api/v1/tokens", json=NEW)).status_code == 409
         await admin.delete(f"/api/v1/tokens/{first['id']}")
-        assert (await admin.post("/api/v1/tokens", json=NEW)).status_code == 201
+        for name in (NEW["name"], NEW["name"].upper(), f"  {NEW['name']} ", NEW["name"].replace("a", "\uff41")):
+            answer = await admin.post("/api/v1/tokens", json={**NEW, "name": name})
+            assert (answer.status_code, answer.json()["type"]) == (409, "urn:redrive:problem:name-taken"), name
+        assert (await admin.post("/api/v1/tokens", json={**NEW, "name": "somebody else"})).status_code == 201
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "local", "Local", "\uff2cocal", "lo\u00adcal", "retention", "auto-retry", "redrive", "redrive serve",
+        "redrive x", "cli:root", "address 10.0.0.1", "collector", "system", "ada, as told by bob", "ada, as told by",
+    ],
+)  # fmt: skip
+def test_nobody_is_named_like_redrive_itself(run: Run, client_for: ClientFor, name: str) -> None:
+    async def scenario() -> None:
+        admin = await client_for(Role.ADMIN)
+        answer = await admin.post("/api/v1/tokens", json={**NEW, "name": name})
+        assert answer.status_code == 422, answer.text
+
+    run(scenario())
+
+
+def test_the_audit_says_what_was_granted_and_by_which_token(run: Run, client_for: ClientFor, store: Store) -> None:
+    async def scenario() -> None:
+        admin = await client_for(Role.ADMIN, name="ada")
+        new = {"name": "vic", "role": "viewer", "queues": ["orders*"], "payloads": True, "expires_in_days": None}
+        assert (await admin.post("/api/v1/tokens", json=new)).status_code == 201
+        (entry,), _ = await store.audit.page(1, action="token.created")
+        (ada,) = [one for one in await store.tokens.all() if one.name == "ada"]
+        assert (entry.who, entry.token_id) == ("ada", ada.id)
+        assert entry.detail == {
+            "name": "vic",
+            "role": "viewer",
+            "queues": ["orders*"],
+            "every_queue": False,
+            "payloads": True,
+            "expires_at": None,
+        }
 
     run(scenario())

@@ -12,11 +12,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redrive.admin.access.caller import LOCAL, Caller, caller_with
 from redrive.admin.access.guard import CALLER, REDACTIONS
-from redrive.admin.access.refusals import Refusals
 from redrive.admin.access.slowing import Slowing
 from redrive.admin.problems import Problem, forbidden, unauthenticated
 from redrive.admin.services import Services
 from redrive.admin.settings import is_loopback
+from redrive.dlq import acting_as
 from redrive.records import is_same_secret, read_token_text
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
@@ -27,16 +27,18 @@ _NOBODY = bytes(32)
 class Authentication:
     """Leaves the caller in the scope, or answers 401, 403 or 429 itself."""
 
-    def __init__(self, app: ASGIApp, *, services: Services, refusals: Refusals) -> None:
+    def __init__(self, app: ASGIApp, *, services: Services) -> None:
         self._app = app
         self._services = services
-        self._refusals = refusals
         self._slowing = Slowing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; what is no HTTP goes on."""
         if scope["type"] == "http" and not self._is_open(scope):
-            scope[CALLER] = await self._caller(scope)
+            caller = scope[CALLER] = await self._caller(scope)
+            with acting_as(caller.token_id):
+                await self._app(scope, receive, send)
+            return
         await self._app(scope, receive, send)
 
     def _is_open(self, scope: Scope) -> bool:
@@ -82,11 +84,11 @@ class Authentication:
         return caller_with(token)
 
     async def _refused(self, address: str, detail: str, reason: str) -> Problem:
-        await self._refusals.unauthenticated(address, reason, self._services)
+        await self._services.refusals.unauthenticated(address, reason, self._services)
         return unauthenticated(detail)
 
     async def _too_many(self, address: str, wait_ms: int) -> Problem:
-        await self._refusals.unauthenticated(address, "too many wrong tokens", self._services)
+        await self._services.refusals.unauthenticated(address, "too many wrong tokens", self._services)
         seconds = -(-wait_ms // 1000)
         return Problem(
             status=429,

@@ -10,7 +10,6 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from redrive.admin.access.caller import Caller
-from redrive.admin.access.refusals import Refusals
 from redrive.admin.problems import forbidden, unauthenticated, wrong
 from redrive.admin.services import services_of
 from redrive.admin.wrong_requests import unknown_parameter
@@ -36,8 +35,8 @@ class Needs:
         caller = caller_of(request)
         reason = self.lacks(caller)
         if reason is not None:
-            refusals: Refusals = request.app.state.refusals
-            await refusals.forbade(caller, f"{request.method} {route_path(request)}", reason, services_of(request))
+            services = services_of(request)
+            await services.refusals.forbade(caller, f"{request.method} {route_path(request)}", reason, services)
             raise forbidden(reason)
         check_parameters(request)
         return caller

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, ViewerCaller
+from redrive.admin.access import CurrentView, OperatorCaller, View, ViewerCaller
 from redrive.admin.json_answers import json_answer
 from redrive.admin.problems import conflict, invalid
 from redrive.admin.selecting import find_letter
@@ -28,6 +28,7 @@ from redrive.admin.shapes.bookly import (
 from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
 from redrive.dlq import StoreUnavailable, describe
 from redrive.records import (
+    AS_TOLD_BY,
     Between,
     DeadLetter,
     Filter,
@@ -44,7 +45,6 @@ router = APIRouter(prefix="/dlq", tags=["Bookly"])
 
 _RETRY_S_MAX = 3.0
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-_AS_TOLD_BY = ", as told by "
 
 
 @router.get("", response_model=Entries, summary="List dead letters")
@@ -144,10 +144,13 @@ async def retry(
 async def resolve(
     dlq_id: str, asked: ResolveEntryRequest, caller: OperatorCaller, view: CurrentView, services: CurrentServices
 ) -> dict[str, Any]:
-    """Nothing more is to be done about it. The audit has whose token it was besides who they say they are."""
+    """Nothing more is to be done about it. The audit says whose token it was, and beside it who they say they are."""
     letter = await find_letter(services, caller, dlq_id)
-    who = _told_by(asked.resolved_by.strip(), caller)
-    return entry_of(await services.desk.resolve_manually(letter.id, who, asked.resolution), view)
+    told = asked.resolved_by.strip()
+    resolved = await services.desk.resolve_manually(
+        letter.id, caller.who, asked.resolution, told_by=None if told == caller.who else told
+    )
+    return entry_of(resolved, view)
 
 
 @router.delete("/{dlq_id}", status_code=204, summary="Delete one for good")
@@ -181,7 +184,7 @@ def entry_of(letter: DeadLetter, view: View) -> dict[str, Any]:
         "updated_at": shown["updated_at"],
         "next_retry_at": shown["due_at"],
         "status_reason": shown["status_reason"],
-        "resolved_by": None if resolved_by is None else resolved_by.partition(_AS_TOLD_BY)[0],
+        "resolved_by": None if resolved_by is None else resolved_by.rpartition(AS_TOLD_BY)[0] or resolved_by,
         "resolution": shown["status_reason"] if is_resolved else None,
         "redacted": shown["redacted"],
     }
@@ -241,7 +244,3 @@ def _error_text(error: dict[str, Any] | None) -> str | None:
     parts: Iterable[str | None] = (error["type"], error["message"])
     code = None if error["status_code"] is None else f"status {error['status_code']}"
     return ": ".join(part for part in parts if part) or code
-
-
-def _told_by(name: str, caller: Caller) -> str:
-    return name if name == caller.who else f"{name}{_AS_TOLD_BY}{caller.who}"

@@ -12,7 +12,7 @@ from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
 from redrive.admin.json_answers import json_answer
 from redrive.admin.problems import conflict, not_found, unavailable
-from redrive.admin.selecting import GONE, choose, filter_for, find_letter, forbade, is_id, taking_turns
+from redrive.admin.selecting import GONE, check_seen, choose, filter_for, find_letter, forbade, is_id, taking_turns
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
@@ -86,8 +86,9 @@ async def show(
     found = (
         await services_of(request).store.letters.whole(message_id, edited=not original) if is_id(message_id) else None
     )
-    if found is None or not caller.sees(found.letter):
+    if found is None:
         raise not_found("dead letter", message_id)
+    await check_seen(services_of(request), caller, found.letter)
     whole = {
         **letter_json(found.letter),
         "stack": found.letter.stack,

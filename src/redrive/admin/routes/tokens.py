@@ -10,7 +10,7 @@ from redrive.admin.idempotency import keep_instead
 from redrive.admin.problems import not_found
 from redrive.admin.services import services_of
 from redrive.dlq import new_secret
-from redrive.records import Role, Token, check_token, mint_token, token_json
+from redrive.records import Role, Token, check_token, clean_name, mint_token, token_json
 
 router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"])
 
@@ -80,7 +80,7 @@ async def create(request: Request, response: Response, caller: WholeAdminCaller,
     token = check_token(
         Token(
             id=services.new_id(),
-            name=new.name.strip(),
+            name=clean_name(new.name),
             role=new.role,
             queues=tuple(new.queues),
             sees_payloads=new.payloads,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from redrive.admin.shapes.base import MOMENT, OPERATION_ID, Answer, Moment, example
 
@@ -12,11 +12,16 @@ class AuditEntry(Answer):
 
     at: Moment | None
     who: str
+    token: str | None = Field(
+        description="The token's id; `local` without tokens, `cli:` and a login for a command; null: Redrive itself."
+    )
     action: str
     subject: str
     count: int
     why: str
     detail: dict[str, Any]
+    place: int | None = Field(description="Its number in the chain.")
+    hash: str | None = Field(description="Of this entry and the one before it, in hex.")
 
 
 class AuditTrail(Answer):
@@ -28,11 +33,14 @@ class AuditTrail(Answer):
                 {
                     "at": MOMENT,
                     "who": "ada",
+                    "token": "1hv7d2m9x0abcdef",
                     "action": "redrive.created",
                     "subject": OPERATION_ID,
                     "count": 412,
                     "why": "the supplier is back",
                     "detail": {"selection": "queue:orders error:Timeout"},
+                    "place": 412,
+                    "hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                 }
             ],
             next=None,

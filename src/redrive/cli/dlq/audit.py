@@ -13,6 +13,7 @@ from redrive.records import AuditEntry, audit_json
 _COLUMNS = (
     Column(title="at"),
     Column(title="who", shrinks=True),
+    Column(title="token", shrinks=True),
     Column(title="action"),
     Column(title="count", is_number=True),
     Column(title="subject", shrinks=True),
@@ -23,6 +24,7 @@ _COLUMNS = (
 @click.command("audit")
 @click.option("--by", "who", metavar="NAME", help="What one person did.")
 @click.option("--action", metavar="NAME", help="One kind only: redrive.created, letters.deleted …")
+@click.option("--token", "token_id", metavar="ID", help="What was done with one token, whatever its name.")
 @click.option("--subject", metavar="TEXT", help="What was done to one id, filter or queue.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N")
 @click.option("--cursor", metavar="TEXT", help="Go on where a page ended (`next` of its JSON).")
@@ -32,6 +34,7 @@ def audit_command(
     place: PlaceOptions,
     who: str | None,
     action: str | None,
+    token_id: str | None,
     subject: str | None,
     limit: int,
     cursor: str | None,
@@ -46,7 +49,9 @@ def audit_command(
     """
 
     async def work(store: Store) -> tuple[list[AuditEntry], str | None]:
-        entries, after = await store.audit.page(limit, cursor=cursor, who=who, action=action, subject=subject)
+        entries, after = await store.audit.page(
+            limit, cursor=cursor, who=who, action=action, subject=subject, token_id=token_id
+        )
         return list(entries), after
 
     entries, after = on_store(place, work)
@@ -56,7 +61,10 @@ def audit_command(
     if not entries:
         say("Nothing was done yet.")
         return
-    rows = [(moment_text(one.at_ms), one.who, one.action, f"{one.count:,}", one.subject, one.why) for one in entries]
+    rows = [
+        (moment_text(one.at_ms), one.who, one.token_id or "-", one.action, f"{one.count:,}", one.subject, one.why)
+        for one in entries
+    ]
     print_table(_COLUMNS, rows)
     if after is not None:
         say("There are more: --limit N.")

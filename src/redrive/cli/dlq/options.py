@@ -14,6 +14,7 @@ import click
 
 from redrive.config import user_name
 from redrive.core import InvalidDuration, parse_duration_ms
+from redrive.dlq import acting_as
 from redrive.records import Status
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -128,8 +129,11 @@ def with_who(command: _Command) -> Callable[..., Any]:
 
     @wraps(command)
     def run(*arguments: Any, said_who: str | None, **rest: Any) -> Any:
-        who = user_name(flag=said_who, environment=os.environ, login=_login())
-        return command(*arguments, who=who, **rest)
+        login = _login()
+        who = user_name(flag=said_who, environment=os.environ, login=login)
+        # Whoever can use the database may call themselves what they like; the audit also has whose process it was.
+        with acting_as(f"cli:{login or 'unknown'}"):
+            return command(*arguments, who=who, **rest)
 
     option = click.option(
         "--as", "said_who", metavar="NAME", help="Who does it, for the audit; else REDRIVE_USER, else your login."

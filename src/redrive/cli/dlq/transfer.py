@@ -1,6 +1,5 @@
 """`redrive dlq export` and `import`: dead letters as JSON lines, nothing lost."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from redrive.cli.console import forget_reader, say
 from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted, with_who
 from redrive.cli.dlq.output import print_json, print_line
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
+from redrive.cli.private_files import writing_private
 from redrive.cli.tables import counted, printable
 from redrive.core import UnreadableFile
 from redrive.dlq import Imported, Store, export_lines, import_lines, now_ms
@@ -26,7 +26,8 @@ from redrive.records import Filter, Named
 def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
     """Write dead letters as JSON lines: bodies and typed headers byte for byte, history, edits, life.
 
-    Without IDs, --queue, --filter … all are written. A file appears under its name when it is whole.
+    Without IDs, --queue, --filter … all are written. A file is for its owner alone, and appears under its name
+    when it is whole.
 
     \b
     Examples:
@@ -91,19 +92,8 @@ def _writing(output: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(output)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())  # what was exported may be deleted next
-        part.replace(path)
-    except OSError as error:
-        reason = f"can't be written: {error.strerror or error}"
-        raise UnreadableFile(path=printable(output), reason=reason, hint="name another file") from None
-    finally:
-        part.unlink(missing_ok=True)
+    with writing_private(output) as file:
+        yield file
 
 
 @contextmanager

@@ -1,0 +1,32 @@
+"""Files with what only their owner may read: payloads, audits, tokens."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from redrive.cli.tables import printable
+from redrive.core import UnreadableFile
+
+PRIVATE = 0o600
+
+
+@contextmanager
+def writing_private(output: str) -> Iterator[BinaryIO]:
+    """A file for its owner alone, whatever the umask, that appears under its name when it is whole and on the disk.
+    Raises `UnreadableFile`."""
+    path = Path(output)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # what was exported may be deleted next
+        part.replace(path)
+    except OSError as error:
+        reason = f"can't be written: {error.strerror or error}"
+        raise UnreadableFile(path=printable(output), reason=reason, hint="name another file") from None
+    finally:
+        part.unlink(missing_ok=True)
