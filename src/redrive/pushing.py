@@ -100,6 +100,7 @@ def push_app(
         concurrency=concurrency,
         pause_after=pause_after,
         pause_on=(*PAUSE_ON, TimeoutError) if pause_on_timeouts else PAUSE_ON,
+        needs_id=True,  # without an id an attempt could carry no idempotency key
     )(pusher)
     return app
 

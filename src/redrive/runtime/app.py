@@ -122,6 +122,7 @@ class App:
         crashes_max: int | None = CRASHES_MAX,
         pause_after: int | None = None,
         pause_on: Cause | Iterable[Cause] = PAUSE_ON,
+        needs_id: bool = False,
     ) -> Callable[[_Handler], _Handler]:
         """Registers a handler. Returning acks; raising retries by the queue's policy; `Park`, `RetryAfter` and
         `Requeue` say otherwise.
@@ -151,6 +152,7 @@ class App:
                 crashes_max=crashes_max,
                 pause_after=pause_after,
                 pause_on=pause_on,
+                needs_id=needs_id,
             )
         except InvalidApp as error:
             raise InvalidApp(f"consumer of {queue}: {error}") from None

@@ -98,6 +98,7 @@ class Handling:
         self.lost_lately: Callable[[], bool] = lambda: False
         """Whether this process has lost its channel a moment ago; the subscription knows."""
         self._early_mark = self._admission.early_mark
+        self._needs_id = options.needs_id
         self._obstructed = False
         self._look()
         self._fast = self._fast_path()
@@ -136,6 +137,7 @@ class Handling:
         self._obstructed = (
             self._turns.is_limited
             or self._early_mark is not None
+            or self._needs_id
             or bool(self._pausing.failures)
             or self._pausing.is_paused
             or self._solitude.is_wanted
@@ -197,6 +199,8 @@ class Handling:
         header = delivery.header
         doubtful = delivery.redelivered or _OURS in header or _FOREIGN in header or self._may_be_early(delivery)
         if doubtful and not await self._admit(delivery):
+            return
+        if self._needs_id and await self._identify(delivery):
             return
         if await self._take_turn(delivery):
             await self._run_and_settle(delivery)
@@ -296,6 +300,15 @@ class Handling:
             return await self._executor.copy_once(delivery, copy)
         finally:
             self._solitude.replacing -= 1
+
+    async def _identify(self, delivery: Delivery) -> bool:
+        """Whether a message without an id was replaced by a copy that has one. If nobody may publish to the queue, and
+        where deliveries are the attempts, it is handled as it is."""
+        letter = DeliveryLetter(delivery, self._queue)
+        if delivery.properties.message_id is not None or letter.header(headers.MESSAGE_ID) is not None:
+            return False
+        copy = self._admission.home_copy(letter, deliveries=None)
+        return copy is not None and await self._executor.copy_once(delivery, copy)
 
     async def _take_turn(self, delivery: Delivery) -> bool:
         """Until it may begin, in the order of arrival; False if it was given back or its channel is gone."""

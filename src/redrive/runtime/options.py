@@ -51,7 +51,8 @@ class ConsumerOptions:
 
     `concurrency` None: as many as the prefetch for coroutines, `THREADS` for plain functions. `crashes_max` None:
     crashes are not counted. `pause_after` None: as the queue's declaration says, which is never unless it says
-    otherwise; 0 is never whatever that says.
+    otherwise; 0 is never whatever that says. `needs_id`: a message that has no id gets one before its first
+    run, by a copy to its queue's end.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -67,6 +68,7 @@ class ConsumerOptions:
     crashes_max: int | None = CRASHES_MAX
     pause_after: int | None = None
     pause_on: Rule = field(default=Rule(PAUSE_ON, "retry"))
+    needs_id: bool = False
 
     def pauses_after(self, declared: int | None) -> int | None:
         """How many failures in a row pause the queue, None if none do; `declared` is what its declaration says."""
@@ -102,6 +104,7 @@ def read_options(
     crashes_max: object,
     pause_after: object,
     pause_on: object,
+    needs_id: object,
 ) -> ConsumerOptions:
     """Options from what an author has written, which may be anything. Raises `InvalidApp`, which names the option."""
     pauses_after = None if pause_after is None else _whole("pause_after", pause_after, 0, "; 0 is never")
@@ -121,6 +124,7 @@ def read_options(
         else _whole("crashes_max", crashes_max, 2, " (one crash may be a neighbour's), or None"),
         pause_after=pauses_after,
         pause_on=_pause_rule(pause_on, is_used=pauses_after != 0),
+        needs_id=_yes_or_no("needs_id", needs_id),
     )
 
 
@@ -201,6 +205,12 @@ def _timeout_ms(given: object) -> int:
 def _part(name: str, given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         raise InvalidApp(f"{name} is {given!r}; give a part, 0 to 1")
+    return given
+
+
+def _yes_or_no(name: str, given: object) -> bool:
+    if not isinstance(given, bool):
+        raise InvalidApp(f"{name} is {given!r}; give True or False")
     return given
 
 

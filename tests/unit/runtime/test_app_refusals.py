@@ -211,6 +211,7 @@ _NO_COUNT = ["a", "3", 1.5, 2.0, True, [], object(), float("nan")]
 BAD_OPTIONS: dict[str, list[Any]] = {
     "park_on": [*_NO_CAUSE, *([one] for one in _NO_CAUSE), [ValueError, "KeyError"]],
     "retry_on": [*_NO_CAUSE[1:], *([one] for one in _NO_CAUSE)],
+    "needs_id": [None, 1, 0, "yes", []],
     "pause_on": [*_NO_CAUSE, *([one] for one in _NO_CAUSE), []],
     "rules": [None, 3, "x", ["x"], [Rule], Rule, [Rule(KeyError, "park"), KeyError], {"KeyError": "park"}],
     "backoff": [*_NO_DELAY, Fixed, Exponential, lambda retry: 3, ["1s", "2s"]],

@@ -98,3 +98,71 @@ def always(status: int, *, body: bytes = b"", **headers: str) -> Behaviour:
         await wire.answer(status, body=body, **headers)
 
     return behave
+
+
+class ClosingService:
+    """A service that keeps its connections and then closes them at a bad moment: the second request on each meets it.
+
+    on the head      closed when the head has come, the body unread
+    on the body      closed when all of it has come: the work may be done
+    half a status    closed within the answer's first line
+    no word          closed in order, without an answer
+    silent reset     reset, without an answer
+    idle             closed after the first answer, before anybody asks again
+    """
+
+    def __init__(self, moment: str, *, status: int = 204) -> None:
+        self._moment = moment
+        self._status = status
+        self.posts: list[int] = []
+        """For each request its number on its connection."""
+        self.keys: list[str | None] = []
+        self._closed_idle = asyncio.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> "ClosingService":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def wait_closed_idle(self) -> None:
+        """Until the connection is closed and the client's loop has heard of it."""
+        await self._closed_idle.wait()
+        self._closed_idle.clear()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            for number in (1, 2):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+                fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+                self.posts.append(number)
+                self.keys.append(fields.get("idempotency-key"))
+                if number == 2 and self._moment == "on the head":
+                    return
+                await reader.readexactly(int(fields["content-length"]))
+                if number == 1:
+                    writer.write(b"HTTP/1.1 %d So\r\ncontent-length: 0\r\n\r\n" % self._status)
+                    await writer.drain()
+                    if self._moment == "idle":
+                        return
+                elif self._moment == "half a status":
+                    writer.write(b"HTTP/1.1 20")
+                    await writer.drain()
+                elif self._moment == "silent reset":
+                    writer.transport.abort()
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            writer.close()
+            self._writers.discard(writer)
+            self._closed_idle.set()

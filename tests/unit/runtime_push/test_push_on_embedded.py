@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tests.unit.runtime_push.scripted import (
     node_service,
     python_service,
 )
-from tests.unit.runtime_push.services import Request, Service, Wire, always
+from tests.unit.runtime_push.services import ClosingService, Request, Service, Wire, always
 
 pytestmark = pytest.mark.slow
 
@@ -294,3 +295,46 @@ def test_a_service_that_says_503_pauses_its_queue_only_if_that_was_asked_for(ask
             assert sum(broker.depths().values()) == 30
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with an id", "without an id"])
+@pytest.mark.parametrize("queue", ["wms.queue.wms-stock", "orders"])
+def test_eleven_attempts_are_eleven_requests_with_one_key_though_connections_break(
+    queue: str, named: bool, tmp_path: Path
+) -> None:
+    runs, parking = (11, "wms.dlq.wms-stock") if queue.startswith("wms") else (3, "orders.parked")
+
+    async def run() -> None:
+        async with (
+            declared_broker(tmp_path) as (broker, client, file),
+            ClosingService("on the body", status=503) as service,
+        ):
+            publisher = await client.publisher()
+            for _ in range(2):  # one after the other, so that connections are kept from one attempt to the next
+                properties = wire.Properties.of(message_id="a" if named else None, delivery_mode=2)
+                assert await publisher.publish("", queue, b"{}", properties) == Confirmed()
+                asked = len(service.keys)
+                async with pushing(broker, PushTarget(url=service.url), queue, file=file) as notes:
+                    await until(partial(is_decided, notes, runs))
+                assert len(service.keys) - asked == runs
+                keys = set(service.keys[asked:])
+                assert None not in keys
+                assert len(keys) == 1
+            assert len(set(service.keys)) == (1 if named else 2), "messages without an id are told apart all the same"
+            assert 2 in service.posts, "no connection was used again"
+            assert len(await held_in(client, parking)) == 2
+
+    asyncio.run(run())
+
+
+def is_decided(notes: Notes, runs: int) -> bool:
+    return notes.count("runtime.decided") >= runs
+
+
+async def held_in(client: Client, queue: str) -> list[bytes]:
+    channel = await client.channel()
+    found = []
+    while (got := await channel.get_message(queue, no_ack=True)) is not None:
+        found.append(got.body)
+    await channel.close()
+    return found

@@ -1,6 +1,7 @@
 """What a push tells the runtime, for every way a service can answer, over real sockets."""
 
 import asyncio
+import re
 import socket
 import sys
 from typing import Any, cast
@@ -11,7 +12,7 @@ from redrive.core import Answered, Outcome, Raised, outcome_of
 from redrive.runtime.message import Message
 from redrive.runtime.push import BadAnswer, Dropped, InvalidPush, Pusher, PushTarget, TooSlow, Unreachable, is_signed
 from tests.unit.runtime_push.messages import PlainMessage
-from tests.unit.runtime_push.services import Behaviour, Request, Service, Wire, always
+from tests.unit.runtime_push.services import Behaviour, ClosingService, Request, Service, Wire, always
 
 BODY = b'{"order": 7, "note": "\xff\x00 as it came"}'
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -200,38 +201,54 @@ def test_connections_are_kept_and_used_again() -> None:
     asyncio.run(run())
 
 
-def test_a_kept_connection_the_service_has_closed_costs_no_attempt() -> None:
+@pytest.mark.parametrize("moment", ["on the head", "on the body", "half a status", "no word", "silent reset"])
+def test_one_call_is_one_request_also_where_a_kept_connection_ends_under_it(moment: str) -> None:
     async def run() -> None:
-        async def once_a_connection(request: Request, wire: Wire) -> None:
-            if len(service.requests) == 2:
-                wire.drop()  # it had closed while the request was on its way
-            else:
-                await wire.answer(204)
-
-        async with Service(once_a_connection) as service, Pusher(PushTarget(url=service.url)) as push:
-            assert await outcome(push) is None
-            assert await outcome(push) is None
-            assert [request.connection for request in service.requests] == [1, 1, 2]
+        async with ClosingService(moment) as service, Pusher(PushTarget(url=service.url)) as push:
+            for _ in range(5):
+                assert await outcome(push) is None
+                ended = await outcome(push)
+                assert isinstance(ended, Raised)
+                assert isinstance(ended.error, Dropped)
+            assert service.posts == [1, 2] * 5, "each fresh connection serves one request and fails the next"
 
     asyncio.run(run())
 
 
-def test_a_service_that_dies_over_a_message_every_time_gets_it_once_more_only_on_a_kept_connection() -> None:
+def test_a_kept_connection_that_the_service_closes_while_it_is_idle_costs_no_attempt() -> None:
     async def run() -> None:
-        async def die_over_second(request: Request, wire: Wire) -> None:
-            if request.body == b"deadly":
-                wire.drop()
-            else:
-                await wire.answer(204)
-
-        async with Service(die_over_second) as service, Pusher(PushTarget(url=service.url)) as push:
-            assert await outcome(push) is None
-            ended = await outcome(push, b"deadly")
-            assert isinstance(ended, Raised)
-            assert isinstance(ended.error, Dropped)
-            assert [request.body for request in service.requests] == [BODY, b"deadly", b"deadly"]
+        async with ClosingService("idle") as service, Pusher(PushTarget(url=service.url)) as push:
+            for _ in range(5):
+                assert await outcome(push) is None
+                await service.wait_closed_idle()
+            assert service.posts == [1] * 5
 
     asyncio.run(run())
+
+
+def test_every_attempt_of_a_message_has_one_idempotency_key_and_every_other_message_another() -> None:
+    async def run() -> None:
+        async with Service(always(503)) as service, Pusher(PushTarget(url=service.url)) as push:
+            for attempt in (1, 2, 3):
+                await outcome(push, attempt=attempt, redelivered=attempt > 1, headers={"x-retry-count": attempt})
+            await outcome(push, id="m-2")
+            await outcome(push, b"another event of the same order")
+            await outcome(push, queue="invoices")
+            await outcome(push, id=None)
+            await outcome(push, id="naïve\nid")
+            keys = [request.headers.get("idempotency-key") for request in service.requests]
+        assert len(set(keys[:3])) == 1
+        assert None not in keys[:6]
+        assert len(set(keys)) == 6
+        assert keys[6] is None, "equal bodies without an id are two messages, and one would be dropped"
+        assert all(key is None or re.fullmatch("[0-9a-f]{32}", key) for key in keys)
+
+    asyncio.run(run())
+
+
+def test_an_idempotency_key_of_ones_own_is_refused() -> None:
+    with pytest.raises(InvalidPush, match="Idempotency-Key is set from the message"):
+        PushTarget(url="http://localhost/", headers=(("Idempotency-Key", "always the same"),))
 
 
 def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

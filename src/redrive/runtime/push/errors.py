@@ -10,7 +10,7 @@ What a handler raises (by their bases the pause, if asked for, and the decision 
     Dropped(ConnectionError)        the connection went before the whole answer was here
     TooSlow(TimeoutError)           no connection, or no answer, in time
 
-The failed ones may have reached the service all the same: it sees the message again, with the same id.
+The failed ones may have reached the service all the same: it sees the message again, with the same idempotency key.
 """
 
 from collections.abc import Mapping

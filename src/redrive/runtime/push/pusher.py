@@ -3,20 +3,20 @@
 It is a consumer's handler like any other: it returns for a 2xx and raises otherwise, and the runtime decides. Redirects
 are not followed, because a message belongs to the service that was named. The body goes as it came.
 
-A service that closes an idle connection just when a request is on its way has most likely not seen it. That is no
-failure of the message, so it is sent once more, at once, on another connection; if the service has seen it after all,
-it sees the same id twice.
+One attempt is one request. A service that closes a kept connection just when a request is on its way may have read it
+and done the work: nobody can tell from here. So that is a failed attempt like any other, counted and delayed, and the
+next one carries the same `Idempotency-Key`.
 """
 
 import os
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from redrive.runtime.message import Message
 from redrive.runtime.push.errors import BadAnswer, Dropped, InvalidPush, TooSlow, Unreachable
-from redrive.runtime.push.request_headers import request_headers
+from redrive.runtime.push.request_headers import IDEMPOTENCY_KEY, idempotency_key, request_headers
 from redrive.runtime.push.signing import SIGNATURE, sign
 from redrive.runtime.push.target import PushTarget
 
@@ -49,15 +49,12 @@ class Pusher:
         target = self.target
         self._aiohttp = aiohttp
         self._url = yarl.URL(target.url)  # or it would be parsed for every message
-        trace = aiohttp.TraceConfig(trace_config_ctx_factory=lambda trace_request_ctx: trace_request_ctx)
-        trace.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=target.concurrency, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=10),
             timeout=aiohttp.ClientTimeout(total=target.total_s_max, sock_connect=target.connect_s_max),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("user-agent", "accept-encoding"),
-            trace_configs=[trace],
         )
         return self
 
@@ -67,24 +64,15 @@ class Pusher:
     async def __call__(self, body: bytes, message: Message) -> None:
         """Delivers one message. Raises `BadAnswer`, `Unreachable`, `Dropped` or `TooSlow`."""
         head = {"user-agent": "redrive", **request_headers(message), **dict(self.target.headers)}
+        key = idempotency_key(message.queue, message.id, body)
+        if key is not None:
+            head[IDEMPOTENCY_KEY] = key
         if self.target.secrets:
             head[SIGNATURE] = sign(body, self.target.secrets, now_s=int(self._now_s()))
-        used: dict[str, bool] = {}
-        try:
-            await self._post(body, head, used)
-        except Dropped:
-            if not used.pop("reused", False) or used.pop("answered", False):
-                raise
-            await self._post(body, head, used)
-
-    async def _post(self, body: bytes, head: Mapping[str, str], used: dict[str, bool]) -> None:
         aiohttp = self._aiohttp
         target = self.target
         try:
-            async with self._session.post(
-                self._url, data=body, headers=head, allow_redirects=False, trace_request_ctx=used
-            ) as response:
-                used["answered"] = True
+            async with self._session.post(self._url, data=body, headers=head, allow_redirects=False) as response:
                 succeeded = 200 <= response.status < 300
                 answer = await _read_answer(response, succeeded=succeeded)
         except aiohttp.ClientConnectorError as error:
@@ -119,10 +107,6 @@ async def _read_answer(response: "aiohttp.ClientResponse", *, succeeded: bool) -
     if succeeded or not response.headers.get("content-type", "").lower().startswith(_TEXT_TYPES):
         return ""
     return bytes(raw[:2000]).decode("utf-8", "replace").strip()
-
-
-async def _note_reuse(_session: object, used: Any, _parameters: object) -> None:
-    used["reused"] = True
 
 
 def _reason(error: BaseException) -> str:

@@ -5,6 +5,7 @@ value back with its usual URL decoder. Servers bound the size of a head (node 16
 much of the message's own headers is left out and counted.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from urllib.parse import quote, quote_from_bytes
 
 from redrive.core import headers as names
 
+IDEMPOTENCY_KEY = "idempotency-key"
 PREFIX = "x-redrive-"
 HEADER_PREFIX = "x-redrive-header-"
 LEFT_OUT = "x-redrive-headers-left-out"
@@ -92,6 +94,23 @@ def request_headers(message: PushedMessage) -> dict[str, str]:
         "x-redrive-redelivered": "true" if message.redelivered else "false",
         **message_headers(message.headers),
     }
+
+
+def idempotency_key(queue: str, message_id: str | None, body: bytes) -> str | None:
+    """What names a message's work to the service: the same on each of its attempts, another for every other message.
+
+    None without an id: two messages with equal bodies could not be told apart, and the service would drop one of them
+    as a repetition. The queue and the body have a part in it, because one message in two queues is two pieces of work,
+    and publishers give one id to several messages (an order's number, say).
+    """
+    if not message_id:
+        return None
+    digest = hashlib.sha256()
+    for part in (queue.encode("utf-8", "surrogateescape"), message_id.encode("utf-8", "surrogateescape")):
+        digest.update(len(part).to_bytes(4))
+        digest.update(part)
+    digest.update(body)
+    return digest.hexdigest()[:32]
 
 
 def content_headers(content_type: str | None, encoding: str | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
 
 from redrive.runtime.push.errors import InvalidPush
+from redrive.runtime.push.request_headers import IDEMPOTENCY_KEY
 
 CONNECT_S_MAX = 5.0
 TOTAL_S_MAX = 30.0
@@ -52,7 +53,7 @@ class PushTarget:
                 raise InvalidPush(
                     f"the header {name[:100]!r} is none that HTTP can carry; write it like 'x-team: orders'"
                 )
-            if name.lower() in _OURS or name.lower().startswith("x-redrive-"):
+            if name.lower() in _OURS or name.lower() == IDEMPOTENCY_KEY or name.lower().startswith("x-redrive-"):
                 raise InvalidPush(f"the header {name} is set from the message and can't be given")
 
     @property
