@@ -39,6 +39,15 @@ def test_a_host_that_does_not_answer_holds_nobody_up(run: Run, services: Service
         with pytest.raises(Problem) as caught:
             await link.broker()
         assert "no answer" in caught.value.detail
+        # Whoever asks right after somebody who waited in vain is told at once; a second later it is tried again.
+        loop = asyncio.get_running_loop()
+        for least_s, most_s in ((0.0, 0.15), (0.0, 0.15), (0.2, 5.0)):
+            if least_s:
+                await asyncio.sleep(1.1)
+            began_s = loop.time()
+            with pytest.raises(Problem):
+                await link.broker()
+            assert least_s <= loop.time() - began_s < most_s
         assert (await link.queues()).problem is not None
         await link.close()
 

@@ -1,5 +1,7 @@
 """`/api/v1/queues`: without a broker what is stored is told, within the caller's queues."""
 
+from redrive.admin.shapes.queues import Queue
+from redrive.collecting import KnownQueue
 from redrive.records import Role
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
 
@@ -24,3 +26,28 @@ def test_without_a_broker_the_stored_counts_are_told_and_why_no_depths(
         assert [one["dlq"] for one in (await limited.get(QUEUES)).json()["queues"]] == ["orders.parked"]
 
     run(scenario())
+
+
+def test_every_figure_of_a_queue_is_under_its_own_name() -> None:
+    known = KnownQueue(
+        dlq="orders.parked",
+        vhost="shop",
+        known_queue="orders",
+        messages=7,
+        consumers=2,
+        stored={"pending": 3, "failed": 1},
+        stopped="a person stopped it",
+    )
+    told = Queue.of(known, collecting="").model_dump()
+    assert told == {
+        "dlq": "orders.parked",
+        "vhost": "shop",
+        "queue": "orders",
+        "messages": 7,
+        "consumers": 2,
+        "stored": {**dict.fromkeys(told["stored"], 0), "pending": 3, "failed": 1},
+        "stopped": "a person stopped it",
+        "collecting": "yes",
+    }
+    assert Queue.of(known, collecting="the lease is another's").collecting == "the lease is another's"
+    assert Queue.of(known, collecting=None).collecting is None
