@@ -18,7 +18,7 @@ from redrive.client import Client, Target
 from redrive.config import Setting, broker_url
 from redrive.connecting import apply_arguments, target_of, telling
 from redrive.core import SILENT, Observer, RedriveError
-from redrive.deploy import ApplyFailed, apply, inspect
+from redrive.deploy import ApplyFailed, apply, as_documented, inspect, usable_queues
 from redrive.files import load
 from redrive.garbage import seldom_collected
 from redrive.importing import load_app, place_of
@@ -30,7 +30,6 @@ from redrive.runtime import (
     InvalidApp,
     Runner,
     RunOptions,
-    relies_on_dead_lettering,
     wait_parent_gone,
 )
 from redrive.telemetry import Endpoint, Level, Log, LogFormat, Telemetry
@@ -158,23 +157,22 @@ async def declare_missing(compiled: Compiled, connect: Connect, *, file: str = "
     """Declares what is missing; `file` has it, for messages.
 
     Raises `InvalidApp` where something is there and different, and `ApplyFailed`. Queues that can be consumed as they
-    are, though they lack their dead-letter settings, are left so: the runner warns of them.
+    are, whatever is different about them, are left so, as without declaring: the runner warns of them.
     """
-    plans = [compiled.queue(one.name) for one in compiled.declared]
-    usable = {one.queue.address for one in plans if not relies_on_dead_lettering(one)}
+    usable = usable_queues(compiled)
     async with connect("declaring") as client:
         # Names are all that counts on the wire: the vhost is the connection's.
         inspection = await inspect(client, compiled.topology)
-        hindering = [
-            one
-            for one in inspection.differences
-            if one.address not in usable or not one.argument.startswith("x-dead-letter-")
-        ]
+        hindering = [one for one in inspection.differences if one.is_forbidden or one.queue not in usable]
         if hindering:
             first = hindering[0]
             if first.is_forbidden:
                 raise ApplyFailed(first.address, first.found, (), is_forbidden=True)
-            raise InvalidApp(f"{first.address} is there with other settings; look at it with: redrive apply {file}")
+            advice = as_documented(compiled, first)
+            raise InvalidApp(
+                f"{first.address} is there with other settings; look at it with: redrive apply {file}"
+                + (f"; {advice}" if advice else "")
+            )
         await apply(client, compiled.topology, inspection)
 
 

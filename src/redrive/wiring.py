@@ -1,11 +1,11 @@
 """Where parts are put together: the only place that chooses a client, a broker, a store for a use case."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from redrive.client import AuthenticationFailed, Backoff, Client, ConnectionFailed, Target, parse_url
-from redrive.deploy import Difference, Inspection, apply, inspect
+from redrive.deploy import Difference, Inspection, apply, as_documented, inspect, usable_queues
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker
 from redrive.files import load
@@ -13,7 +13,7 @@ from redrive.management import Management, ManagementError
 from redrive.simulation import Entrance, simulate
 from redrive.simulation import as_json as tell_as_json
 from redrive.simulation import tell as tell_life
-from redrive.topology import Binding, Topology
+from redrive.topology import Binding, Compiled, Topology
 
 __all__ = [
     "PROFILES",
@@ -38,6 +38,8 @@ _BINDINGS_S_MAX = 10.0
 class Applied:
     """What an apply found and did; `declared` is None if it was not confirmed or something differed.
 
+    `left` are differences that did not hinder it, each with the command that ends it; `advice` is what to write in the
+    file to use those that did as they are.
     `bindings_unknown` says why nobody can tell which bindings were there; "": it is known.
     """
 
@@ -46,11 +48,15 @@ class Applied:
     bindings: int
     bindings_unknown: str
     server_version: str
+    differences: tuple[Difference, ...] = ()
+    left: tuple[tuple[Difference, str], ...] = ()
+    advice: tuple[str, ...] = ()
 
 
 def apply_topology(
     topology: Topology,
     *,
+    compiled: Compiled | None,
     url: str,
     vhost: str,
     management: Management,
@@ -58,7 +64,7 @@ def apply_topology(
     wait_s: float = 0.0,
     waiting: Callable[[str], None] = lambda _: None,
 ) -> Applied:
-    """Inspects, asks `confirm`, applies.
+    """Inspects, asks `confirm`, applies. `compiled` is what the topology is of, None if no shapes made it.
 
     A broker that is not up yet is waited for as long as `wait_s`; `waiting` hears what for, each time it changes.
     `management` is asked which bindings there are, if it answers and is the same broker's. Raises `ConnectionFailed`,
@@ -72,8 +78,9 @@ def apply_topology(
             version = (await client.connection()).server_version
             bound, reason = await _find_bindings(client, management, vhost)
             inspection = await inspect(client, topology, bound=bound)
+            differences, left = _judged(compiled, inspection.differences, vhost)
             declared = None
-            if not inspection.differences and confirm(inspection):
+            if not differences and confirm(inspection):
                 declared = await apply(client, topology, inspection)
             return Applied(
                 inspection=inspection,
@@ -81,12 +88,40 @@ def apply_topology(
                 bindings=len(topology.bindings),
                 bindings_unknown=reason if inspection.missing_bindings is None else "",
                 server_version=version,
+                differences=differences,
+                left=left,
+                advice=() if compiled is None else tuple(_advice(compiled, differences)),
             )
         finally:
             await client.close()
             await management.close()
 
     return asyncio.run(run())
+
+
+def _judged(
+    compiled: Compiled | None, differences: tuple[Difference, ...], vhost: str
+) -> tuple[tuple[Difference, ...], tuple[tuple[Difference, str], ...]]:
+    """Those that hinder, and those that do not: queues that lose nothing without their dead-letter settings."""
+    if compiled is None:
+        return differences, ()
+    usable = usable_queues(compiled)
+    hindering, left = [], []
+    for one in differences:
+        if one.queue is not None and one.queue in usable and one.is_about_dead_lettering:
+            left.append((one, compiled.queue(one.queue).dead_lettering_command(vhost) or ""))
+        else:
+            hindering.append(one)
+    return tuple(hindering), tuple(left)
+
+
+def _advice(compiled: Compiled, differences: tuple[Difference, ...]) -> Iterator[str]:
+    told: set[str] = set()
+    for one in differences:
+        advice = as_documented(compiled, one)
+        if advice and advice not in told:
+            told.add(advice)
+            yield advice
 
 
 async def wait_connected(

@@ -55,6 +55,7 @@ def apply_command(
     with telling(replace(target, vhost=vhost), setting, file=file):
         applied = apply_topology(
             topology,
+            compiled=loaded.compiled,
             url=setting.value,
             vhost=vhost,
             management=management_of(target, management, timeout_s=_MANAGEMENT_S_MAX),
@@ -68,7 +69,7 @@ def apply_command(
         _print(applied, file)
     if applied.declared is None:
         raise SystemExit(EXIT_COULD_NOT)
-    if applied.inspection.left_out:
+    if applied.inspection.left_out or applied.left:
         raise SystemExit(EXIT_FOUND)
 
 
@@ -114,15 +115,21 @@ def _confirmed(inspection: Inspection, bindings: int) -> bool:
 def _print(applied: Applied, file: str) -> None:
     colour = wants_colour(sys.stdout)
     inspection = applied.inspection
-    for difference in inspection.differences:
+    for difference in applied.differences:
         write(click.style(f"  ≠ {difference.text}", fg="red"), colour=colour)
-    if inspection.differences:
-        write(f"Nothing was changed. {' '.join(_advice(inspection.differences, file))}")
+    if applied.differences:
+        own = (f"{one[0].upper()}{one[1:]}." for one in applied.advice)
+        write(f"Nothing was changed. {' '.join((*_advice(applied.differences, file), *own))}")
         return
     if applied.declared is None:
         return
     for address in applied.declared:
         write(click.style(f"  + {address}", fg="green"), colour=colour)
+    for difference, command in applied.left:
+        text = f"  ! {difference.text}; left as it is: consumers park what fails by publishing, what else dies in it"
+        write(
+            click.style(f"{text} the broker drops. Give it these settings with: {command}", fg="yellow"), colour=colour
+        )
     for address in inspection.left_out:
         click.secho(f"  ! {address}: not applied, policies need the management API", fg="yellow", color=colour)
     made = f"{len(applied.declared)} declared" if applied.declared else "nothing missing"
@@ -156,7 +163,9 @@ def _as_json(applied: Applied) -> dict[str, Any]:
         "declared": list(applied.declared or ()),
         "bindings": applied.bindings,
         "bindings_unknown": applied.bindings_unknown or None,
-        "differences": [asdict(one) for one in applied.inspection.differences],
+        "differences": [asdict(one) for one in applied.differences],
+        "left_as_they_are": [asdict(one) | {"migrate_with": command} for one, command in applied.left],
+        "advice": list(applied.advice),
         "left_out": list(applied.inspection.left_out),
         "server_version": applied.server_version,
     }

@@ -10,7 +10,7 @@ What AMQP can't do is not done and is named: policies and vhosts need the manage
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redrive.client import (
     AccessRefused,
@@ -40,6 +40,13 @@ class Difference:
     wanted: str
     found: str
     is_forbidden: bool = False
+    queue: str | None = None
+    """The name, where it is a queue."""
+
+    @property
+    def is_about_dead_lettering(self) -> bool:
+        """Whether it is the dead-letter exchange or key that differs."""
+        return self.argument in ("x-dead-letter-exchange", "x-dead-letter-routing-key")
 
     @property
     def text(self) -> str:
@@ -166,12 +173,12 @@ class _Probe:
         except NotFound:
             return True
         except ChannelClosed as error:
-            self._differs(exchange.address, error)
+            self._differs(exchange, error)
             return False
         try:
             await _declare_exchange(await self._open(), exchange)
         except ChannelClosed as error:
-            self._differs(exchange.address, error)
+            self._differs(exchange, error)
         return False
 
     async def queue_is_missing(self, queue: Queue) -> bool:
@@ -180,12 +187,12 @@ class _Probe:
         except NotFound:
             return True
         except ChannelClosed as error:
-            self._differs(queue.address, error)
+            self._differs(queue, error)
             return False
         try:
             await _declare_queue(await self._open(), queue)
         except ChannelClosed as error:
-            self._differs(queue.address, error)
+            self._differs(queue, error)
         return False
 
     async def close(self) -> None:
@@ -197,21 +204,19 @@ class _Probe:
             self._channel = await self._client.channel()
         return self._channel
 
-    def _differs(self, address: str, error: ChannelClosed) -> None:
+    def _differs(self, object: Exchange | Queue, error: ChannelClosed) -> None:
+        address = object.address
         match error:
             case PreconditionFailed():
-                self.differences.append(read_difference(address, error.text))
+                found = read_difference(address, error.text)
             case ResourceLocked():
-                self.differences.append(
-                    Difference(address=address, argument="", wanted="", found="is exclusive to another connection")
-                )
+                found = Difference(address=address, argument="", wanted="", found="is exclusive to another connection")
             case AccessRefused():
-                found = f"user {self._client.target.user} may not configure it"
-                self.differences.append(
-                    Difference(address=address, argument="", wanted="", found=found, is_forbidden=True)
-                )
+                reason = f"user {self._client.target.user} may not configure it"
+                found = Difference(address=address, argument="", wanted="", found=reason, is_forbidden=True)
             case _:
-                self.differences.append(Difference(address=address, argument="", wanted="", found=str(error)))
+                found = Difference(address=address, argument="", wanted="", found=str(error))
+        self.differences.append(replace(found, queue=object.name if isinstance(object, Queue) else None))
 
 
 def read_difference(address: str, text: str) -> Difference:

@@ -16,7 +16,6 @@ from redrive.runtime.message import Message
 from redrive.runtime.options import CRASHES_MAX, PAUSE_ON, Middleware
 from redrive.runtime.processes import Fleet, wait_parent_gone
 from redrive.runtime.push import InvalidPush, Pusher, PushTarget, is_signed, read_secrets
-from redrive.runtime.readiness import relies_on_dead_lettering
 from redrive.runtime.runner import GRACE_S, THREADS_NAME, Runner, RunOptions
 
 __all__ = [
@@ -48,6 +47,5 @@ __all__ = [
     "UnsupportedType",
     "is_signed",
     "read_secrets",
-    "relies_on_dead_lettering",
     "wait_parent_gone",
 ]

@@ -8,15 +8,17 @@ A user with least privilege may not be allowed to ask; what can't be asked is ta
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from redrive.client import AccessRefused, Client, NotFound, PreconditionFailed, ResourceLocked, read_told
 from redrive.runtime.app import Consumption
 from redrive.runtime.errors import UnsupportedBroker
-from redrive.topology import Queue, QueuePlan, Way
+from redrive.topology import Queue, QueuePlan
 
 NATIVE_SINCE = (4, 3, 1)
+DEFAULT_LIMIT, DEFAULT_LIMIT_SINCE = 20, (4, 0, 0)
+"""The delivery limit of quorum queues that have none of their own."""
 DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
 DEAD_LETTERING = (DEAD_LETTER_EXCHANGE, "x-dead-letter-routing-key")
 _SETTINGS_MAX = 40
@@ -26,9 +28,7 @@ _SETTINGS_MAX = 40
 def check_version(consumptions: Iterable[Consumption], server_version: str) -> None:
     """Raises `UnsupportedBroker` where a shape needs a newer broker: below 4.3.1 `native` would retry without a
     pause."""
-    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", server_version)
-    numbers = tuple(int(one or 0) for one in found.groups()) if found else (0, 0, 0)
-    if numbers >= NATIVE_SINCE:
+    if read_version(server_version) >= NATIVE_SINCE:
         return
     for one in consumptions:
         if one.plan.shape_name == "native":
@@ -38,47 +38,56 @@ def check_version(consumptions: Iterable[Consumption], server_version: str) -> N
             )
 
 
+def read_version(server_version: str) -> tuple[int, ...]:
+    """The numbers of a version, zeros if it has none."""
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", server_version)
+    return tuple(int(one or 0) for one in found.groups()) if found else (0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """`missing`: queues and exchanges that do not exist, or that would drop messages as they are. `different`: queues
-    that have other settings than declared, and can be consumed all the same."""
+    """`missing`: queues and exchanges that do not exist, or that would drop messages as they are. `different`: plans of
+    queues that have other dead-letter settings than declared, and can be consumed all the same, with what is different.
+    `weak`: plans of queues whose settings keep less than their shape promises, with what is not kept."""
 
     missing: tuple[str, ...]
-    different: tuple[str, ...]
+    different: tuple[tuple[QueuePlan, str], ...]
+    weak: tuple[tuple[QueuePlan, tuple[str, ...]], ...]
 
 
 async def find_readiness(client: Client, consumptions: Iterable[Consumption]) -> Readiness:
     """What is not as the app needs it. Raises `ConnectionClosed`."""
     consumptions = tuple(consumptions)
     missing = await _find_missing(client, consumptions)
-    different: list[str] = []
-    for one in consumptions:
-        address = f"queue {one.plan.name}"
-        if address in missing or DEAD_LETTER_EXCHANGE not in one.plan.queue.arguments:
+    version = (await client.connection()).server_version
+    default_limit = DEFAULT_LIMIT if read_version(version) >= DEFAULT_LIMIT_SINCE else None
+    different: list[tuple[QueuePlan, str]] = []
+    weak: list[tuple[QueuePlan, tuple[str, ...]]] = []
+    for plan in (one.plan for one in consumptions):
+        address = f"queue {plan.name}"
+        if address in missing or DEAD_LETTER_EXCHANGE not in plan.queue.arguments:
             continue
-        difference = await _find_difference(client, one.plan.queue)
+        difference, arguments = await _find_difference(client, plan.queue)
         if difference is None:
-            continue
-        said = f"{address} with its dead-letter settings ({difference})"
-        (missing if relies_on_dead_lettering(one.plan) else different).append(said)
-    return Readiness(missing=tuple(missing), different=tuple(different))
+            lacking = tuple(plan.not_guaranteed(arguments, default_limit=default_limit))
+            if lacking:
+                weak.append((plan, lacking))
+        elif plan.relies_on_dead_lettering:
+            missing.append(f"{address} with its dead-letter settings ({difference})")
+        else:
+            different.append((plan, difference))
+    return Readiness(missing=tuple(missing), different=tuple(different), weak=tuple(weak))
 
 
-def relies_on_dead_lettering(plan: QueuePlan) -> bool:
-    """Whether a message would be lost, or loop without a pause, if the queue dead-letters nothing."""
-    arrangement = plan.arrangement
-    if arrangement is None:
-        return plan.dead_letters
-    return Way.REJECT in (arrangement.retry_by, arrangement.park_by) or plan.shape_name == "native"
-
-
-async def _find_difference(client: Client, queue: Queue) -> str | None:
-    """What is different about the dead-lettering of a queue that exists; None if nothing is, or nobody may know.
+async def _find_difference(client: Client, queue: Queue) -> tuple[str | None, Mapping[str, object]]:
+    """What is different about the dead-lettering of a queue that exists, None if nothing is, or nobody may know; and
+    its arguments as far as they are known, else as declared.
 
     Other settings may be somebody's own: they are taken as they are.
     """
+    declared = queue.arguments.thaw()
     flags = {"durable": queue.durable, "auto_delete": queue.auto_delete}
-    arguments: dict[str, object] = {"x-queue-type": queue.type, **queue.arguments.thaw()}
+    arguments: dict[str, object] = {"x-queue-type": queue.type, **declared}
     for _ in range(_SETTINGS_MAX):
         channel = await client.channel()
         try:
@@ -86,17 +95,17 @@ async def _find_difference(client: Client, queue: Queue) -> str | None:
         except PreconditionFailed as error:
             told = read_told(error.text)
             if told is None:
-                return error.text
+                return error.text, declared
             if told.name in DEAD_LETTERING:
-                return f"{told.name} is {told.text or 'empty'}"
+                return f"{told.name} is {told.text or 'empty'}", declared
             if not told.learn(flags, arguments):
-                return error.text
+                return error.text, declared
         except (AccessRefused, ResourceLocked):
-            return None
+            return None, declared
         else:
             await channel.close()
-            return None
-    return "its settings can't be told apart"
+            return None, arguments
+    return "its settings can't be told apart", declared
 
 
 async def _find_missing(client: Client, consumptions: Iterable[Consumption]) -> list[str]:

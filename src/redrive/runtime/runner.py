@@ -180,8 +180,17 @@ class Runner:
                 )
                 told = missing
             await asyncio.sleep(pauses.next_s())
-        for one in found.different:
-            self._observer.note("runtime.queue_differs", queue=one, look_with=f"redrive apply {self._file}")
+        for plan, difference in found.different:
+            self._observer.note(
+                "runtime.queue_differs",
+                queue=plan.name,
+                difference=difference,
+                consequence="failed messages are parked by publishing; what else dies in it the broker drops",
+                migrate_with=plan.dead_lettering_command(self._consuming.target.vhost),
+                look_with=f"redrive apply {self._file}",
+            )
+        for plan, lacking in found.weak:
+            self._observer.note("runtime.not_guaranteed", queue=plan.name, reason="; ".join(lacking))
 
     async def _subscription(self, one: Consumption, outlets: dict[int, Outlet]) -> Subscription:
         options, queue = self._options, one.plan.name

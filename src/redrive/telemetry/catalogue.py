@@ -53,7 +53,13 @@ EVENTS: dict[str, tuple[Level, str]] = {
     ),
     "runtime.queue_differs": (
         Level.WARNING,
-        "a queue is there without the dead-letter settings it is declared with; its messages are parked by publishing",
+        "a queue is there without the dead-letter settings it is declared with; its messages are parked by publishing;"
+        " a command is named that gives it these settings by a policy",
+    ),
+    "runtime.not_guaranteed": (
+        Level.WARNING,
+        "a quorum queue is declared, or is there, with settings that keep less than its shape promises; says what may"
+        " be lost",
     ),
     "runtime.failed": (Level.ERROR, "something of our own failed over a message; it is given back and comes again"),
     "runtime.worker_started": (Level.INFO, "a process of its own runs the app"),

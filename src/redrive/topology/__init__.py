@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from redrive.topology.settings import PolicyBook, Settings, queue_settings
     from redrive.topology.shapes import (
         SHAPES,
+        DocumentedShape,
         Ladder,
         Native,
         PerQueue,
@@ -63,6 +64,7 @@ _HOMES = {
     "DeclaredExchange": "declared",
     "DeclaredQueue": "declared",
     "Definitions": "definitions",
+    "DocumentedShape": "shapes",
     "Graph": "diagrams.graph",
     "Ladder": "shapes",
     "Native": "shapes",
@@ -112,6 +114,7 @@ __all__ = [
     "DeclaredQueue",
     "Definitions",
     "DestinationType",
+    "DocumentedShape",
     "Exchange",
     "ExchangeType",
     "Graph",

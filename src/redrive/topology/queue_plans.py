@@ -4,15 +4,20 @@
 nothing else, and what to tell the broker; whether the queue has a shape or `retry: false` makes no difference to it.
 """
 
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from redrive.core import Command, Counter, Decision, Letter, Report, Retry
 from redrive.core import Policy as RetryPolicy
 from redrive.topology.arrangement import Arrangement, Way
 from redrive.topology.declared import DeclaredQueue
-from redrive.topology.model import Queue
+from redrive.topology.model import Queue, QueueType
 from redrive.topology.shapes import unretried
-from redrive.topology.shapes.base import Shape
+from redrive.topology.shapes.base import DELIVERY_LIMIT_NEVER, Shape
 from redrive.topology.shapes.origins import handler_routing_key, is_foreign_copy
 
 
@@ -39,6 +44,43 @@ class QueuePlan:
     def shape_name(self) -> str:
         """The shape's name in a declaration; `none` without one."""
         return "none" if self.shape is None else self.shape.name
+
+    @property
+    def relies_on_dead_lettering(self) -> bool:
+        """Whether a message would be lost, or loop without a pause, if the queue dead-letters nothing."""
+        if self.arrangement is None:
+            return self.dead_letters
+        return Way.REJECT in (self.arrangement.retry_by, self.arrangement.park_by) or self.shape_name == "native"
+
+    def not_guaranteed(self, arguments: Mapping[str, Any], *, default_limit: int | None = 20) -> Iterator[str]:
+        """What a quorum queue does not keep that has these arguments, a sentence each.
+
+        `default_limit` is the broker's own delivery limit (20 from 4.0 on, before that none). Classic queues are taken
+        as their documents have them: nobody expects that of them.
+        """
+        arrangement = self.arrangement
+        if arrangement is None or self.queue.type != QueueType.QUORUM or "x-dead-letter-exchange" not in arguments:
+            return
+        is_safe = (arguments.get("x-dead-letter-strategy"), arguments.get("x-overflow"))
+        if is_safe != ("at-least-once", "reject-publish"):
+            yield (
+                "it dead-letters at most once: a message that it passes on while the next queue can't take it is lost"
+            )
+        limit = arguments.get("x-delivery-limit", default_limit)
+        if arrangement.retry_by is Way.REJECT and isinstance(limit, int) and 0 <= limit < DELIVERY_LIMIT_NEVER:
+            yield (
+                f"it has a delivery limit of {limit}: the broker drops a message whose consumers die with it more often"
+            )
+
+    def dead_lettering_command(self, vhost: str) -> str | None:
+        """The command that gives a queue, as it exists, its dead-letter settings by a policy; None if it has none."""
+        arguments = self.queue.arguments
+        if "x-dead-letter-exchange" not in arguments:
+            return None
+        keys = ("dead-letter-exchange", "dead-letter-routing-key")
+        definition = {key: arguments[f"x-{key}"] for key in keys if f"x-{key}" in arguments}
+        words = ("-p", vhost, "--apply-to", "queues", f"{self.name}.dead-letters", f"^{re.escape(self.name)}$")
+        return shlex.join(["rabbitmqctl", "set_policy", *words, json.dumps(definition, ensure_ascii=False)])
 
     @property
     def counted_by(self) -> Counter:

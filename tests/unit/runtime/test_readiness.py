@@ -9,7 +9,7 @@ from redrive import App
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
 from redrive.running import declare_missing, running
-from redrive.runtime import RunOptions, TopologyMissing
+from redrive.runtime import InvalidApp, RunOptions, TopologyMissing
 from redrive.topology import Compiled
 from redrive.wire import Properties
 from tests.unit.client.scenario import Notes, run_scenario
@@ -114,8 +114,98 @@ def test_where_parking_is_a_publish_it_runs_and_warns(declare: bool) -> None:
                     lambda: any(name == "runtime.decided" and told["decision"] == "park" for name, told in notes.heard)
                 )
             (warning,) = [told for name, told in notes.heard if name == "runtime.queue_differs"]
-            assert "x-dead-letter-exchange" in str(warning["queue"])
+            assert warning["queue"] == "orders"
+            assert str(warning["difference"]).startswith("x-dead-letter-exchange is not set")
+            assert warning["migrate_with"] == (
+                "rabbitmqctl set_policy -p / --apply-to queues orders.dead-letters '^orders$'"
+                ' \'{"dead-letter-exchange": "shop.dlx", "dead-letter-routing-key": "orders.dlq"}\''
+            )
             assert str(warning["look_with"]).startswith("redrive apply ")
             assert [str(place.state) for place in broker.whereabouts("a")] == ["ready"]
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize("declare", [False, True])
+def test_where_parking_is_a_publish_somebodys_own_settings_hinder_neither_way_to_run(declare: bool) -> None:
+    """RabbitMQ names the first difference only: here the TTL, and behind it the missing dead-letter exchange."""
+    text = "exchanges: {shop: topic}\nqueues: {orders: {from: {shop: ['#']}, retry: {shape: requeue}}}"
+
+    async def scenario() -> None:
+        plan = compiled(text)
+        async with plain_main_queue(plan) as (broker, client):
+            channel = await client.channel()
+            await channel.delete_queue("orders")
+            await channel.declare_queue("orders", durable=True, arguments={"x-max-length": 1000, "x-max-priority": 3})
+            app, notes = App(plan), Notes()
+            app.consumer("orders")(nothing)
+            options = RunOptions(wait_for_topology=False, linger_s=0)
+            async with running(app, url=broker.url, observer=notes, options=options, declare=declare):
+                pass
+            (warning,) = [told for name, told in notes.heard if name == "runtime.queue_differs"]
+            assert str(warning["difference"]).startswith("x-dead-letter-exchange is not set")
+
+    run_scenario(scenario())
+
+
+def not_guaranteed(profile: str, options: str, arguments: dict[str, object]) -> list[str]:
+    """What a run of shape quorum warns of, on a queue declared with these arguments beyond the document's."""
+    warned: list[str] = []
+
+    async def scenario() -> None:
+        plan = compiled(f"queues: {{orders: {{retry: {{shape: quorum{options}}}}}}}")
+        literal = compiled("queues: {orders: {retry: {shape: quorum, at_least_once: false, safe_limits: false}}}")
+        async with EmbeddedBroker(profile, time="manual") as broker, Client(broker.url) as client:
+            channel = await client.channel()
+            main = literal.queue("orders").queue.arguments.thaw() | arguments
+            await channel.declare_queue("orders", durable=True, arguments=main)
+            await declare_missing(literal if not arguments else plan, lambda _: Client(broker.url))
+            app, notes = App(plan), Notes()
+            app.consumer("orders")(nothing)
+            no_wait = RunOptions(wait_for_topology=False, linger_s=0)
+            async with running(app, url=broker.url, observer=notes, options=no_wait):
+                pass
+            warned.extend(str(told["reason"]) for name, told in notes.heard if name == "runtime.not_guaranteed")
+
+    run_scenario(scenario())
+    return warned
+
+
+ADDED: dict[str, object] = {
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+    "x-delivery-limit": 1_000_000,
+}
+LOSES = "it dead-letters at most once: a message that it passes on while the next queue can't take it is lost"
+DROPS = "it has a delivery limit of 20: the broker drops a message whose consumers die with it more often"
+
+
+@pytest.mark.parametrize("options", ["", ", at_least_once: false, safe_limits: false"])
+@pytest.mark.parametrize(
+    ("profile", "warned"), [("3.10", LOSES), ("4.0", f"{LOSES}; {DROPS}"), ("4.3", f"{LOSES}; {DROPS}")]
+)
+def test_a_quorum_queue_as_its_document_has_it_runs_and_what_is_not_guaranteed_is_said(
+    profile: str, warned: str, options: str
+) -> None:
+    """Whether the file says so or not: it is the queue that loses."""
+    assert not_guaranteed(profile, options, {}) == [warned]
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.3"])
+def test_a_quorum_queue_with_what_is_added_to_it_needs_no_warning(profile: str) -> None:
+    assert not_guaranteed(profile, "", ADDED) == []
+
+
+def test_where_stock_quorum_queues_are_refused_the_options_that_take_them_are_named() -> None:
+    async def scenario() -> None:
+        plan = compiled("queues: {orders: {retry: {shape: quorum}}}")
+        literal = compiled("queues: {orders: {retry: {shape: quorum, at_least_once: false, safe_limits: false}}}")
+        async with EmbeddedBroker("4.3", time="manual") as broker:
+            await declare_missing(literal, lambda _: Client(broker.url))
+            with pytest.raises(
+                InvalidApp, match=r"say retry: \{at_least_once: false, safe_limits: false\} for queue orders"
+            ):
+                await declare_missing(plan, lambda _: Client(broker.url))
+            await declare_missing(literal, lambda _: Client(broker.url))
 
     run_scenario(scenario())

@@ -1,6 +1,6 @@
 """The shapes: one module each, found by name in `SHAPES`. A new shape is a new module and a line here."""
 
-from redrive.topology.shapes.base import Built, Shape
+from redrive.topology.shapes.base import Built, DocumentedShape, Shape
 from redrive.topology.shapes.ladder import Ladder
 from redrive.topology.shapes.native import Native
 from redrive.topology.shapes.per_queue import PerQueue
@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_SHAPE",
     "SHAPES",
     "Built",
+    "DocumentedShape",
     "Ladder",
     "Native",
     "PerQueue",
