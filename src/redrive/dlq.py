@@ -54,6 +54,7 @@ from redrive.stores import (
     UnknownRedaction,
     UnknownToken,
     VersionConflict,
+    WholeLetter,
     acting_as,
     open_store,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "UnknownRedaction",
     "UnknownToken",
     "VersionConflict",
+    "WholeLetter",
     "acting_as",
     "describe",
     "desk_on",

@@ -10,7 +10,7 @@ from redrive.admin.problems import invalid
 from redrive.admin.selecting import forbade
 from redrive.admin.shapes.messages import EditRequest
 from redrive.dlq import Edit, headers_from_json
-from redrive.records import Content, Filter, HeaderIs
+from redrive.records import Content
 
 
 def read_edit(asked: EditRequest) -> Edit:
@@ -35,6 +35,5 @@ async def check_hidden(request: Request, caller: Caller, view: View, content: Co
         reason = "parts of this body are hidden from your role, and a new body would overwrite them"
         raise await forbade(request, caller, reason)
     for name in (*change.set_headers, *change.drop_headers):
-        reason_or_none = view.forbids(Filter((HeaderIs(name=name, value="*"),)))
-        if reason_or_none is not None:
+        if view.hides_header(name):
             raise await forbade(request, caller, f"the header {name} is hidden from your role; it can't be edited")

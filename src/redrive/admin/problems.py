@@ -32,7 +32,7 @@ from redrive.dlq import (
     UnknownToken,
     VersionConflict,
 )
-from redrive.records import InvalidFilter, InvalidToken
+from redrive.records import InvalidFilter, InvalidRedaction, InvalidToken
 from redrive.redriving import ClientError, ManagementError, PeekRefused, StillCollected, TargetRefused
 
 MEDIA_TYPE = "application/problem+json"
@@ -230,7 +230,7 @@ _MEANINGS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException]
     ((PeekRefused,), _conflicting("peek-would-destroy")),
     ((StillCollected,), _conflicting("still-collected")),
     ((InvalidFilter,), _of_filter),
-    ((InvalidEdit, InvalidCursor, InvalidScope, InvalidToken, InvalidInput), _invalid),
+    ((InvalidEdit, InvalidCursor, InvalidScope, InvalidRedaction, InvalidToken, InvalidInput), _invalid),
     ((VersionConflict,), _of_version),
     ((IdempotencyConflict,), _of_key),
     ((StoreUnavailable, LeaseLost), _of_store),

@@ -47,6 +47,7 @@ from redrive.records.filters import (
     Words,
 )
 from redrive.records.groups import Group, Note
+from redrive.records.hiding import MASK, InvalidRedaction, checked_path, tried_redaction
 from redrive.records.identities import ID_LENGTH, LUCK_BITS, make_id
 from redrive.records.json_shapes import (
     attempt_json,
@@ -79,13 +80,16 @@ from redrive.records.operations import (
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
 from redrive.records.states import TRANSITIONS, Event, GroupState, Status, sources
 from redrive.records.understanding import explain, guess_failed_queue, normalise_message
+from redrive.records.views import HIDDEN_FILTER, View
 
 __all__ = [
     "AS_TOLD_BY",
     "BODY_BYTES_MAX",
     "GENESIS",
+    "HIDDEN_FILTER",
     "ID_LENGTH",
     "LUCK_BITS",
+    "MASK",
     "SECRET_BYTES",
     "TRANSITIONS",
     "UNSEARCHED_HEADERS",
@@ -112,6 +116,7 @@ __all__ = [
     "HeaderIs",
     "InvalidFilter",
     "InvalidHead",
+    "InvalidRedaction",
     "InvalidToken",
     "Item",
     "ItemState",
@@ -134,12 +139,14 @@ __all__ = [
     "Target",
     "Term",
     "Token",
+    "View",
     "Words",
     "attempt_json",
     "audit_json",
     "certain_words",
     "chain_hash",
     "check_token",
+    "checked_path",
     "clean_name",
     "covers",
     "explain",
@@ -167,5 +174,6 @@ __all__ = [
     "search_text",
     "sources",
     "token_json",
+    "tried_redaction",
     "words_of",
 ]

@@ -25,7 +25,7 @@ from redrive.stores.errors import (
 from redrive.stores.exporting import Edit, Exported, Imported, PastContent
 from redrive.stores.groups import UnknownGroup
 from redrive.stores.leases import Lease
-from redrive.stores.letters import Page
+from redrive.stores.letters import Page, WholeLetter
 from redrive.stores.redactions import UnknownRedaction
 from redrive.stores.rules import InvalidScope
 from redrive.stores.stats import Bucket, Stats
@@ -65,6 +65,7 @@ __all__ = [
     "UnknownRedaction",
     "UnknownToken",
     "VersionConflict",
+    "WholeLetter",
     "acting_as",
     "open_store",
 ]

@@ -89,6 +89,9 @@ TABLE: dict[str, Row] = {
     "POST /api/v1/tokens": Row(role="admin", body={"name": "new", "role": "viewer"}, ok=201, every_queue=True),
     "GET /api/v1/tokens/{token_id}": Row(role="admin", every_queue=True),
     "DELETE /api/v1/tokens/{token_id}": Row(role="admin", every_queue=True),
+    "GET /api/v1/messages/{message_id}/preview": Row(
+        role="admin", path="/api/v1/messages/{message_id}/preview?role=viewer", elsewhere=404
+    ),
     "GET /api/v1/redactions": Row(role="admin", every_queue=True),
     "POST /api/v1/redactions": Row(
         role="admin", body={"kind": "header", "path": "x-user", "hidden_from": "viewer"}, ok=201, every_queue=True

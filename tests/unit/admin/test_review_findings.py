@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from redrive.admin import Doing, Services, Settings, create_app
-from redrive.admin.access.hiding import overlaps
 from redrive.admin.broker_link import BrokerLink
 from redrive.admin.routes import pipeline
 from redrive.admin.settings import InvalidSettings
 from redrive.collecting import KnownQueue, KnownQueues
 from redrive.dlq import StoreUnavailable
 from redrive.records import Event, Role
+from redrive.records.hiding import overlaps
 from redrive.redriving import PeekRefused, RedriveDesk
 from redrive.serving.worker import Worker
 from redrive.stores import Store, changing, open_store
@@ -48,7 +48,7 @@ def test_a_hidden_place_in_a_list_is_hidden_however_its_number_is_written() -> N
     assert overlaps(("cards", "00", "number"), ("cards", "0", "number"))
     assert overlaps(("cards", "007"), ("cards", "7"))
     assert not overlaps(("cards", "1", "number"), ("cards", "10", "number"))
-    assert not overlaps(("cards", "0"), ("cards", ""))
+    assert not overlaps(("cards", "0", "x"), ("cards", "", "y"))
 
 
 def test_one_network_of_many_addresses_fills_no_audit(run: Run, client_for: ClientFor, store: Store) -> None:

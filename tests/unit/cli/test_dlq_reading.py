@@ -238,3 +238,30 @@ def test_the_database_comes_from_the_flag_else_the_environment_else_the_file(tmp
     assert from_environment.json["letters"] == []
     by_flag = redrive("dlq", "list", "--database", database, "--format", "json", REDRIVE_DATABASE=other)
     assert len(by_flag.json["letters"]) == 3
+
+
+def test_show_as_a_role_is_what_the_api_shows_it(tmp_path: Path) -> None:
+    secret = "4111111111111111"
+    body = json.dumps({"customer": {"card": secret, "name": "Ada"}}).encode()
+    database = filled(tmp_path, (Letter(number=1, error=f"Declined: card {secret}", body=body),))
+    (letter,) = redrive("dlq", "list", "--database", database, "--format", "json").json["letters"]
+
+    def show(*arguments: str) -> str:
+        ran = redrive("dlq", "show", letter["id"], "--database", database, *arguments)
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    for form in ("text", "json"):
+        assert secret in show("--as-role", "operator", "--format", form)
+        hidden = show("--as-role", "operator", "--hide-body", "customer.card", "--format", form)
+        assert secret not in hidden
+        assert "Ada" in hidden
+        blind = show("--as-role", "viewer", "--format", form)
+        assert secret not in blind
+        assert "Ada" not in blind
+        assert "Ada" in show("--as-role", "viewer", "--payloads", "--format", form)
+    body_only = json.loads(show("--as-role", "operator", "--hide-body", "customer.card", "--body"))
+    assert body_only["customer"] == {"card": "[redacted]", "name": "Ada"}
+    ran = redrive("dlq", "show", letter["id"], "--database", database, "--as-role", "viewer", "--body")
+    assert (ran.code, ran.raw) == (2, b"")
+    assert redrive("dlq", "show", letter["id"], "--database", database, "--hide-body", "a").code == 2

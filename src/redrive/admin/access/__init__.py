@@ -19,7 +19,8 @@ from redrive.admin.access.guard import (
     WholeAdminCaller,
     caller_of,
 )
-from redrive.admin.access.redaction import CurrentView, Redactor, View
+from redrive.admin.access.redaction import CurrentView, Redactor
+from redrive.records import View
 
 __all__ = [
     "CALLER",

@@ -107,4 +107,4 @@ async def _say(
 
 
 def _told(group: Group, view: View) -> dict[str, Any]:
-    return {**view.group(group_json(group)), "redacted": not view.sees_payloads}
+    return {**view.group(group_json(group)), "redacted": not view.is_whole}

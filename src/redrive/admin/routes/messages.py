@@ -3,11 +3,12 @@
 What is shown goes through the caller's view, what is found through the caller's scope.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from redrive.admin.access import Caller, CurrentView, OperatorCaller, PayloadCaller, View, ViewerCaller
+from redrive.admin.access import AdminCaller, Caller, CurrentView, OperatorCaller, PayloadCaller, View, ViewerCaller
 from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
 from redrive.admin.json_answers import json_answer
@@ -16,16 +17,18 @@ from redrive.admin.selecting import GONE, check_seen, choose, filter_for, find_l
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
-from redrive.dlq import Changed, StoreUnavailable, VersionConflict, describe
+from redrive.dlq import Changed, StoreUnavailable, VersionConflict, WholeLetter, describe
 from redrive.records import (
     Content,
     DeadLetter,
     Event,
+    Role,
     Selection,
     attempt_json,
     happening_json,
     letter_json,
     moment_json,
+    tried_redaction,
 )
 
 router = APIRouter(prefix="/api/v1/messages", tags=["messages"])
@@ -89,6 +92,11 @@ async def show(
     if found is None:
         raise not_found("dead letter", message_id)
     await check_seen(services_of(request), caller, found.letter)
+    return json_answer(told_whole(found, view), headers={"ETag": etag(found.letter.version)})
+
+
+def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
+    """Everything about a dead letter, as a view shows it."""
     whole = {
         **letter_json(found.letter),
         "stack": found.letter.stack,
@@ -100,14 +108,13 @@ async def show(
     body = None if shown["body"] is None else {"encoding": shown["body_encoding"], "content": shown["body"]}
     told = view.letter(whole)
     redacted = told["redacted"] or shown["redacted"]
-    answered = {
+    return {
         **told,
         "properties": shown["properties"],
         "headers": shown["headers"],
         "body": body,
         "redacted": redacted,
     }
-    return json_answer(answered, headers={"ETag": etag(found.letter.version)})
 
 
 @router.get("/{message_id}/body", response_class=_Raw, responses=_RAW)
@@ -144,6 +151,38 @@ async def show_headers(
     is_redacted = properties != described.properties or headers != described.headers
     response.headers["ETag"] = etag(letter.version)
     return {"properties": properties, "headers": headers, "redacted": is_redacted}
+
+
+@router.get("/{message_id}/preview", response_model=shapes.WholeMessage)
+async def preview(
+    request: Request,
+    caller: AdminCaller,
+    view: CurrentView,
+    message_id: str,
+    role: Annotated[Role, Query(description="Whose view.")],
+    payloads: Annotated[bool, Query(description="Whether a viewer is granted payloads.")] = False,
+    hide_body: Annotated[
+        list[str] | None, Query(max_length=50, description="As if these paths were hidden from the role too.")
+    ] = None,
+    hide_header: Annotated[list[str] | None, Query(max_length=50, description="The same of headers.")] = None,
+) -> Response:
+    """A dead letter as a role would see it, by the redactions as they are and by further ones that are only tried."""
+    services = services_of(request)
+    found = await services.store.letters.whole(message_id) if is_id(message_id) else None
+    if found is None:
+        raise not_found("dead letter", message_id)
+    await check_seen(services, caller, found.letter)
+    tried = [
+        *(tried_redaction("body", one, role) for one in hide_body or ()),
+        *(tried_redaction("header", one, role) for one in hide_header or ()),
+    ]
+    redactions = [*await services.store.redactions.all(), *tried]
+    sees_payloads = payloads or role.includes(Role.OPERATOR)
+    # Nobody previews more than they see themselves: some values may be hidden from admins too.
+    own = [one for one in redactions if one.hidden_from.includes(caller.role)]
+    others = [replace(one, hidden_from=role) for one in own if not one.hidden_from.includes(role)]
+    shown = View.of_role(role, sees_payloads=sees_payloads, redactions=[*redactions, *others])
+    return json_answer(told_whole(found, shown))
 
 
 @router.patch("/{message_id}", response_model=shapes.Message, responses=_TAGGED)

@@ -6,9 +6,8 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from redrive.admin.access import WholeAdminCaller
-from redrive.admin.access.hiding import checked_path
 from redrive.admin.services import services_of
-from redrive.records import Redaction, Role
+from redrive.records import Redaction, Role, checked_path
 
 router = APIRouter(prefix="/api/v1/redactions", tags=["redactions"])
 

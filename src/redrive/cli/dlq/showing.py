@@ -2,8 +2,8 @@
 
 import json
 import sys
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -13,14 +13,33 @@ from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import Column, moment_text, printable, size_text
-from redrive.core import Attempt
+from redrive.core import Attempt, RedriveError
 from redrive.dlq import Described, PastContent, Store, describe
-from redrive.records import Content, DeadLetter, Happening, attempt_json, happening_json, letter_json, moment_json
+from redrive.records import (
+    Content,
+    DeadLetter,
+    Happening,
+    Redaction,
+    Role,
+    View,
+    attempt_json,
+    happening_json,
+    letter_json,
+    moment_json,
+    tried_redaction,
+)
 
 _TEXT_MAX = 64_000
 _HEX_MAX = 1024
 _HEX_ROW = 16
 _STACK_LINES = 30
+
+
+_One = TypeVar("_One")
+
+
+class HiddenBody(RedriveError):
+    """A body that a role does not see at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,23 +49,48 @@ class _Whole:
     history: tuple[Attempt, ...]
     life: tuple[Happening, ...]
     past: tuple[PastContent, ...]
+    redactions: tuple[Redaction, ...]
 
 
 @click.command("show")
 @click.argument("letter", metavar="ID")
 @click.option("--body", "body_only", is_flag=True, help="The body alone, byte for byte, to stdout.")
 @click.option("--original", is_flag=True, help="The content as it was collected, before edits.")
+@click.option("--as-role", type=click.Choice([str(one) for one in Role]), help="As the admin API shows it to a role.")
+@click.option("--payloads", is_flag=True, help="With --as-role viewer: one that is granted payloads.")
+@click.option("--hide-body", multiple=True, metavar="PATH", help="With --as-role: try to hide customer.card too.")
+@click.option("--hide-header", multiple=True, metavar="NAME", help="With --as-role: try to hide a header too.")
 @with_format
 @with_place
-def show_command(place: PlaceOptions, letter: str, body_only: bool, original: bool, form: str) -> None:
+def show_command(
+    place: PlaceOptions,
+    letter: str,
+    body_only: bool,
+    original: bool,
+    as_role: str | None,
+    payloads: bool,
+    hide_body: tuple[str, ...],
+    hide_header: tuple[str, ...],
+    form: str,
+) -> None:
     """Show a dead letter: what went wrong, its attempts, its life, headers with their types, body.
+
+    --as-role is a preview of what the admin API shows to a token with that role, by the redactions as they are; with
+    --hide-body and --hide-header also by some that are only tried.
 
     \b
     Examples:
       redrive dlq show 1hv7
       redrive dlq show 1hv7 --body > body.json
       redrive dlq show 1hv7 --format json
+      redrive dlq show 1hv7 --as-role operator --hide-body customer.card
     """
+    if as_role is None and (payloads or hide_body or hide_header):
+        raise click.UsageError("--payloads, --hide-body and --hide-header are about a role: say --as-role too")
+    tried = [
+        *(tried_redaction("body", one, Role(as_role or Role.VIEWER)) for one in hide_body),
+        *(tried_redaction("header", one, Role(as_role or Role.VIEWER)) for one in hide_header),
+    ]
 
     async def work(store: Store) -> _Whole:
         found_id = await letter_id(store, letter)
@@ -60,9 +104,16 @@ def show_command(place: PlaceOptions, letter: str, body_only: bool, original: bo
             history=tuple(await store.letters.history(found_id)),
             life=tuple(await store.letters.life(found_id)),
             past=tuple(await store.letters.past(found_id)),
+            redactions=() if as_role is None else await store.redactions.all(),
         )
 
     whole = on_store(place, work)
+    if as_role is not None:
+        role = Role(as_role)
+        sees_payloads = payloads or role.includes(Role.OPERATOR)
+        view = View.of_role(role, sees_payloads=sees_payloads, redactions=[*whole.redactions, *tried])
+        _show_as(view, whole, body_only=body_only, form=form)
+        return
     if body_only:
         sys.stdout.buffer.write(whole.content.body)
         sys.stdout.buffer.flush()
@@ -72,6 +123,50 @@ def show_command(place: PlaceOptions, letter: str, body_only: bool, original: bo
         print_json(_as_json(whole, described))
     else:
         _print(whole, described)
+
+
+def _show_as(view: View, whole: _Whole, *, body_only: bool, form: str) -> None:
+    """The same through somebody's eyes. What is hidden is left out, and said."""
+    described = describe(whole.content)
+    shown = view.content(described)
+    body = view.body(whole.content.body)
+    if body_only:
+        if body is None:
+            raise HiddenBody("the body is hidden from this role; look without --body to see the rest")
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+        return
+    letter = view.letter(_as_json(whole, described))
+    hidden = {
+        **letter,
+        "properties": shown["properties"],
+        "headers": shown["headers"],
+        "body": None if body is None else {"encoding": shown["body_encoding"], "content": shown["body"]},
+        "redacted": letter["redacted"] or shown["redacted"],
+    }
+    if form == "json":
+        print_json(hidden)
+        return
+    error = hidden["error"] or {"type": None, "message": None}
+    seen = replace(
+        whole,
+        letter=replace(whole.letter, error_type=error["type"], error_message=error["message"], stack=hidden["stack"]),
+        history=tuple(
+            replace(one, error=told["error"] or "…") for one, told in _pairs(whole.history, hidden["history"])
+        ),
+        life=tuple(replace(one, detail=told["detail"]) for one, told in _pairs(whole.life, hidden["life"])),
+        content=replace(whole.content, body=b"" if body is None else body),
+    )
+    headers = hidden["headers"] or {}
+    _print(seen, replace(described, properties=hidden["properties"], headers=headers))
+    if body is None:
+        print_line("  (hidden from this role)")
+    if hidden["redacted"]:
+        say("Some of it is hidden from this role.")
+
+
+def _pairs(ours: tuple[_One, ...], told: list[dict[str, Any]]) -> list[tuple[_One, dict[str, Any]]]:
+    return list(zip(ours, told, strict=True))
 
 
 def _as_json(whole: _Whole, described: Described) -> dict[str, Any]:

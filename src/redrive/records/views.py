@@ -1,0 +1,189 @@
+"""What somebody sees of a message: without a grant no payload at all, with it all but what rules hide from the role.
+
+A rule hides a value from a role and those below it: at a path in JSON bodies, or of a header. Where a rule can't be
+applied because a body is no JSON, the whole body is hidden. An error's text is free: it may quote whatever the handler
+had in hand, in any form. So from whom anything is hidden, all texts of errors are: messages, stacks, the histories that
+we write on copies, titles of groups; types and status codes stay. And nobody may search for what they don't see: a
+filter that finds a message by a value has shown it.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from redrive.records.access import Redaction, Role
+from redrive.records.filter_grammar import parse_filter
+from redrive.records.filter_problems import InvalidFilter
+from redrive.records.filters import BodyPath, ErrorLike, Filter, HeaderIs, Named, Words
+from redrive.records.hiding import hide_in_body, hide_in_headers, overlaps, path_of, tells_error
+from redrive.records.states import Event
+
+HIDDEN_FILTER = "(a filter on payloads)"
+_TOLD_BY_ERRORS = frozenset({str(Event.CAME_BACK), str(Event.SPENT)})
+_TYPE = re.compile(r"HTTP \d{3}|[A-Za-z_$][\w.$+`:]{0,150}", re.ASCII)
+"""What is surely an error's type. What stands before the first colon of somebody's text may be a piece of it."""
+
+
+class DescribedContent(Protocol):
+    """A content as JSON has it; a body that is no UTF-8 is base64."""
+
+    @property
+    def properties(self) -> dict[str, Any]: ...
+    @property
+    def headers(self) -> Any: ...
+    @property
+    def body(self) -> str: ...
+    @property
+    def body_encoding(self) -> str: ...
+
+
+class View:
+    """One view of messages. Values go in whole and come out as they may be seen."""
+
+    def __init__(self, *, sees_payloads: bool, rules: Iterable[Redaction] = ()) -> None:
+        rules = tuple(rules)
+        self.sees_payloads = sees_payloads
+        self._paths = tuple(path_of(one.path) for one in rules if one.kind == "body")
+        self._headers = frozenset(one.path.casefold() for one in rules if one.kind == "header")
+
+    @classmethod
+    def of_role(cls, role: Role, *, sees_payloads: bool, redactions: Iterable[Redaction]) -> "View":
+        """What a role sees where these redactions hold."""
+        rules = [one for one in redactions if one.hidden_from.includes(role)] if sees_payloads else []
+        return cls(sees_payloads=sees_payloads, rules=rules)
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is hidden."""
+        return self.sees_payloads and not self._paths and not self._headers
+
+    def letter(self, letter: Mapping[str, Any]) -> dict[str, Any]:
+        """A dead letter as `letter_json` makes it, with or without `stack`, `history`, `edits`; and `redacted`."""
+        if self.is_whole:
+            return {**letter, "redacted": False}
+        shown = dict(letter)
+        shown["redacted"] = True
+        if isinstance(shown.get("error"), Mapping):
+            error = shown["error"]
+            kind, message = self.error_type(error.get("type")), self.error_text(error.get("message"))
+            shown["error"] = {**error, "type": kind, "message": message}
+        if "stack" in shown:
+            shown["stack"] = self.error_text(shown["stack"])
+        if isinstance(shown.get("history"), list):
+            shown["history"] = [{**one, "error": self.error_text(one.get("error"))} for one in shown["history"]]
+        if isinstance(shown.get("life"), list):
+            shown["life"] = [self._happening(one) for one in shown["life"]]
+        if isinstance(shown.get("edits"), list):
+            shown["edits"] = [{**one, "diff": self.payload_text(one.get("diff"))} for one in shown["edits"]]
+        return shown
+
+    def group(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        """A group as `group_json` makes it: its title has the error's message in it."""
+        shown = dict(group)
+        if not self.is_whole:
+            shown["error_type"] = self.error_type(shown.get("error_type"))
+            shown["title"] = shown["error_type"] or "an error"
+        return shown
+
+    def content(self, described: DescribedContent) -> dict[str, Any]:
+        """Properties, typed headers and body; hidden values are null, and `redacted` says whether there are any."""
+        body = described.body.encode() if described.body_encoding == "utf-8" else base64.b64decode(described.body)
+        shown_body = self.body(body)
+        headers = self.headers(described.headers)
+        properties = self.properties(described.properties)
+        is_same = shown_body == body and headers == described.headers and properties == described.properties
+        text, encoding = described.body, described.body_encoding
+        if shown_body != body:
+            text = "" if shown_body is None else shown_body.decode()
+            encoding = "utf-8"
+        return {
+            "properties": properties,
+            "headers": headers,
+            "body": None if shown_body is None else text,
+            "body_encoding": None if shown_body is None else encoding,
+            "redacted": not is_same,
+        }
+
+    def body(self, body: bytes) -> bytes | None:
+        """A body; written anew where a value in it is hidden, None where all of it is."""
+        if not self.sees_payloads:
+            return None
+        return hide_in_body(body, self._paths) if self._paths else body
+
+    def headers(self, headers: Any) -> Any:
+        """Typed headers, as `describe` has them; names stay."""
+        names = None if not self.sees_payloads else self._headers
+        return hide_in_headers(headers, names, hides_errors=not self.is_whole)
+
+    def properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """The other properties. Malformed ones are one piece, headers and all."""
+        if "base64" in properties and not self.is_whole:
+            return {}
+        return dict(properties)
+
+    def error_text(self, text: str | None) -> str | None:
+        """An error's message or stack, which may quote the payload."""
+        return text if self.is_whole else None
+
+    def error_type(self, text: str | None) -> str | None:
+        """An error's type, unless it may be a piece of a message."""
+        return text if self.is_whole or text is None or _TYPE.fullmatch(text) else None
+
+    def payload_text(self, text: str | None) -> str | None:
+        """A text made of payloads, in which no path can be found again: a diff."""
+        return text if self.is_whole else None
+
+    def filter_text(self, text: str) -> str:
+        """A filter somebody else wrote, which may name values."""
+        try:
+            reason = self.forbids(parse_filter(text, now_ms=0))
+        except InvalidFilter:
+            reason = None if self.is_whole else "nobody knows what it names"
+        return text if reason is None else HIDDEN_FILTER
+
+    def forbids(self, filter: Filter) -> str | None:
+        """Why a filter may not be used, in a sentence; None where it may."""
+        if self.is_whole:
+            return None
+        for term in filter.terms:
+            match term:
+                case Words() | ErrorLike() | BodyPath() | HeaderIs() if not self.sees_payloads:
+                    return (
+                        "filters on bodies, headers, words and errors' texts need a token that sees payloads; "
+                        "filter by queue, status, error_type and the like"
+                    )
+                case BodyPath(path=path) if any(overlaps(path, hidden) for hidden in self._paths):
+                    return f"the value at body.{'.'.join(path)} is hidden from your role, so it can't be searched for"
+                case HeaderIs(name=name) if self.hides_header(name):
+                    return f"the header {name} is hidden from your role, so it can't be searched for"
+                case Words():
+                    return (
+                        "some values are hidden from your role, and a search for words would find them; "
+                        "name where to look: body.path:value or header.name:value"
+                    )
+                case ErrorLike():
+                    return (
+                        "some values are hidden from your role, and errors' texts may quote them; "
+                        "filter by error_type, status_code or group"
+                    )
+                case Named(field="error_type", values=values) if not all(_TYPE.fullmatch(one) for one in values):
+                    return (
+                        "some values are hidden from your role, and what stands for an error's type may quote them; "
+                        "write a whole type, without *"
+                    )
+                case _:
+                    pass
+        return None
+
+    def hides_header(self, name: str) -> bool:
+        """Whether a header's value is hidden: by a rule, or because it tells an error."""
+        if self.is_whole:
+            return False
+        return not self.sees_payloads or name.casefold() in self._headers or tells_error(name)
+
+    def _happening(self, happening: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An entry of a life: of one that came back it has the error's text."""
+        if happening.get("event") not in _TOLD_BY_ERRORS:
+            return happening
+        return {**happening, "detail": ""}
