@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from redrive.client import Client, Target
 from redrive.config import Setting, broker_url
@@ -23,6 +24,7 @@ from redrive.files import load
 from redrive.garbage import seldom_collected
 from redrive.importing import load_app, place_of
 from redrive.runtime import (
+    RECORD_PATH,
     THREADS_NAME,
     App,
     Consumption,
@@ -30,6 +32,8 @@ from redrive.runtime import (
     InvalidApp,
     Runner,
     RunOptions,
+    RunRecord,
+    RunRecords,
     wait_parent_gone,
 )
 from redrive.telemetry import Endpoint, Level, Log, LogFormat, Telemetry
@@ -197,6 +201,9 @@ def run(
     `beforehand` as in `start`, `from_shell` as in `prepare`. Raises as `start` does.
     """
     prepared = prepare(app, url=url, from_shell=from_shell)
+    options = RunOptions() if options is None else options
+    records, record = _open_record(prepared)
+    options = replace(options, records=records, record=record)
 
     async def main() -> None:
         stop, hurry = asyncio.Event(), asyncio.Event()
@@ -235,8 +242,12 @@ def run(
         if exits and not await _end_tasks():
             _exit_now(observer)
 
-    with seldom_collected():
-        asyncio.run(main_to_the_end())
+    try:
+        with seldom_collected():
+            asyncio.run(main_to_the_end())
+    finally:
+        if record is not None:
+            record.close()
     if exits and any(one.name.startswith(THREADS_NAME) for one in threading.enumerate()):
         _exit_now(observer)  # a handler's thread runs on, and Python would wait for it
 
@@ -311,7 +322,7 @@ def run_fleet(
         return [sys.executable, "-m", "redrive", "run", *arguments, *ports]
 
     async def main() -> int:
-        fleet = Fleet(command, workers, grace_s=grace_s, observer=telemetry)
+        fleet = Fleet(command, workers, grace_s=grace_s, observer=telemetry, records=RunRecords.find())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, fleet.stop)
         return await fleet.run()
@@ -325,6 +336,16 @@ def run_fleet(
 def take_worker_url() -> str | None:
     """In a worker: the URL its fleet was given, which nothing that a handler starts shall inherit."""
     return os.environ.pop(WORKER_URL, None)
+
+
+def _open_record(prepared: Prepared) -> tuple[RunRecords | None, RunRecord | None]:
+    """Where this process writes down what it has in hand, for whoever comes after its death."""
+    chosen = os.environ.pop(RECORD_PATH, None)  # nothing that a handler starts shall write there
+    records = RunRecords.find()
+    if records is None:
+        return None, None
+    queues = {one.plan.name: one.options.prefetch for one in prepared.consumptions}
+    return records, records.create(queues, path=None if chosen is None else Path(chosen))
 
 
 async def _end_tasks() -> bool:

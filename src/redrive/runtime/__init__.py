@@ -16,6 +16,7 @@ from redrive.runtime.message import Message
 from redrive.runtime.options import CRASHES_MAX, PAUSE_ON, Middleware
 from redrive.runtime.processes import Fleet, wait_parent_gone
 from redrive.runtime.push import InvalidPush, Pusher, PushTarget, is_signed, read_secrets
+from redrive.runtime.run_records import RECORD_PATH, LastRun, RunRecord, RunRecords
 from redrive.runtime.runner import GRACE_S, THREADS_NAME, Runner, RunOptions
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "GRACE_S",
     "JSON",
     "PAUSE_ON",
+    "RECORD_PATH",
     "THREADS_NAME",
     "Admission",
     "App",
@@ -34,12 +36,15 @@ __all__ = [
     "InvalidApp",
     "InvalidPush",
     "Json",
+    "LastRun",
     "Message",
     "Middleware",
     "PublishFailed",
     "PushTarget",
     "Pusher",
     "RunOptions",
+    "RunRecord",
+    "RunRecords",
     "Runner",
     "Source",
     "TopologyMissing",

@@ -32,6 +32,7 @@ from redrive.runtime.message import Message
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.raising import Untouched, raise_later, read_error
+from redrive.runtime.run_records import RunRecord, RunRecords
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.turns import Turns
 from redrive.runtime.views import DeliveryLetter
@@ -64,6 +65,8 @@ class Handling:
         pausing: Pausing,
         now_ms: Callable[[], int],
         draw: Callable[[], float],
+        records: RunRecords | None = None,
+        record: RunRecord | None = None,
     ) -> None:
         plan, options, signature = consumption.plan, consumption.options, consumption.signature
         self._plan = plan
@@ -95,6 +98,12 @@ class Handling:
         )
         self._letting_go = LettingGo(plan.name, self._ending, executor, observer)
         self._turns = Turns(concurrency)
+        self._records = records
+        self._record = record
+        self._begin: Callable[[Delivery], int] | None = None
+        self._end_run: Callable[[int], None] | None = None
+        if record is not None:
+            self._begin, self._end_run = record.recorder(plan.name)
         self.lost_lately: Callable[[], bool] = lambda: False
         """Whether this process has lost its channel a moment ago; the subscription knows."""
         self._early_mark = self._admission.early_mark
@@ -148,6 +157,7 @@ class Handling:
         read, call, handler = self._read, self._call, self._handler
         needs_message, timed, perf_counter = self._needs_message, self._ending.tells_acks, time.perf_counter
         plain = handler is not None
+        begin, end = self._begin, self._end_run
 
         async def fast(delivery: Delivery) -> None:
             header = delivery.header
@@ -155,11 +165,14 @@ class Handling:
                 await self._slow(delivery)
                 return
             began_s = perf_counter() if timed else 0.0
+            slot = 0 if begin is None else begin(delivery)
             try:
                 body: Any = delivery.body if read is None else read(delivery.body)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - a codec may raise anything; all of it means undecodable
+                if end is not None:
+                    end(slot)
                 rest = self._end(delivery, Undecodable(error), began_s)
                 if rest is not None:
                     await rest
@@ -170,10 +183,14 @@ class Handling:
                 else:
                     result = await call(body, self._message(delivery) if needs_message else None)
             except BaseException as error:  # noqa: BLE001 - the handler boundary; what is not its own is raised again
+                if end is not None:
+                    end(slot)
                 rest = self._end(delivery, error, began_s)
                 if rest is not None:
                     await rest
                 return
+            if end is not None:
+                end(slot)
             if result is not None and isinstance(result, _ENDINGS):
                 rest = self._end(delivery, result, began_s)
                 if rest is not None:
@@ -344,9 +361,12 @@ class Handling:
         """Runs the handler and passes the turn on; how it ended, and how long it took."""
         timed = self._ending.tells_acks
         began_s = time.perf_counter() if timed else 0.0
+        slot = 0 if self._begin is None else self._begin(delivery)
         try:
             outcome = await self._run(delivery)
         finally:
+            if self._end_run is not None:
+                self._end_run(slot)
             self._turns.pass_on()
         return outcome, time.perf_counter() - began_s if timed else 0.0
 

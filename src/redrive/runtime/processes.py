@@ -1,9 +1,11 @@
 """Several worker processes for one app: started, watched, started again when they die, and ended together.
 
-A worker that dies (a crash, an out-of-memory kill) is started again after a pause that grows while it keeps dying. One
-that could not even begin (exit code 2: a bad app, no broker) ends them all, because the others can't either; but not
-where it takes the place of one that had begun: then the broker may be away for a moment, and the others are at work.
-Workers hold the other end of a pipe: when the parent is gone they stop in order by themselves.
+A worker that dies (a crash, an out-of-memory kill) is started again after a pause that grows while it keeps dying, and
+the log says which messages were in its handlers. One that could not even begin (exit code 2: a bad app, no broker) ends
+them all, because the others can't either. Whether it had begun its record says, and not its exit code, which a handler
+may choose. It does not end them where it takes the place of one that had begun: then the broker may be away for a
+moment, and the others are at work. Workers hold the other end of a pipe: when the parent is gone they stop in order by
+themselves.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from redrive.client import Backoff
 from redrive.core import Observer
+from redrive.runtime.run_records import RECORD_PATH, TOLD_MAX, Remains, RunRecords, read_remains
 
 COULD_NOT = 2
 _FIRST_S, _LONGEST_S = 0.2, 30.0
@@ -21,11 +24,21 @@ _AFTER_GRACE_S = 10.0
 
 
 class Fleet:
-    """A number of processes that run one command each. `command(n)` is that of the nth, from 0."""
+    """A number of processes that run one command each. `command(n)` is that of the nth, from 0.
+
+    `records` is where they write down what they have in hand: each finds the path of its own in its environment.
+    """
 
     def __init__(
-        self, command: Callable[[int], Sequence[str]], workers: int, *, grace_s: float, observer: Observer
+        self,
+        command: Callable[[int], Sequence[str]],
+        workers: int,
+        *,
+        grace_s: float,
+        observer: Observer,
+        records: RunRecords | None = None,
     ) -> None:
+        self._records = records
         self._command = command
         self._workers = workers
         self._grace_s = grace_s
@@ -51,8 +64,10 @@ class Fleet:
         had_begun = False
         while not self._stopping.is_set():
             began_s = loop.time()
+            path = None if self._records is None else self._records.new_path()
+            environment = {**os.environ, **({} if path is None else {RECORD_PATH: os.fspath(path)})}
             process = await asyncio.create_subprocess_exec(
-                *self._command(number), stdin=asyncio.subprocess.PIPE, start_new_session=True
+                *self._command(number), stdin=asyncio.subprocess.PIPE, start_new_session=True, env=environment
             )
             self._running[number] = process
             self._observer.note("runtime.worker_started", worker=number, pid=process.pid)
@@ -62,7 +77,9 @@ class Fleet:
             del self._running[number]
             if self._stopping.is_set():
                 return
-            if code == COULD_NOT and not had_begun:
+            remains = None if path is None else read_remains(path, code=code)
+            could_begin = remains is not None and (remains.had_started or bool(remains.in_hand))
+            if code == COULD_NOT and not had_begun and not could_begin:
                 self._failed = True
                 self.stop()
                 return
@@ -71,7 +88,13 @@ class Fleet:
                 pauses.reset()
             pause_s = pauses.next_s()
             self._observer.note(
-                "runtime.worker_died", worker=number, pid=process.pid, code=code, restart_in_ms=round(pause_s * 1000)
+                "runtime.worker_died",
+                worker=number,
+                pid=process.pid,
+                code=code,
+                **_signal_name(code),
+                restart_in_ms=round(pause_s * 1000),
+                **_in_hand(remains),
             )
             await self._pause(pause_s)
 
@@ -96,6 +119,34 @@ class Fleet:
                 await self._stopping.wait()
         except TimeoutError:
             pass
+
+
+def _signal_name(code: int) -> dict[str, object]:
+    try:
+        return {"signal": signal.Signals(-code).name} if code < 0 else {}
+    except ValueError:
+        return {}
+
+
+def _in_hand(remains: Remains | None) -> dict[str, object]:
+    """What was in its handlers: the latest by itself, since it is the likeliest; then the others."""
+    if remains is None:
+        return {}
+    said: dict[str, object] = {"in_hand": len(remains.in_hand)}
+    if remains.in_hand:
+        latest, *others = remains.in_hand
+        said |= {
+            "queue": latest.queue,
+            "message_id": latest.message_id,
+            "delivery_tag": latest.delivery_tag,
+            "ran_ms": latest.ran_ms,
+        }
+        if others:
+            said["others"] = [
+                f"{one.queue} {one.message_id or '(no id)'} (delivery tag {one.delivery_tag}, {one.ran_ms} ms)"
+                for one in others[:TOLD_MAX]
+            ]
+    return said
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

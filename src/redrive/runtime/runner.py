@@ -25,6 +25,7 @@ from redrive.runtime.options import THREADS
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.readiness import check_version, find_readiness
+from redrive.runtime.run_records import RunRecord, RunRecords
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.subscription import Subscription
 
@@ -54,6 +55,7 @@ def _new_id() -> str:
 class RunOptions:
     """How an app is run, apart from what its author said.
 
+    `record` is where this process writes down what it has in hand, `records` where all of them do.
     `wait_for_topology` False raises `TopologyMissing` at once. `checkpoint`, the clock, chance and ids are passed in so
     that tests can have them in hand.
     """
@@ -65,6 +67,8 @@ class RunOptions:
     now_ms: Callable[[], int] = _now_ms
     draw: Callable[[], float] = random.random
     new_id: Callable[[], str] = _new_id
+    records: RunRecords | None = None
+    record: RunRecord | None = None
 
 
 class Runner:
@@ -117,6 +121,8 @@ class Runner:
             for subscription in self.subscriptions:
                 await subscription.start()
                 self._watch(subscription)
+            if self._options.record is not None:
+                self._options.record.mark_started()
         except BaseException:
             await self._disconnect()
             raise
@@ -238,6 +244,8 @@ class Runner:
             pausing=pausing,
             now_ms=options.now_ms,
             draw=options.draw,
+            records=options.records,
+            record=options.record,
         )
         subscription = Subscription(
             self._consuming,

@@ -63,7 +63,11 @@ EVENTS: dict[str, tuple[Level, str]] = {
     ),
     "runtime.failed": (Level.ERROR, "something of our own failed over a message; it is given back and comes again"),
     "runtime.worker_started": (Level.INFO, "a process of its own runs the app"),
-    "runtime.worker_died": (Level.ERROR, "such a process ended by itself; another is started after a pause"),
+    "runtime.worker_died": (
+        Level.ERROR,
+        "such a process ended by itself, with these messages in its handlers, the latest first; another is started"
+        " after a pause",
+    ),
     "client.connected": (Level.INFO, "a connection to the broker is open"),
     "client.connect_failed": (Level.WARNING, "no host could be reached; it is tried again after a pause"),
     "client.connection_lost": (Level.WARNING, "the connection went; it is made again"),

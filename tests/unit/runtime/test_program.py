@@ -271,3 +271,42 @@ def test_it_waits_for_its_queues_or_declares_them_or_refuses(broker: ThreadedBro
         send(broker.url, "orders", [b"hello"])
         waiting.wait_said("done hello")
         assert waiting.end() == 0
+
+
+@pytest.mark.rabbitmq(time="real")
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ("os._exit(2)", '"code":2,'),
+        ("os.kill(os.getpid(), 9)", '"code":-9,"signal":"SIGKILL",'),
+        ("os.abort()", '"code":-6,"signal":"SIGABRT",'),
+    ],
+)
+def test_a_death_in_the_first_handler_call_ends_no_fleet_and_names_the_message(
+    broker: ThreadedBroker, tmp_path: Path, ends: str, told: str
+) -> None:
+    (tmp_path / "redrive.yaml").write_text(YAML.replace("TYPE", "quorum").replace("SHAPE", "ladder"))
+    (tmp_path / "shop.py").write_text(f"""
+import os
+from redrive import App
+app = App("redrive.yaml")
+
+@app.consumer("orders")
+async def place(body: bytes) -> None:
+    if body == b"deadly":
+        {ends}
+    os.write(1, b"done\\n")
+""")
+    asyncio.run(declare_at(broker.url, (tmp_path / "redrive.yaml").read_text()))
+    send(broker.url, "orders", [b"deadly"])
+    with Program(tmp_path, "run", "shop:app", "--workers", "3", url=broker.url) as program:
+        program.wait_said('"runtime.worker_died"', times=2)
+        send(broker.url, "orders", [b"good"])
+        program.wait_said("done")
+        died = [line for line in program.output.splitlines() if '"runtime.worker_died"' in line]
+        assert program.end() == 0
+    for line in died:
+        assert told in line
+        assert '"queue":"orders","messageId":"deadly",' in line
+        assert '"inHand":1,"deliveryTag":' in line
+        assert '"restartInMs":' in line
