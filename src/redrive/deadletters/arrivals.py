@@ -9,7 +9,7 @@ from redrive.core import RedriveError, headers, read_count
 from redrive.deadletters.fingerprints import fingerprint, fingerprint_apart
 from redrive.deadletters.reconciling import Held
 from redrive.deadletters.sources import Source
-from redrive.records import ID_LENGTH, Arrival, Content, explain, search_text
+from redrive.records import ID_LENGTH, Arrival, Content, explain, marking_operation, search_text
 from redrive.wire import Properties
 
 _UNREAD = frozenset((headers.HISTORY,))
@@ -110,6 +110,10 @@ def arrival_of(
     explanation = explain(letter, dlq=source.dlq, now_ms=now_ms, service=source.service, known_queue=source.known_queue)
     redriven_id = letter.header(headers.REDRIVEN_ID)
     is_ours = isinstance(redriven_id, str) and len(redriven_id) == ID_LENGTH
+    mark = letter.header(headers.REDRIVEN_MARK) if is_ours else None
+    own_id = letter.attribute("message_id") if is_ours else None
+    if own_id is None and is_ours:
+        own_id = letter.header(headers.MESSAGE_ID)
     return Arrival(
         id=id,
         vhost=source.vhost,
@@ -123,6 +127,8 @@ def arrival_of(
         collected_at_ms=now_ms,
         redriven_id=redriven_id if is_ours else None,
         redriven_count=(read_count(letter.header(headers.REDRIVEN_COUNT)) or 0) if is_ours else 0,
+        redriven_mark=None if marking_operation(mark) is None else mark,
+        own_id=own_id if isinstance(own_id, str) else "",
     )
 
 
@@ -140,9 +146,8 @@ def _held(delivery: Delivery, made_of_it: bytes) -> Held:
 def _is_identified(delivery: Delivery) -> bool:
     try:
         properties = delivery.properties
-        return bool(properties.message_id) or any(
-            properties.header(name) is not None for name in (headers.MESSAGE_ID, headers.REDRIVEN_ID)
-        )
+        # A redriven copy has one of these; `x-redriven-id` alone is a header that somebody copied.
+        return bool(properties.message_id) or properties.header(headers.MESSAGE_ID) is not None
     except RedriveError:
         return False
 

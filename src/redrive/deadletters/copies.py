@@ -7,6 +7,7 @@
 
     written
     x-redriven-id, -count, -at, -by                     which dead letter it was, how often, when, by whom
+    x-redriven-mark                                     the proof of that, for when it dies again
     x-redrive-attempts-before                           the runs so far, if the operation keeps them
     x-redrive-possible-duplicate                        true if an earlier copy may be with the broker already
     x-redrive-stripped                                  what could not be kept and can't be known otherwise
@@ -22,7 +23,7 @@ from typing import Any
 
 from redrive.client import Outgoing
 from redrive.core import COPY_DROPS, PlainLetter, RedriveError, headers, original_routing_key, read_count, shorten
-from redrive.records import Claimed, Target
+from redrive.records import Claimed, Target, make_mark
 from redrive.wire import Properties, ProtocolError, copy_properties
 
 NAME_BYTES_MAX = 255
@@ -34,6 +35,7 @@ REDRIVE_DROPS = (
     | {
         headers.REDRIVEN_ID,
         headers.REDRIVEN_COUNT,
+        headers.REDRIVEN_MARK,
         headers.REDRIVEN_AT,
         headers.REDRIVEN_BY,
         headers.POSSIBLE_DUPLICATE,
@@ -123,6 +125,15 @@ def _written(letter: Claimed, properties: Properties, rules: CopyRules, now_ms: 
     written: dict[str, Any] = {
         headers.REDRIVEN_ID: letter.id,
         headers.REDRIVEN_COUNT: letter.redrives,
+        headers.REDRIVEN_MARK: make_mark(
+            letter.secret,
+            operation_id=letter.operation_id,
+            vhost=letter.vhost,
+            letter_id=letter.id,
+            count=letter.redrives,
+            message_id=_own_id(properties, otherwise=letter.id),
+            body=letter.content.body,
+        ),
         headers.REDRIVEN_AT: iso_time(now_ms),
         headers.REDRIVEN_BY: rules.who
         if len(rules.who) < 60 and rules.who.isascii()
@@ -138,6 +149,16 @@ def _written(letter: Claimed, properties: Properties, rules: CopyRules, now_ms: 
     if letter.was_in_doubt:
         written[headers.POSSIBLE_DUPLICATE] = True
     return written
+
+
+def _own_id(message: Properties, *, otherwise: str) -> str:
+    """The copy's own id: its message's `message_id`, else the `x-redrive-id` that it has or is given."""
+    own = message.message_id
+    if own is None:
+        own = message.header(headers.MESSAGE_ID)
+    if own is None:
+        return otherwise
+    return own if isinstance(own, str) else ""
 
 
 def _first_routing_key(letter: Claimed) -> str:

@@ -98,7 +98,7 @@ def _check(edit: Edit) -> None:
     if both:
         raise InvalidEdit(f"the header {min(both)!r} is to be both set and taken away; say one")
     for name in (*edit.set_headers, *edit.drop_headers):
-        if name in (headers.REDRIVEN_ID, headers.REDRIVEN_COUNT):
+        if name in (headers.REDRIVEN_ID, headers.REDRIVEN_COUNT, headers.REDRIVEN_MARK):
             raise InvalidEdit(f"the header {name} can't be edited: a copy that dies again is known by it")
 
 

@@ -62,6 +62,7 @@ from redrive.records.json_shapes import (
     token_json,
 )
 from redrive.records.letters import Arrival, Content, DeadLetter, Explanation, Happening
+from redrive.records.marks import MARK_SECRET_BYTES, is_same_mark, make_mark, marking_operation
 from redrive.records.operations import (
     AuditEntry,
     Claimed,
@@ -79,7 +80,7 @@ from redrive.records.operations import (
 )
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
 from redrive.records.states import TRANSITIONS, Event, GroupState, Status, sources
-from redrive.records.understanding import explain, guess_failed_queue, normalise_message
+from redrive.records.understanding import explain, failed_in, guess_failed_queue, normalise_message
 from redrive.records.views import HIDDEN_FILTER, View
 
 __all__ = [
@@ -89,6 +90,7 @@ __all__ = [
     "HIDDEN_FILTER",
     "ID_LENGTH",
     "LUCK_BITS",
+    "MARK_SECRET_BYTES",
     "MASK",
     "SECRET_BYTES",
     "TRANSITIONS",
@@ -150,16 +152,20 @@ __all__ = [
     "clean_name",
     "covers",
     "explain",
+    "failed_in",
     "fold_name",
     "format_filter",
     "group_json",
     "guess_failed_queue",
     "happening_json",
     "header_texts",
+    "is_same_mark",
     "is_same_secret",
     "item_json",
     "letter_json",
     "make_id",
+    "make_mark",
+    "marking_operation",
     "matches_body",
     "matches_glob",
     "matches_header",

@@ -69,6 +69,10 @@ class Arrival:
     redriven_id: str | None = None
     """The dead letter it was when it was redriven, and which of its redrives brought it."""
     redriven_count: int = 0
+    redriven_mark: str | None = None
+    """What may prove that: see `marks`. Without proof the two above are a stranger's words."""
+    own_id: str = ""
+    """The message's own id to the letter, or else its `x-redrive-id`: what its mark was made of."""
     twin_of: str | None = None
     """The stored dead letter it may be: it has the same bytes and no id, and after a crash nobody can know."""
 

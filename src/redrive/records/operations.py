@@ -128,6 +128,9 @@ class Claimed:
     attempts: int | None
     was_in_doubt: bool
     """An earlier copy may be with the broker already."""
+    operation_id: str = ""
+    secret: bytes = field(default=b"", repr=False)
+    """Of the operation: what the copy's mark is made with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,9 @@ from redrive.records.understanding import STACK_HEADERS, top_lines
 
 BODY_BYTES_MAX = 64 * 1024
 UNSEARCHED_HEADERS = (
-    STACK_HEADERS | known.DEATH_HEADERS | {known.HISTORY, known.PARKED_AT, known.FIRST_SEEN, known.NOT_BEFORE}
+    STACK_HEADERS
+    | known.DEATH_HEADERS
+    | {known.HISTORY, known.PARKED_AT, known.FIRST_SEEN, known.NOT_BEFORE, known.REDRIVEN_MARK}
 )
 """Headers whose values are not searched."""
 _UNNAMED = (

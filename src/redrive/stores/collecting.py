@@ -3,12 +3,7 @@
 The batch row says "these are stored, but not yet known to be acked". It is deleted (`own`) when the ack is known to
 have arrived; one that is still there after a crash tells the next session what it may meet again.
 
-    arrival                                                    becomes
-    x-redriven-id names a row, x-redriven-count fits,          that row again: pending, or failed when the attempts of
-        no copy of that redrive came back before, and              its rule are spent; its content joins the past ones
-        the row has not failed
-    x-redriven-id names a row, anything else                   a new row, `copy_of` that one: a second copy died
-    anything else                                              a new row
+What becomes a new row and what comes back to its old one is decided in `recurring`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,15 +11,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from redrive.records import Arrival, AuditEntry, Event, sources
+from redrive.records import Arrival, AuditEntry, Event
 from redrive.stores.arriving import Entry, died_at_ms, entry_of, insert_entries, see_groups
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Row, Writing
 from redrive.stores.leases import Lease, check
+from redrive.stores.recurring import Judged, Verdict, audit_recurrences, find_recurrences
 from redrive.stores.returning import Returned, take_back
 from redrive.stores.rules import RuleBook, read_rules
 from redrive.stores.tallies import Ledger
-from redrive.stores.transitions import Standing, lock
 
 _OPEN = "SELECT id, vhost, dlq, owner, at_ms, entries FROM batches WHERE vhost = $1 AND dlq = $2 ORDER BY at_ms, id"
 _STORED = "SELECT outcome FROM batches WHERE id = $1"
@@ -32,9 +27,6 @@ _INSERT_BATCH = """
 INSERT INTO batches (id, vhost, dlq, owner, at_ms, entries, outcome) VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 _DROP_BATCHES = "DELETE FROM batches WHERE id = ANY($1::text[])"
-_SEQS = "SELECT seq FROM letters WHERE id = ANY($1::text[])"
-_RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
-_BACK_ALREADY = "SELECT letter_seq, redrives FROM past_contents WHERE letter_seq = ANY($1::bigint[])"
 _QUEUE_OF = "SELECT vhost, dlq FROM letters WHERE id = ANY($1::text[])"
 _STOP = """
 INSERT INTO stopped_queues (vhost, dlq, reason, at_ms) VALUES ($1, $2, $3, $4)
@@ -109,6 +101,7 @@ class Collecting:
                 came_back=tuple(one.standing.id for one in hand.returned),
                 copies=tuple(hand.copies),
             )
+            await audit_recurrences(tx, hand.judged, now_ms=now_ms)
             await tx.run(_DROP_BATCHES, list(replaces))
             await _open_batch(tx, stored, arrivals, hand, known, queue=queue, owner=lease.owner, now_ms=now_ms)
             await ledger.write(tx)
@@ -146,6 +139,7 @@ class _Hand:
     returned: list[Returned]
     row_ids: list[str]
     copies: list[str]
+    judged: list[Judged]
 
     def entries(self) -> Iterable[Entry]:
         yield from self.new
@@ -156,24 +150,17 @@ class _Hand:
 
 
 async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) -> _Hand:
-    """Which row each arrival belongs to, by the table above. Of two copies in one hand only the first can fit."""
-    rows = await _find_redriven(tx, arrivals)
-    seqs = [standing.seq for standing in rows.values()]
-    returns: dict[int, int] = dict(await tx.rows(_RETURNS, seqs)) if seqs else {}
-    back_already = {(seq, count) for seq, count in await tx.rows(_BACK_ALREADY, seqs)} if seqs else set()
-    hand = _Hand(new=[], returned=[], row_ids=[], copies=[])
-    may_come_back = sources(Event.CAME_BACK)
-    for arrival in arrivals:
-        row = None if arrival.redriven_id is None else rows.get(arrival.redriven_id)
+    """Which row each arrival belongs to."""
+    recurrences = await find_recurrences(tx, arrivals)
+    hand = _Hand(new=[], returned=[], row_ids=[], copies=[], judged=[])
+    for arrived in arrivals:
+        judged = recurrences.judge(arrived)
+        hand.judged.append(judged)
+        arrival, row = judged.arrival, judged.standing
         rule = book.rule_for(arrival.explanation.queue, arrival.explanation.group_id)
-        if (
-            row is None
-            or row.status not in may_come_back
-            or row.redrives != arrival.redriven_count
-            or (row.seq, row.redrives) in back_already
-        ):
+        if row is None or judged.verdict is not Verdict.CAME_BACK:
             due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=0)
-            copy_of = arrival.twin_of if row is None else row.id
+            copy_of = row.id if row is not None and judged.verdict is Verdict.COPY else arrival.twin_of
             hand.new.append(entry_of(arrival, due_at_ms=due_at_ms, copy_of=copy_of))
             if copy_of is not None:
                 hand.copies.append(arrival.id)
@@ -181,21 +168,12 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
             continue
         due_at_ms, event = None, Event.CAME_BACK
         if rule is not None and rule.enabled:
-            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=returns[row.seq] + 1)
+            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=judged.returns)
             event = Event.CAME_BACK if due_at_ms is not None else Event.SPENT
         entry = entry_of(arrival, due_at_ms=due_at_ms, copy_of=None)
-        hand.returned.append(Returned(standing=row, event=event, entry=entry, returns=returns[row.seq] + 1))
+        hand.returned.append(Returned(standing=row, event=event, entry=entry, returns=judged.returns))
         hand.row_ids.append(row.id)
-        back_already.add((row.seq, row.redrives))
     return hand
-
-
-async def _find_redriven(tx: Writing, arrivals: Sequence[Arrival]) -> dict[str, Standing]:
-    named = sorted({arrival.redriven_id for arrival in arrivals if arrival.redriven_id is not None})
-    if not named:
-        return {}
-    seqs = [row[0] for row in await tx.rows(_SEQS, named)]
-    return {standing.id: standing for standing in await lock(tx, seqs)}
 
 
 async def _open_batch(

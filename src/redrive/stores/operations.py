@@ -6,11 +6,13 @@ with one id after an answer was lost, makes it once.
 
 import hashlib
 import json
+import secrets
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from redrive.records import (
+    MARK_SECRET_BYTES,
     AuditEntry,
     Claimed,
     Item,
@@ -45,8 +47,9 @@ from redrive.stores.rules import ALL, read_rules
 _INSERT = """
 INSERT INTO operations (id, kind, state, selection_text, target_exchange, target_routing_key, rate_per_s, keep_attempts,
     ramp, settle_s, who, why, includes_in_doubt, idempotency_key, request, total, sending, sent, refused, in_doubt,
-    skipped, created_at_ms, started_at_ms, ended_at_ms, note)
-VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, 0, 0, 0, 0, 0, $15, NULL, NULL, '')
+    skipped, created_at_ms, started_at_ms, ended_at_ms, note, secret)
+VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, 0, 0, 0, 0, 0, $15, NULL, NULL, '',
+    $16)
 ON CONFLICT DO NOTHING
 """
 _EARLIER = " ".join(("SELECT", COLUMNS, "FROM operations AS o WHERE o.id = $1 OR o.idempotency_key = $2"))
@@ -293,6 +296,7 @@ async def _insert(tx: Writing, new: NewOperation, *, id: str, now_ms: int) -> tu
         new.idempotency_key,
         request,
         now_ms,
+        secrets.token_bytes(MARK_SECRET_BYTES),
     )
     found = await tx.row(_EARLIER, id, new.idempotency_key)
     assert found is not None

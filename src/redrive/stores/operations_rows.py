@@ -11,7 +11,8 @@ from redrive.stores.errors import UnknownOperation
 COLUMNS = """
 o.seq, o.id, o.kind, o.state, o.selection_text, o.target_exchange, o.target_routing_key, o.rate_per_s, o.keep_attempts,
 o.ramp, o.settle_s, o.who, o.why, o.includes_in_doubt, o.request, o.total, o.sending, o.sent, o.refused, o.in_doubt,
-o.skipped, o.created_at_ms, o.started_at_ms, o.ended_at_ms, o.note
+o.skipped, o.created_at_ms, o.started_at_ms, o.ended_at_ms, o.note,
+o.secret
 """
 # A letter is claimed with the time at which it may count as silent, and counts as nothing before its copy is confirmed.
 BEING_SENT = """
@@ -43,6 +44,8 @@ class OperationRow:
     request: str
     """What was asked for, shortened: equal for equal requests."""
     sending: int
+    secret: bytes
+    """What the marks of its copies are made with; never told."""
     operation: Operation
 
 
@@ -51,7 +54,7 @@ def read_operation(row: Row) -> OperationRow:
     (
         seq, id, kind, state, selection_text, exchange, routing_key, rate_per_s, keep_attempts,
         ramp, settle_s, who, why, includes_in_doubt, request, total, sending, sent, refused, in_doubt,
-        skipped, created_at_ms, started_at_ms, ended_at_ms, note,
+        skipped, created_at_ms, started_at_ms, ended_at_ms, note, secret,
     ) = row  # fmt: skip
     operation = Operation(
         id=id,
@@ -76,7 +79,12 @@ def read_operation(row: Row) -> OperationRow:
         note=note,
     )
     return OperationRow(
-        seq=seq, includes_in_doubt=bool(includes_in_doubt), request=request, sending=sending, operation=operation
+        seq=seq,
+        includes_in_doubt=bool(includes_in_doubt),
+        request=request,
+        sending=sending,
+        operation=operation,
+        secret=b"" if secret is None else bytes(secret),
     )
 
 

@@ -9,11 +9,12 @@ sent nothing of it: it asks again with the same `turn` and gets the same items. 
 in doubt too; in no case is one given out a second time as if it were the first.
 """
 
+import secrets
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from redrive.records import Claimed, Event, ItemState, Operation, OperationState, Sent
+from redrive.records import MARK_SECRET_BYTES, Claimed, Event, ItemState, Operation, OperationState, Sent
 from redrive.stores.database import Writing
 from redrive.stores.leases import Lease, check
 from redrive.stores.operations_ending import SentItem, end_letters
@@ -27,7 +28,9 @@ SELECT place, letter_seq, redrives FROM items /* INDEXED BY items_sending */
 WHERE operation_seq = $1 AND state = 'sending' AND fence <> $2 ORDER BY place
 """
 _START = """
-UPDATE operations SET state = 'running', started_at_ms = coalesce(started_at_ms, $2), note = '' WHERE seq = $1
+UPDATE operations SET state = 'running', started_at_ms = coalesce(started_at_ms, $2), note = '',
+    secret = coalesce(secret, $3)
+WHERE seq = $1
 """
 _SENDING = """
 SELECT place, letter_seq, letter_id, redrives, was_in_doubt FROM items /* INDEXED BY items_sending */
@@ -59,7 +62,7 @@ async def claim(tx: Writing, id: str, lease: Lease, *, now_ms: int) -> Operation
         row = await lock_operation(tx, id)
     if row.operation.state not in (OperationState.WAITING, OperationState.RUNNING):
         return None
-    await tx.run(_START, row.seq, now_ms)
+    await tx.run(_START, row.seq, now_ms, secrets.token_bytes(MARK_SECRET_BYTES))
     return (await lock_operation(tx, id)).operation
 
 

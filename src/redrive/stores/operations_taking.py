@@ -45,7 +45,7 @@ WHERE e.seq IN (SELECT max(seq) FROM edits WHERE letter_seq = ANY($1::bigint[]) 
 async def given_out_before(tx: Writing, row: OperationRow, lease: Lease, turn: int) -> tuple[Claimed, ...]:
     """What was taken in this turn and is not recorded yet."""
     marks = [tuple(mark) for mark in await tx.rows(_OF_TURN, row.seq, lease.fence, turn)]
-    return await _give_out(tx, marks) if marks else ()
+    return await _give_out(tx, row, marks) if marks else ()
 
 
 async def next_queued(tx: Writing, row: OperationRow, limit: int) -> dict[int, int]:
@@ -106,10 +106,10 @@ async def take_queued(
     for (was_in_doubt, redrives), some in places.items():
         await tx.run(_TAKE_ITEMS, row.seq, some, now_ms, lease.fence, turn, was_in_doubt, redrives)
     counts[ItemState.SENDING] += len(claimable)
-    return await _give_out(tx, marks)
+    return await _give_out(tx, row, marks)
 
 
-async def _give_out(tx: Writing, marks: list[tuple[int, str, int, int]]) -> tuple[Claimed, ...]:
+async def _give_out(tx: Writing, row: OperationRow, marks: list[tuple[int, str, int, int]]) -> tuple[Claimed, ...]:
     """What to publish: (number, id, redrives, whether it was in doubt) of each, with its content."""
     seqs = [mark[0] for mark in marks]
     letters = {letter[0]: tuple(letter) for letter in await tx.rows(_WHENCE, seqs)}
@@ -134,6 +134,8 @@ async def _give_out(tx: Writing, marks: list[tuple[int, str, int, int]]) -> tupl
             redrives=redrives,
             attempts=attempts,
             was_in_doubt=bool(was_in_doubt),
+            operation_id=row.operation.id,
+            secret=row.secret,
         )
         given_out.append(claimed)
     return tuple(given_out)

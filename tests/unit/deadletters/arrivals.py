@@ -67,6 +67,8 @@ def arrival(
         collected_at_ms=now_ms(),
         redriven_id=redriven_id if isinstance(redriven_id, str) else None,
         redriven_count=read_count(properties.header(headers.REDRIVEN_COUNT)),
+        redriven_mark=properties.header(headers.REDRIVEN_MARK),
+        own_id=properties.message_id or properties.header(headers.MESSAGE_ID) or "",
     )
 
 

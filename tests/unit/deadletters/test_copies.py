@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from redrive.core import Counter, PlainLetter, count_retries, headers
 from redrive.deadletters.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
-from redrive.records import Claimed, Content, Target
+from redrive.records import Claimed, Content, Target, make_mark
 from redrive.wire import Properties
 from tests.examples import examples
 from tests.unit.wire import strategies as amqp
 
 NOW_MS = 1_800_000_000_123
 RULES = CopyRules(target=Target(), who="ann")
-OURS = {headers.REDRIVEN_ID, headers.REDRIVEN_COUNT, headers.REDRIVEN_AT, headers.REDRIVEN_BY}
+OURS = {headers.REDRIVEN_ID, headers.REDRIVEN_COUNT, headers.REDRIVEN_MARK, headers.REDRIVEN_AT, headers.REDRIVEN_BY}
 
 
 def claimed(properties: Properties | None = None, *, body: bytes = b"{}", **fields: Any) -> Claimed:
@@ -31,6 +31,8 @@ def claimed(properties: Properties | None = None, *, body: bytes = b"{}", **fiel
         "redrives": 1,
         "attempts": 4,
         "was_in_doubt": False,
+        "operation_id": "operation1",
+        "secret": b"secret",
     }
     return Claimed(content=Content(properties=made.raw, body=body), **{**known, **fields})
 
@@ -85,6 +87,15 @@ def test_a_parked_message_goes_back_to_its_queue_without_the_marks_of_the_life_t
             "x-original-routing-key": "orders.placed",
             "x-redriven-id": "letter1",
             "x-redriven-count": 1,
+            "x-redriven-mark": make_mark(
+                b"secret",
+                operation_id="operation1",
+                vhost="/",
+                letter_id="letter1",
+                count=1,
+                message_id="m1",
+                body=b"\x00\xff",
+            ),
             "x-redriven-at": "2027-01-15T08:00:00.123Z",
             "x-redriven-by": "ann",
             "x-redrive-stripped": {
@@ -124,7 +135,9 @@ def test_the_copy_of_a_copy_differs_only_in_what_says_which_redrive_it_is(
 ) -> None:
     first = made_of(Properties.of(headers=table, **fields))
     second = made_of(first, redrives=2)
-    assert second == first.edit(headers={headers.REDRIVEN_COUNT: 2})
+    mark = second.header(headers.REDRIVEN_MARK)
+    assert mark != first.header(headers.REDRIVEN_MARK)
+    assert second == first.edit(headers={headers.REDRIVEN_COUNT: 2, headers.REDRIVEN_MARK: mark})
 
 
 def test_a_copy_of_a_copy_that_was_in_doubt_is_no_longer_marked_as_a_possible_duplicate() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from redrive.core import Attempt
@@ -15,6 +16,7 @@ from redrive.records import (
     Selection,
     Sent,
     make_id,
+    make_mark,
 )
 from redrive.stores import Lease, Store
 from redrive.stores.database import Database
@@ -22,6 +24,10 @@ from redrive.stores.database import Database
 NOW_MS = 1_800_000_000_000
 DLQ = "orders.parked"
 _NUMBERS = itertools.count()
+_SENT = """
+SELECT o.id, o.secret FROM items AS i JOIN operations AS o ON o.seq = i.operation_seq
+WHERE i.letter_id = $1 AND i.redrives = $2 ORDER BY o.seq DESC LIMIT 1
+"""
 
 
 def make_arrival(number: int, **changes: Any) -> Arrival:
@@ -62,11 +68,33 @@ def make_arrival(number: int, **changes: Any) -> Arrival:
     return Arrival(**arrival, explanation=Explanation(**explanation))
 
 
+async def proven(store: Store, arrival: Arrival) -> Arrival:
+    """The arrival as the copy that the store had sent: with the mark of the redrive that it names."""
+    if arrival.redriven_id is None or arrival.redriven_mark is not None:
+        return arrival
+    async with database_of(store).read() as tx:
+        sent = await tx.row(_SENT, arrival.redriven_id, arrival.redriven_count)
+    if sent is None:
+        return arrival
+    operation_id, secret = sent
+    mark = make_mark(
+        bytes(secret),
+        operation_id=operation_id,
+        vhost=arrival.vhost,
+        letter_id=arrival.redriven_id,
+        count=arrival.redriven_count,
+        message_id=arrival.own_id,
+        body=arrival.content.body,
+    )
+    return replace(arrival, redriven_mark=mark)
+
+
 async def collect(
     store: Store, *arrivals: Arrival, batch_id: str | None = None, now_ms: int = NOW_MS
 ) -> tuple[str, ...]:
-    """Stores arrivals as one owned hand; the ids of their rows."""
+    """Stores arrivals as one owned hand; the ids of their rows. What says it was redriven bears the right mark."""
     lease = await collecting_lease(store)
+    arrivals = tuple([await proven(store, one) for one in arrivals])
     batch = batch_id or f"batch of {arrivals[0].id}"
     stored = await store.collecting.store(arrivals, lease=lease, batch_id=batch, now_ms=now_ms)
     await store.collecting.own(batch)

@@ -16,6 +16,7 @@ from tests.unit.stores.arrivals import (
     counts_anew,
     counts_kept,
     make_arrival,
+    proven,
     redrive,
     statuses,
 )
@@ -150,9 +151,8 @@ def test_a_copy_that_died_again_comes_back_to_its_row(store: Store, run: Run) ->
     async def scenario() -> None:
         (id,) = await collect(store, make_arrival(1))
         await redrive(store, id)
-        back = make_arrival(
-            2, redriven_id=id, redriven_count=1, error_message="still no answer", group_id="other", queue="orders.eu"
-        )
+        back = make_arrival(2, redriven_id=id, redriven_count=1, error_message="still no answer", group_id="other")
+        back = await proven(store, back)
         lease = await collecting_lease(store)
         stored = await store.collecting.store([back], lease=lease, batch_id="b", now_ms=NOW_MS + 9)
         assert (stored.inserted, stored.came_back, stored.copies) == ((), (id,), ())
@@ -161,7 +161,7 @@ def test_a_copy_that_died_again_comes_back_to_its_row(store: Store, run: Run) ->
         letter = await store.letters.get(id)
         assert letter is not None
         assert (letter.status, letter.redrives, letter.returns, letter.is_poison) == (Status.PENDING, 1, 1, False)
-        assert (letter.error_message, letter.group_id, letter.queue) == ("still no answer", "other", "orders.eu")
+        assert (letter.error_message, letter.group_id, letter.queue) == ("still no answer", "other", "orders")
         assert (letter.silent_at_ms, letter.dead_at_ms) == (None, NOW_MS + 2)
         assert await store.letters.content(id) == back.content
         (past,) = await store.letters.past(id)
@@ -207,7 +207,7 @@ def test_a_second_copy_is_a_row_of_its_own(store: Store, run: Run) -> None:
     async def scenario() -> None:
         (id,) = await collect(store, make_arrival(1))
         await redrive(store, id)
-        copies = [make_arrival(n, redriven_id=id, redriven_count=1) for n in (2, 3)]
+        copies = [await proven(store, make_arrival(n, redriven_id=id, redriven_count=1)) for n in (2, 3)]
         lease = await collecting_lease(store)
         stored = await store.collecting.store(copies, lease=lease, batch_id="b", now_ms=NOW_MS)
         assert (stored.came_back, stored.inserted, stored.copies) == ((id,), (copies[1].id,), (copies[1].id,))
@@ -226,7 +226,7 @@ def test_a_copy_of_an_earlier_redrive_is_a_row_of_its_own(store: Store, run: Run
         await redrive(store, id)
         await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
         await redrive(store, id, why="again")
-        late = make_arrival(3, redriven_id=id, redriven_count=1)
+        late = await proven(store, make_arrival(3, redriven_id=id, redriven_count=1))
         lease = await collecting_lease(store)
         stored = await store.collecting.store([late], lease=lease, batch_id="b", now_ms=NOW_MS)
         assert (stored.came_back, stored.copies) == ((), (late.id,))

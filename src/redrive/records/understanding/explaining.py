@@ -1,5 +1,7 @@
 """One dead letter explained: what its headers tell, by whoever parked it, put together."""
 
+from dataclasses import replace
+
 from redrive.core import Letter, headers
 from redrive.records.letters import Explanation
 from redrive.records.understanding.deaths import find_failing, latest_ms, read_deaths
@@ -71,6 +73,22 @@ def explain(
         group_id=kind.id,
         group_title=kind.title,
     )
+
+
+def failed_in(told: Explanation, queue: str) -> Explanation:
+    """The same explanation, of a message that is known to have failed in this queue, whatever it says."""
+    if told.queue == queue:
+        return told
+    kind = group(
+        queue=queue,
+        reason=told.reason,
+        type=told.type,
+        error_type=told.error_type,
+        error_message=told.error_message,
+        stack=told.stack,
+        status_code=told.status_code,
+    )
+    return replace(told, queue=queue, group_id=kind.id, group_title=kind.title)
 
 
 def _text(letter: CarefulLetter, name: str) -> str | None:

@@ -1,0 +1,35 @@
+"""A stranger who writes our headers displaces no stored letter: on real brokers, with both databases."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from redrive.client import Client
+from redrive.stores import open_store
+from tests.rig.brokers import Vhost
+from tests.unit.client.scenario import run_scenario
+from tests.unit.deadletters.forging_scene import ForgingScene, play_copied_marks, play_forged_headers
+
+PLAYS = (play_forged_headers, play_copied_marks)
+PLACES = (("quorum", "sqlite"), ("classic", "postgresql"))
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(("kind", "database"), PLACES)
+@pytest.mark.parametrize("play", PLAYS)
+def test_every_forgery_is_a_letter_of_its_own(
+    vhost: Vhost,
+    kind: str,
+    database: str,
+    play: Callable[[ForgingScene], Awaitable[None]],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    url = f"sqlite:///{tmp_path}/redrive.db" if database == "sqlite" else request.getfixturevalue("postgres_url")
+
+    async def steps() -> None:
+        async with Client(vhost.amqp_url) as client, await open_store(url) as store:
+            await play(ForgingScene(client, store, vhost=vhost.name, queue_type=kind))
+
+    run_scenario(steps())
