@@ -116,7 +116,7 @@ async def fill(store: Store, count: int) -> None:
     if there >= count:
         return
     began_s = time.perf_counter()
-    lease = await store.leases.acquire("collect:bench", "bench", now_ms=BEGIN_MS, ttl_ms=10**12)
+    lease = await store.leases.acquire("collect:bench", "bench", ttl_ms=10**12)
     if lease is None:
         sys.exit("another run fills this store; wait for it, or name another database")
     hand: list[Arrival] = []

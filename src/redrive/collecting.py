@@ -23,7 +23,7 @@ from redrive.deadletters import (
     select_from_broker,
     select_from_topology,
 )
-from redrive.dlq import Place, new_luck, now_ms, opened_store, owner_name
+from redrive.dlq import Place, new_luck, opened_store, owner_name
 from redrive.garbage import seldom_collected
 from redrive.management import ManagementError, QueueInfo
 from redrive.records import Status
@@ -106,14 +106,14 @@ def run_collect(
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with _opened(place, telemetry, watching) as (store, client, broker):
             for name in request.resumed:
-                await store.collecting.resume_queue(client.target.vhost, name, now_ms=now_ms(), who=request.who)
+                await store.collecting.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
             selected = await select_sources(place, client, broker, request)
             sources = [one for one in selected.sources if not one.observe_only]
             if not sources:
                 raise NothingToCollect(_nothing(selected))
             started(selected)
             collector = Collector(
-                client, store, sources, owner=owner_name(), clock_ms=now_ms, luck=new_luck, observer=telemetry
+                client, store, sources, owner=owner_name(), clock_ms=store.clock_ms, luck=new_luck, observer=telemetry
             )
             for one in sources:
                 telemetry.watch(one.dlq, in_hand=lambda: 0)
@@ -162,7 +162,7 @@ async def known_queues(
     With `patience_s`, neither the management API nor the broker itself is waited for longer than that.
     """
     target = place.target
-    stored = (await store.stats.totals(None, now_ms=now_ms())).by_dlq
+    stored = (await store.stats.totals(None, now_ms=store.clock_ms())).by_dlq
     stopped = await store.collecting.stopped_queues()
     from_file = _from_file(place, target.vhost, CollectRequest(patterns=tuple(patterns)))
     known = {

@@ -30,6 +30,7 @@ from redrive.deadletters import (
 )
 from redrive.records import LUCK_BITS, SECRET_BYTES, Content, make_id
 from redrive.stores import (
+    CLOCK_OFF_MS,
     Answer,
     Bucket,
     Changed,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from redrive.management import Management
 
 __all__ = [
+    "CLOCK_OFF_MS",
     "Answer",
     "Bucket",
     "Changed",
@@ -183,7 +185,7 @@ async def opened_store(place: Place, *, observer: Observer = SILENT, creates: bo
 
 def desk_on(store: Store) -> Desk:
     """Where people decide about dead letters."""
-    return Desk(store, clock_ms=now_ms)
+    return Desk(store, clock_ms=store.clock_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +221,7 @@ def headers_from_json(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """This machine's clock, in milliseconds since 1970. What is kept in a store goes by `Store.clock_ms`."""
     return time.time_ns() // 1_000_000
 
 

@@ -32,7 +32,7 @@ from redrive.deadletters import (
     queue_state,
     returned_copy,
 )
-from redrive.dlq import Place, Store, new_luck, now_ms, owner_name
+from redrive.dlq import Place, Store, new_luck, owner_name
 from redrive.management import Management, ManagementError
 from redrive.records import (
     Event,
@@ -85,7 +85,7 @@ class Broker:
             store=store,
             client=client,
             owner=owner_name(),
-            clock_ms=now_ms,
+            clock_ms=store.clock_ms,
             observer=observer,
             has_witness=has_witness,
             returning=returned_copy,
@@ -93,7 +93,7 @@ class Broker:
         )
         self.client = client
         self.redriver = Redriver(parts)
-        self.desk = RedriveDesk(store, clock_ms=now_ms, luck=new_luck, check_targets=self._check)
+        self.desk = RedriveDesk(store, clock_ms=store.clock_ms, luck=new_luck, check_targets=self._check)
         self.auto_retry = AutoRetry(self.redriver, luck=new_luck)
         self._store = store
         self._observer = observer
@@ -124,7 +124,7 @@ class Broker:
             await self._dead_letter_queues(request.selection),
             owner=owner_name(),
             who=request.who,
-            clock_ms=now_ms,
+            clock_ms=self._store.clock_ms,
             observer=self._observer,
         ):
             yield
@@ -143,7 +143,7 @@ class Broker:
                     return found
                 if stop.is_set():
                     return await self._store.operations.pause(
-                        operation_id, "paused by hand", now_ms=now_ms(), who=found.who if found else ""
+                        operation_id, "paused by hand", now_ms=self._store.clock_ms(), who=found.who if found else ""
                     )
                 await asyncio.sleep(_LOOKED_AFTER_S)
 
@@ -169,7 +169,7 @@ class Broker:
         found: Counter[str] = Counter()
         cursor = None
         while True:
-            page = await self._store.letters.page(chosen, limit=_PAGE, cursor=cursor, now_ms=now_ms())
+            page = await self._store.letters.page(chosen, limit=_PAGE, cursor=cursor, now_ms=self._store.clock_ms())
             found.update(one.dlq for one in page.letters if one.status in claimable)
             cursor = page.next_cursor
             if cursor is None:

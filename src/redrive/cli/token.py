@@ -7,7 +7,7 @@ from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_pl
 from redrive.cli.dlq.output import print_json, print_line, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Cell, Column, moment_text
-from redrive.dlq import Store, UnknownToken, new_id, new_secret, now_ms
+from redrive.dlq import Store, UnknownToken, new_id, new_secret
 from redrive.records import Role, Token, check_token, clean_name, mint_token, token_json
 
 _COLUMNS = (
@@ -76,26 +76,27 @@ def create_command(
       redrive token create ada --role operator --queue 'orders*' --expires 30d
       redrive token create dashboard --role viewer --expires never
     """
-    moment_ms = now_ms()
-    token = check_token(
-        Token(
-            id=new_id(),
-            name=clean_name(name),
-            role=Role(role),
-            queues=queues,
-            sees_payloads=payloads,
-            created_at_ms=moment_ms,
-            created_by=who,
-            expires_at_ms=moment_ms + expires_ms if expires_ms else None,
-        ),
-        now_ms=moment_ms,
-    )
-    text, secret_hash = mint_token(token.id, new_secret())
 
-    async def work(store: Store) -> None:
+    async def work(store: Store) -> tuple[Token, str, int]:
+        moment_ms = store.clock_ms()
+        token = check_token(
+            Token(
+                id=new_id(),
+                name=clean_name(name),
+                role=Role(role),
+                queues=queues,
+                sees_payloads=payloads,
+                created_at_ms=moment_ms,
+                created_by=who,
+                expires_at_ms=moment_ms + expires_ms if expires_ms else None,
+            ),
+            now_ms=moment_ms,
+        )
+        text, secret_hash = mint_token(token.id, new_secret())
         await store.tokens.create(token, secret_hash=secret_hash, now_ms=moment_ms, why=why)
+        return token, text, moment_ms
 
-    on_store(place, work, creates=True)
+    token, text, moment_ms = on_store(place, work, creates=True)
     if form == "json":
         print_json({**token_json(token, now_ms=moment_ms), "token": text})
         return
@@ -116,11 +117,11 @@ def list_command(place: PlaceOptions, shows_all: bool, form: str) -> None:
       redrive token list --all
     """
 
-    async def work(store: Store) -> tuple[Token, ...]:
-        return await store.tokens.all()
+    async def work(store: Store) -> tuple[tuple[Token, ...], int]:
+        return await store.tokens.all(), store.clock_ms()
 
-    moment_ms = now_ms()
-    found = [one for one in on_store(place, work) if shows_all or one.is_valid(moment_ms)]
+    tokens, moment_ms = on_store(place, work)
+    found = [one for one in tokens if shows_all or one.is_valid(moment_ms)]
     if form == "json":
         print_json({"tokens": [token_json(one, now_ms=moment_ms) for one in found]})
         return
@@ -148,7 +149,7 @@ def revoke_command(place: PlaceOptions, token: str, why: str, who: str) -> None:
         by_name = [one for one in known if one.name == token and one.revoked_at_ms is None]
         by_id = [one for one in known if one.id == token]
         for one in (*by_id, *by_name):
-            return await store.tokens.revoke(one.id, who=who, now_ms=now_ms(), why=why)
+            return await store.tokens.revoke(one.id, who=who, now_ms=store.clock_ms(), why=why)
         raise UnknownToken(token)
 
     revoked = on_store(place, work)

@@ -90,7 +90,7 @@ class AutoRetry:
         """The operations of an auto-retry that is gone: what they have left is not due a second time."""
         ended = []
         vhost = self._parts.client.target.vhost
-        for id in await self._parts.store.operations.waiting(self._parts.clock_ms(), vhost=vhost):
+        for id in await self._parts.store.operations.waiting(vhost=vhost):
             operation = await self._parts.store.operations.get(id)
             if operation is not None and operation.kind is OperationKind.AUTO_RETRY:
                 ended += await self._run(held, id, stop)

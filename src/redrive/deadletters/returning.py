@@ -93,7 +93,7 @@ async def keep_collectors_away(
                 )
             )
             if held is None:
-                raise StillCollected(dlq, await _holder(store, lease_name, clock_ms()))
+                raise StillCollected(dlq, await _holder(store, lease_name))
         for dlq in names:
             reason = f"{who or 'somebody'} returned dead letters to {dlq}; resume it to collect them again"
             await store.collecting.stop_queue(vhost, dlq, reason, now_ms=clock_ms(), who=who)
@@ -111,6 +111,6 @@ def _as_it_was(properties: Properties, *, was_in_doubt: bool) -> Properties:
     return properties.edit(headers=written, drop=drops, expiration=None, user_id=None, delivery_mode=_PERSISTENT)
 
 
-async def _holder(store: Store, lease_name: str, now_ms: int) -> str:
-    held = await store.leases.held(now_ms)
+async def _holder(store: Store, lease_name: str) -> str:
+    held = await store.leases.held()
     return next((one.owner for one in held if one.name == lease_name), "another collector")

@@ -26,6 +26,7 @@ class HeldLease:
         store: Store,
         lease: Lease,
         *,
+        until_ms: int,
         ttl_ms: int,
         patience_s: float,
         clock_ms: Callable[[], int],
@@ -34,6 +35,8 @@ class HeldLease:
         self.lease = lease
         self.lost = asyncio.Event()
         self._store = store
+        # By this process's clock, counted from before the question was sent: two clocks are never compared.
+        self._until_ms = until_ms
         self._ttl_ms = ttl_ms
         self._patience_s = patience_s
         self._clock_ms = clock_ms
@@ -42,7 +45,9 @@ class HeldLease:
     async def renew(self) -> None:
         """Holds it for its whole time from now on. Raises LeaseLost, StoreUnavailable."""
         try:
-            self.lease = await self._store.leases.renew(self.lease, now_ms=self._clock_ms(), ttl_ms=self._ttl_ms)
+            until_ms = self._clock_ms() + self._ttl_ms
+            self.lease = await self._store.leases.renew(self.lease, ttl_ms=self._ttl_ms)
+            self._until_ms = until_ms
         except LeaseLost as error:
             self.lost.set()
             self._observer.note("deadletters.lease_lost", lease=self.lease.name, reason=str(error))
@@ -54,7 +59,7 @@ class HeldLease:
         Raises LeaseLost, StoreUnavailable.
         """
         self.require()
-        if self._clock_ms() >= self.lease.until_ms:
+        if self._clock_ms() >= self._until_ms:
             await self.persist(self.renew)
 
     async def persist(self, call: Callable[[], Awaitable[_Result]]) -> _Result:
@@ -96,11 +101,14 @@ async def hold_lease(
     ttl_ms = round(ttl_s * 1000)
     # An owner may take its own lease again, so two that work in one process must not have one name.
     owner = f"{owner}/{next(_turns)}"
-    lease = await store.leases.acquire(name, owner, now_ms=clock_ms(), ttl_ms=ttl_ms)
+    until_ms = clock_ms() + ttl_ms
+    lease = await store.leases.acquire(name, owner, ttl_ms=ttl_ms)
     if lease is None:
         yield None
         return
-    held = HeldLease(store, lease, ttl_ms=ttl_ms, patience_s=patience_s, clock_ms=clock_ms, observer=observer)
+    held = HeldLease(
+        store, lease, until_ms=until_ms, ttl_ms=ttl_ms, patience_s=patience_s, clock_ms=clock_ms, observer=observer
+    )
     renewing = asyncio.create_task(_keep(held, ttl_s, observer), name=f"redrive lease {name}")
     try:
         yield held

@@ -56,7 +56,7 @@ async def _waiting(redriver: Redriver) -> tuple[str, ...]:
     if not parts.client.is_connected:
         return ()  # nobody could run them: they are seen to wait, and another process may have a connection
     try:
-        return await parts.store.operations.waiting(parts.clock_ms(), vhost=parts.client.target.vhost)
+        return await parts.store.operations.waiting(vhost=parts.client.target.vhost)
     except RedriveError as error:
         parts.observer.note("deadletters.store_unavailable", reason=str(error))
         return ()

@@ -19,7 +19,7 @@ import uvicorn
 
 from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, ensure_admin_token
 from redrive.deadletters import RedriveDesk
-from redrive.dlq import Store, StoreUnavailable, desk_on, new_id, new_luck, now_ms, opened_store
+from redrive.dlq import Store, StoreUnavailable, desk_on, new_id, new_luck, opened_store
 from redrive.garbage import seldom_collected
 from redrive.management import ManagementError
 from redrive.records import Filter
@@ -178,12 +178,12 @@ class _Serving:
             place=self._config.place,
             store=store,
             desk=desk_on(store),
-            redrives=RedriveDesk(store, clock_ms=now_ms, luck=new_luck),
+            redrives=RedriveDesk(store, clock_ms=store.clock_ms, luck=new_luck),
             link=link,
             settings=self._settings,
             workers=self._state,
             observer=self._telemetry,
-            clock_ms=now_ms,
+            clock_ms=store.clock_ms,
             new_id=new_id,
             wake=worker.wake,
             metrics=self._telemetry.accounts.exposition,
@@ -226,7 +226,9 @@ async def _warm_up(store: Store) -> None:
     """Opens the store's connections before anybody waits for them: PostgreSQL's driver asks each of them first for what
     kinds of values there are."""
     with contextlib.suppress(StoreUnavailable):
-        await asyncio.gather(*(store.letters.page(Filter(), limit=1, now_ms=now_ms()) for _ in range(_CONNECTIONS)))
+        await asyncio.gather(
+            *(store.letters.page(Filter(), limit=1, now_ms=store.clock_ms()) for _ in range(_CONNECTIONS))
+        )
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from redrive.client import Backoff, Client, ClientError
 from redrive.collecting import CollectRequest, Selected, select_sources
 from redrive.core import RedriveError
 from redrive.deadletters import Collector, RunOptions, run_waiting
-from redrive.dlq import Place, Store, new_luck, now_ms, opened_store, owner_name
+from redrive.dlq import Place, Store, new_luck, opened_store, owner_name
 from redrive.management import ManagementError
 from redrive.redriving import Broker
 from redrive.telemetry import Telemetry
@@ -129,7 +129,7 @@ class Work:
                 store,
                 sources,
                 owner=owner_name(),
-                clock_ms=now_ms,
+                clock_ms=store.clock_ms,
                 luck=new_luck,
                 observer=self._telemetry,
             )

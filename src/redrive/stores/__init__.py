@@ -10,6 +10,7 @@ Why SQL and no library for it: docs/decisions/0007-sql-of-our-own.md.
 from redrive.stores.answers import Answer, InFlight, KeyReused, Reservation
 from redrive.stores.audit import acting_as
 from redrive.stores.changing import Changed, LetterBusy, UnknownLetter
+from redrive.stores.clock import OFF_MS as CLOCK_OFF_MS
 from redrive.stores.collecting import Batch, Stored
 from redrive.stores.cursors import InvalidCursor
 from redrive.stores.errors import (
@@ -33,6 +34,7 @@ from redrive.stores.store import Store, open_store
 from redrive.stores.tokens import TokenNameTaken, UnknownToken
 
 __all__ = [
+    "CLOCK_OFF_MS",
     "Answer",
     "Batch",
     "Bucket",

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
 
+from redrive.stores.clock import Clock
 from redrive.stores.dialect import Dialect
 
 Row: TypeAlias = tuple[Any, ...]
@@ -81,6 +82,10 @@ class Database(Protocol):
     @property
     def address(self) -> str:
         """Where it is, without a password."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its time, as this process knows it."""
 
     def read(self) -> AbstractAsyncContextManager[Reading]:
         """A transaction that only reads; it neither waits for writers nor makes them wait."""

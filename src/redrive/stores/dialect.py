@@ -32,6 +32,8 @@ class Dialect:
     integer: str
     real: str
     blob: str
+    now_ms: str
+    """The database's clock, in milliseconds since 1970."""
     next_letter_seqs: str
     """Reserves $1 numbers for dead letters, one a row."""
 
@@ -42,6 +44,7 @@ SQLITE = Dialect(
     integer="INTEGER",
     real="REAL",
     blob="BLOB",
+    now_ms="CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)",
     # The writer is alone until it commits, so the numbers after the last one are free.
     next_letter_seqs=(
         "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1) "
@@ -54,6 +57,8 @@ POSTGRESQL = Dialect(
     integer="BIGINT",
     real="DOUBLE PRECISION",
     blob="BYTEA",
+    # Not `now()`, which is when the transaction began: this one may have waited for a lock since.
+    now_ms="CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
     next_letter_seqs="SELECT nextval('letters_seq_seq') FROM generate_series(1, $1)",
 )
 

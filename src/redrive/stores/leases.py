@@ -1,25 +1,33 @@
 """Leases: who may do a thing that only one may do at a time, across processes and machines.
 
 A lease ends by time, and a holder that slept over it can't know. So every new holder gets a higher `fence`, and
-whatever is done under a lease checks it in its own transaction (`check`): a stale holder changes nothing. Clocks need
-only be near enough for the holder to renew in time. Rows stay when a lease ends, because the fence must go on growing.
+whatever is done under a lease checks it in its own transaction (`check`): a stale holder changes nothing. When a lease
+ends the database's clock alone decides: an instance whose own is ahead would take what was just renewed. Rows stay when
+a lease ends, because the fence must go on growing.
 """
 
 from dataclasses import dataclass, replace
 
-from redrive.stores.database import Database, Writing
+from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.errors import LeaseLost
 
 _FIND = "SELECT owner, fence, until_ms FROM leases WHERE name = $1 FOR UPDATE"
 _FIRST = "INSERT INTO leases (name, owner, fence, until_ms) VALUES ($1, '', 0, 0) ON CONFLICT (name) DO NOTHING"
-_TAKE = "UPDATE leases SET owner = $2, fence = $3, until_ms = $4 WHERE name = $1"
-_RENEW = "UPDATE leases SET until_ms = $4 WHERE name = $1 AND owner = $2 AND fence = $3 AND until_ms > 0"
-_HELD = "SELECT name, owner, fence, until_ms FROM leases WHERE until_ms > $1 ORDER BY name"
+_TAKE = """
+UPDATE leases SET owner = $2, fence = fence + 1, until_ms = {now_ms} + CAST($3 AS BIGINT)
+WHERE name = $1 AND (owner = $2 OR until_ms <= {now_ms}) RETURNING fence, until_ms
+"""
+_RENEW = """
+UPDATE leases SET until_ms = {now_ms} + CAST($4 AS BIGINT)
+WHERE name = $1 AND owner = $2 AND fence = $3 AND until_ms > 0 RETURNING until_ms
+"""
+_RELEASE = "UPDATE leases SET until_ms = 0 WHERE name = $1 AND owner = $2 AND fence = $3"
+_HELD = "SELECT name, owner, fence, until_ms FROM leases WHERE until_ms > {now_ms} ORDER BY name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A right that `owner` has until `until_ms`. `fence` is higher than any earlier holder's."""
+    """A right of `owner` until `until_ms`, by the database's clock. `fence` is higher than any earlier holder's."""
 
     name: str
     owner: str
@@ -33,38 +41,40 @@ class Leases:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def acquire(self, name: str, owner: str, *, now_ms: int, ttl_ms: int) -> Lease | None:
+    async def acquire(self, name: str, owner: str, *, ttl_ms: int) -> Lease | None:
         """The lease if it is free, or already this owner's: then with a new fence, and the old one counts no more. None
         if somebody else has it."""
         async with self._database.write() as tx:
             await tx.run(_FIRST, name)
-            row = await tx.row(_FIND, name)
-            assert row is not None
-            holder, fence, until_ms = row
-            if holder != owner and until_ms > now_ms:
+            await tx.row(_FIND, name)  # waits for whoever is about to renew it
+            row = await tx.row(_by_its_clock(tx, _TAKE), name, owner, ttl_ms)
+            if row is None:
                 return None
-            lease = Lease(name=name, owner=owner, fence=fence + 1, until_ms=now_ms + ttl_ms)
-            await tx.run(_TAKE, name, owner, lease.fence, lease.until_ms)
-            return lease
+            fence, until_ms = row
+            return Lease(name=name, owner=owner, fence=fence, until_ms=until_ms)
 
-    async def renew(self, lease: Lease, *, now_ms: int, ttl_ms: int) -> Lease:
+    async def renew(self, lease: Lease, *, ttl_ms: int) -> Lease:
         """The lease for `ttl_ms` from now; also when it has run out, as long as nobody took it. Raises `LeaseLost`."""
-        until_ms = now_ms + ttl_ms
         async with self._database.write() as tx:
-            if not await tx.run(_RENEW, lease.name, lease.owner, lease.fence, until_ms):
+            row = await tx.row(_by_its_clock(tx, _RENEW), lease.name, lease.owner, lease.fence, ttl_ms)
+            if row is None:
                 raise LeaseLost(lease.name, lease.owner)
-        return replace(lease, until_ms=until_ms)
+        return replace(lease, until_ms=row[0])
 
     async def release(self, lease: Lease) -> None:
         """Gives it back, unless somebody else has it already."""
         async with self._database.write() as tx:
-            await tx.run(_RENEW, lease.name, lease.owner, lease.fence, 0)
+            await tx.run(_RELEASE, lease.name, lease.owner, lease.fence)
 
-    async def held(self, now_ms: int) -> tuple[Lease, ...]:
+    async def held(self) -> tuple[Lease, ...]:
         """The leases that have not run out."""
         async with self._database.read() as tx:
-            rows = await tx.rows(_HELD, now_ms)
+            rows = await tx.rows(_by_its_clock(tx, _HELD))
         return tuple(Lease(name=name, owner=owner, fence=fence, until_ms=until) for name, owner, fence, until in rows)
+
+
+def _by_its_clock(tx: Reading, sql: str) -> str:
+    return sql.replace("{now_ms}", tx.dialect.now_ms)
 
 
 async def check(tx: Writing, lease: Lease) -> None:

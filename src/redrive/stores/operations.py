@@ -69,10 +69,10 @@ _CANCEL = "UPDATE operations SET state = 'cancelled', note = $2 WHERE seq = $1"
 _WAITING = """
 SELECT o.id FROM operations AS o LEFT JOIN leases AS h ON h.name = 'operation:' || o.id
 WHERE o.ended_at_ms IS NULL AND (o.state IN ('waiting', 'running') OR o.sending > 0)
-    AND (h.name IS NULL OR h.until_ms <= $1)
-    AND (CAST($2 AS TEXT) IS NULL OR $2 = coalesce((
+    AND (h.name IS NULL OR h.until_ms <= {now_ms})
+    AND (CAST($1 AS TEXT) IS NULL OR $1 = coalesce((
         SELECT l.vhost FROM items AS i /* INDEXED BY items_queued */ JOIN letters AS l ON l.seq = i.letter_seq
-        WHERE i.operation_seq = o.seq AND i.state = 'queued' ORDER BY i.place LIMIT 1), $2))
+        WHERE i.operation_seq = o.seq AND i.state = 'queued' ORDER BY i.place LIMIT 1), $1))
 ORDER BY o.seq
 """
 _OPEN = "FROM operations AS o WHERE o.ended_at_ms IS NULL ORDER BY o.seq DESC LIMIT $1"
@@ -250,12 +250,13 @@ class Operations:
             await _note(tx, row.operation, "redrive.cancelled", who=who, why=why, now_ms=now_ms)
             return (await lock_operation(tx, id)).operation
 
-    async def waiting(self, now_ms: int, *, vhost: str | None = None) -> tuple[str, ...]:
+    async def waiting(self, *, vhost: str | None = None) -> tuple[str, ...]:
         """Ids of operations that need a runner: nobody has them, and something is to do, if only to say of what a dead
         runner had on the way that it is in doubt. With a `vhost` not those whose next dead letter is of another: a
         runner there would refuse it."""
         async with self._database.read() as tx:
-            return tuple(row[0] for row in await tx.rows(_WAITING, now_ms, vhost))
+            sql = _WAITING.replace("{now_ms}", tx.dialect.now_ms)
+            return tuple(row[0] for row in await tx.rows(sql, vhost))
 
     async def _exchange(
         self, id: str, lease: Lease, results: Sequence[Sent], *, limit: int, now_ms: int, turn: int | None

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from redrive.stores.clock import Clock, ServerClock
 from redrive.stores.database import Deferred, Endings, Reading, Row, Writing
 from redrive.stores.dialect import POSTGRESQL, Dialect
 from redrive.stores.errors import InvalidDatabaseUrl, StoreUnavailable
@@ -28,16 +29,18 @@ CONNECTIONS = 8
 CONNECT_TIMEOUT_S = 10.0
 STATEMENT_TIMEOUT_S = 120.0
 
+_TIME = f"SELECT {POSTGRESQL.now_ms}"
 _AGAIN = "try again when the server answers; nothing was half done"
 
 
 class PostgresDatabase:
     """A database of PostgreSQL."""
 
-    def __init__(self, pool: "Pool[Record]", address: str, *, is_lax: bool = False) -> None:
+    def __init__(self, pool: "Pool[Record]", address: str, clock: ServerClock, *, is_lax: bool = False) -> None:
         self._pool = pool
         self._address = address
         self._is_lax = is_lax
+        self._clock = clock
 
     @property
     def dialect(self) -> Dialect:
@@ -48,6 +51,11 @@ class PostgresDatabase:
     def address(self) -> str:
         """The server and the database's name."""
         return self._address
+
+    @property
+    def clock(self) -> Clock:
+        """The server's."""
+        return self._clock
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Writing]:
@@ -71,6 +79,7 @@ class PostgresDatabase:
         with _telling(self._address):
             connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT_S)
         try:
+            await self._ask_time(connection)
             yield _Transaction(connection, self._address)
         finally:
             await self._pool.release(connection, timeout=CONNECT_TIMEOUT_S)
@@ -94,6 +103,7 @@ class PostgresDatabase:
         with _telling(self._address):
             connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT_S)
         try:
+            await self._ask_time(connection)
             transaction = connection.transaction(
                 isolation="repeatable_read" if is_reading else "read_committed", readonly=is_reading
             )
@@ -108,6 +118,13 @@ class PostgresDatabase:
                 await transaction.commit()
         finally:
             await self._pool.release(connection, timeout=CONNECT_TIMEOUT_S)
+
+    async def _ask_time(self, connection: "_Connection") -> None:
+        """Now and then, by the way: whoever uses the store knows its time well enough."""
+        if self._clock.is_to_be_asked:
+            with _telling(self._address):
+                begun_ms = self._clock.begin()
+                self._clock.learn(await connection.fetchval(_TIME), begun_ms)
 
     async def _undo(self, transaction: "Transaction") -> None:
         """Rolls back; a server that is gone has done so itself, and the first error is the one to tell."""
@@ -168,7 +185,7 @@ class _Transaction:
             await self._connection.copy_records_to_table(table, records=rows, columns=columns)
 
 
-async def connect_postgres(url: str, address: str) -> PostgresDatabase:
+async def connect_postgres(url: str, address: str, clock: ServerClock) -> PostgresDatabase:
     """Opens a pool. Raises `StoreUnavailable` if nobody answers, `InvalidDatabaseUrl` if the driver can't read it."""
     try:
         import asyncpg
@@ -192,7 +209,7 @@ async def connect_postgres(url: str, address: str) -> PostgresDatabase:
             is_lax = await pool.fetchval("SHOW synchronous_commit") == "off"
     except (ValueError, asyncpg.ClientConfigurationError) as error:
         raise InvalidDatabaseUrl(f"{address}: {error}; check the database URL") from None
-    return PostgresDatabase(pool, address, is_lax=is_lax)
+    return PostgresDatabase(pool, address, clock, is_lax=is_lax)
 
 
 async def _leave(connection: "Connection[Record]") -> None:

@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from redrive.stores.clock import Clock, MachineClock
 from redrive.stores.database import Deferred, Endings, Reading, Row, Writing
 from redrive.stores.dialect import SQLITE, Dialect, for_sqlite, insert_statement, sqlite_arguments
 from redrive.stores.errors import StoreUnavailable
@@ -60,6 +61,7 @@ class SqliteDatabase:
         self._path = os.path.abspath(path)
         self._address = address
         self._busy_timeout_ms = busy_timeout_ms
+        self._clock = MachineClock()
         self._writer = _Connection(lambda: self._connect(WRITER_CACHE_KB), self._path, address)
         self._writing = asyncio.Lock()
         self._readers: asyncio.LifoQueue[_Connection] = asyncio.LifoQueue()
@@ -78,6 +80,11 @@ class SqliteDatabase:
     def address(self) -> str:
         """The file."""
         return self._address
+
+    @property
+    def clock(self) -> Clock:
+        """This machine's: the file is on it."""
+        return self._clock
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Writing]:

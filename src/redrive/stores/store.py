@@ -8,6 +8,7 @@ from typing import Self
 from redrive.core import SILENT, Observer
 from redrive.stores.answers import Answers
 from redrive.stores.audit import Audit, adopt_older
+from redrive.stores.clock import OFF_MS, ServerClock
 from redrive.stores.collecting import Collecting
 from redrive.stores.database import Database
 from redrive.stores.dialect import Kind
@@ -54,6 +55,15 @@ class Store:
         """Where it is, without a password."""
         return self._database.address
 
+    def clock_ms(self) -> int:
+        """The database's time, in milliseconds since 1970: by it everything is decided that several instances share."""
+        return self._database.clock.now_ms()
+
+    @property
+    def clock_off_ms(self) -> int:
+        """How far this machine's clock is ahead of the database's; negative where it is behind."""
+        return self._database.clock.off_ms
+
     async def close(self) -> None:
         """Ends it; transactions under way are undone."""
         await self._database.close()
@@ -73,7 +83,7 @@ async def open_store(url: str, observer: Observer = SILENT, *, creates: bool = T
 
     Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
     """
-    database = await _connect(url, creates=creates)
+    database = await _connect(url, observer, creates=creates)
     try:
         version = await database.migrate()
         await _adopt(database)
@@ -95,11 +105,16 @@ async def _adopt(database: Database) -> None:
         await adopt_older(tx)
 
 
-async def _connect(url: str, *, creates: bool) -> Database:
+async def _connect(url: str, observer: Observer, *, creates: bool) -> Database:
     place = read_database_url(url)
     if isinstance(place, SqlitePlace):
         if not creates and not await asyncio.to_thread(os.path.exists, place.path):
             hint = "say where it is with --database (redrive serve, collect and token create make a new one)"
             raise StoreUnavailable(place.address, "there is no such database", hint)
         return SqliteDatabase(place.path, place.address)
-    return await connect_postgres(place.url, place.address)
+
+    def tell_clock(off_ms: int) -> None:
+        event = "store.clock_off" if abs(off_ms) >= OFF_MS else "store.clock_right"
+        observer.note(event, address=place.address, off_ms=off_ms)
+
+    return await connect_postgres(place.url, place.address, ServerClock(tell=tell_clock))

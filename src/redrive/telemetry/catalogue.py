@@ -85,6 +85,11 @@ EVENTS: dict[str, tuple[Level, str]] = {
         "the broker refused a publish; the publisher goes on with a new channel",
     ),
     "store.opened": (Level.INFO, "the database is open and its schema up to date"),
+    "store.clock_off": (
+        Level.WARNING,
+        "this machine's clock is not the database's (off_ms: how far ahead); the database's decides",
+    ),
+    "store.clock_right": (Level.INFO, "this machine's clock agrees with the database's again"),
     "collector.stored": (Level.INFO, "a hand of dead letters is in the store; known ones were there before a crash"),
     "collector.came_back": (Level.WARNING, "dead letters that were redriven died again"),
     "collector.doubtful": (

@@ -31,7 +31,27 @@ def test_without_a_broker_it_is_not_ready_and_says_so(run: Run, client_for: Clie
     async def scenario() -> None:
         answer = await (await client_for(None)).get("/readyz")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert answer.json() == {"status": "not ready", "database": "ok", "broker": "out of reach", "worker": "off"}
+        parts = {"database": "ok", "broker": "out of reach", "worker": "off", "clock": "ok"}
+        assert answer.json() == {"status": "not ready", **parts}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("off_ms", "said"),
+    [
+        (35_000, "35.0 s ahead of the database's, which decides"),
+        (-2_100, "2.1 s behind the database's, which decides"),
+        (1_900, "ok"),
+    ],
+)
+def test_a_clock_that_is_off_is_said_and_makes_nothing_unready(
+    run: Run, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch, off_ms: int, said: str
+) -> None:
+    monkeypatch.setattr("redrive.stores.store.Store.clock_off_ms", off_ms)
+
+    async def scenario() -> None:
+        assert (await (await client_for(None)).get("/readyz")).json()["clock"] == said
 
     run(scenario())
 

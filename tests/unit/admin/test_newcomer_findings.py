@@ -220,7 +220,7 @@ def test_an_operation_that_sent_nothing_says_how_many_it_skipped_and_why(
         id = (await client.post(f"/dlq/{letter.id}/retry")).json()["operation"]
         await client.delete(f"/dlq/{letter.id}")
         now_ms = services.clock_ms()
-        lease = await store.leases.acquire(f"operation:{id}", owner="test", now_ms=now_ms, ttl_ms=60_000)
+        lease = await store.leases.acquire(f"operation:{id}", owner="test", ttl_ms=60_000)
         assert lease is not None
         await store.operations.claim(id, lease, now_ms=now_ms)
         assert await store.operations.take(id, lease, limit=10, now_ms=now_ms) == ()

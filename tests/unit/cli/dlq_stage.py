@@ -141,7 +141,7 @@ def filled(folder: Path, letters: Sequence[Letter]) -> str:
 
 async def _put(store: Store, letter: Letter) -> None:
     dlq = letter.arrival().dlq
-    lease = await store.leases.acquire(f"collect://{dlq}", "test", now_ms=NOW_MS, ttl_ms=60_000)
+    lease = await store.leases.acquire(f"collect://{dlq}", "test", ttl_ms=60_000)
     assert lease is not None
     stored = await store.collecting.store([letter.arrival()], lease=lease, batch_id=letter.id, now_ms=NOW_MS)
     await store.collecting.own(stored.batch_id)

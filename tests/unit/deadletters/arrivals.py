@@ -74,7 +74,7 @@ def arrival(
 
 async def store_arrivals(store: Store, arrivals: Sequence[Arrival]) -> Stored:
     """Stores them as a collector on a day without crashes."""
-    lease = await store.leases.acquire("collect:test", f"collector{luck()}", now_ms=now_ms(), ttl_ms=60_000)
+    lease = await store.leases.acquire("collect:test", f"collector{luck()}", ttl_ms=60_000)
     assert lease is not None
     batch_id = make_id(now_ms(), luck())
     stored = await store.collecting.store(arrivals, lease=lease, batch_id=batch_id, now_ms=now_ms())

@@ -5,6 +5,7 @@ lease with a growing fence, `take` before `record`, what an older fence was send
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -65,7 +66,8 @@ class MemoryOperation:
 class MemoryStore:
     """`away` makes every call fail as a database that is gone; `rule` is the only rule of auto-retry."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self.clock_ms = clock_ms
         self.away = False
         self.rows: dict[str, MemoryLetter] = {}
         self.all: dict[str, MemoryOperation] = {}
@@ -101,20 +103,20 @@ class MemoryStore:
             raise StoreUnavailable("memory", "it is away", "wait")
 
     # leases
-    async def acquire(self, name: str, owner: str, *, now_ms: int, ttl_ms: int) -> Lease | None:
+    async def acquire(self, name: str, owner: str, *, ttl_ms: int) -> Lease | None:
         self._call("acquire")
         held = self.held_leases.get(name)
-        if held is not None and held.until_ms > now_ms and held.owner != owner:
+        if held is not None and held.until_ms > self.clock_ms() and held.owner != owner:
             return None
         self.fences[name] += 1
-        lease = Lease(name=name, owner=owner, fence=self.fences[name], until_ms=now_ms + ttl_ms)
+        lease = Lease(name=name, owner=owner, fence=self.fences[name], until_ms=self.clock_ms() + ttl_ms)
         self.held_leases[name] = lease
         return lease
 
-    async def renew(self, lease: Lease, *, now_ms: int, ttl_ms: int) -> Lease:
+    async def renew(self, lease: Lease, *, ttl_ms: int) -> Lease:
         self._call("renew")
         self._check(lease)
-        self.held_leases[lease.name] = renewed = replace(lease, until_ms=now_ms + ttl_ms)
+        self.held_leases[lease.name] = renewed = replace(lease, until_ms=self.clock_ms() + ttl_ms)
         return renewed
 
     async def release(self, lease: Lease) -> None:
@@ -258,18 +260,18 @@ class MemoryStore:
             found.row = replace(found.row, state=state, note=note)
         return found.counted()
 
-    async def waiting(self, now_ms: int, *, vhost: str | None = None) -> tuple[str, ...]:
+    async def waiting(self, *, vhost: str | None = None) -> tuple[str, ...]:
         self._call("waiting")
         return tuple(
             id
             for id, one in self.all.items()
             if one.row.state is OperationState.WAITING
-            or (one.row.state is OperationState.RUNNING and not self._is_held(f"operation:{id}", now_ms))
+            or (one.row.state is OperationState.RUNNING and not self._is_held(f"operation:{id}"))
         )
 
-    def _is_held(self, name: str, now_ms: int) -> bool:
+    def _is_held(self, name: str) -> bool:
         held = self.held_leases.get(name)
-        return held is not None and held.until_ms > now_ms
+        return held is not None and held.until_ms > self.clock_ms()
 
     async def settle_silent(self, *, now_ms: int, limit: int) -> int:
         self._call("settle_silent")

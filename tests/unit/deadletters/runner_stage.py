@@ -24,9 +24,12 @@ class RunnerStage:
 
     broker: EmbeddedBroker
     client: Client
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: MemoryStore = field(init=False)
     notes: Notes = field(default_factory=Notes)
     begun: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(self.now_ms)
 
     def now_ms(self) -> int:
         return round(self.broker.now_s * 1000)

@@ -175,7 +175,7 @@ def test_what_comes_later_is_collected_too_until_it_is_told_to_stop(tmp_path: Pa
             stop.set()
             assert (await running).total.inserted == 30
             assert await store.collecting.open_batches("/", "orders.dlq") == ()
-            assert await store.leases.held(now_ms()) == ()
+            assert await store.leases.held() == ()
 
     run_scenario(steps())
 
@@ -343,8 +343,10 @@ def test_a_lease_that_was_lost_stores_nothing_and_the_new_holder_has_all(tmp_pat
             sleeper: Collector = make_collector(slow, store, [source()], owner="slow", pause_at=sleep_over_it)
             sleeping = asyncio.create_task(sleeper.run(stop))
             await taken.wait()
-            # Somebody whose clock says that the lease has run out.
-            lease = await store.leases.acquire(source().lease_name, "thief", now_ms=now_ms() + 60_000, ttl_ms=1)
+            # It slept over its lease, and somebody else takes it.
+            (slept_over,) = await store.leases.held()
+            await store.leases.renew(slept_over, ttl_ms=0)
+            lease = await store.leases.acquire(source().lease_name, "thief", ttl_ms=1)
             assert lease is not None
             go_on.set()
             stop.set()

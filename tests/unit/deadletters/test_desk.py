@@ -54,7 +54,7 @@ class Office:
     async def send(self, id: str, state: ItemState) -> None:
         """An operation that ends for this dead letter as said."""
         operation = await self.redrives.retry_manually(id, who="ann")
-        lease = await self.store.leases.acquire(f"operation:{operation.id}", "test", now_ms=now_ms(), ttl_ms=60_000)
+        lease = await self.store.leases.acquire(f"operation:{operation.id}", "test", ttl_ms=60_000)
         assert lease is not None
         assert await self.store.operations.claim(operation.id, lease, now_ms=now_ms()) is not None
         assert len(await self.store.operations.take(operation.id, lease, limit=1, now_ms=now_ms(), turn=1)) == 1

@@ -167,7 +167,7 @@ def test_while_a_collector_has_the_queue_nothing_is_returned_to_it(tmp_path: Pat
             running = asyncio.create_task(make_collector(client, store, [source], owner="night shift").run(stop))
 
             async def is_held() -> bool:
-                return bool(await store.leases.held(now_ms()))
+                return bool(await store.leases.held())
 
             await wait_for(is_held)
             with pytest.raises(StillCollected, match=r"orders\.dlq is being collected by night shift"):

@@ -103,9 +103,14 @@ async def collect(
 
 async def collecting_lease(store: Store, owner: str = "collector") -> Lease:
     """The lease of the queue that arrivals come from."""
-    lease = await store.leases.acquire(f"collect://{DLQ}", owner, now_ms=NOW_MS, ttl_ms=60_000)
+    lease = await store.leases.acquire(f"collect://{DLQ}", owner, ttl_ms=60_000)
     assert lease is not None
     return lease
+
+
+async def run_out(store: Store, lease: Lease) -> None:
+    """The lease's time is over, by the database's clock."""
+    await store.leases.renew(lease, ttl_ms=0)
 
 
 async def begin(store: Store, *ids: str, **changes: Any) -> tuple[str, Lease]:
@@ -118,7 +123,7 @@ async def begin(store: Store, *ids: str, **changes: Any) -> tuple[str, Lease]:
 
 async def claim(store: Store, operation_id: str, owner: str = "runner", now_ms: int = NOW_MS) -> Lease:
     """A runner's lease of an operation, which it has begun."""
-    lease = await store.leases.acquire(f"operation:{operation_id}", owner, now_ms=now_ms, ttl_ms=10_000)
+    lease = await store.leases.acquire(f"operation:{operation_id}", owner, ttl_ms=600_000)
     assert lease is not None
     await store.operations.claim(operation_id, lease, now_ms=now_ms)
     return lease

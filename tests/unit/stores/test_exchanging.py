@@ -16,6 +16,7 @@ from tests.unit.stores.arrivals import (
     counts_anew,
     counts_kept,
     make_arrival,
+    run_out,
     statuses,
 )
 from tests.unit.stores.conftest import Run
@@ -108,6 +109,7 @@ def test_a_runner_that_was_replaced_exchanges_nothing(store: Store, run: Run) ->
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS, turn=1)
         await store.operations.exchange(operation_id, lease, (), limit=1, now_ms=NOW_MS, turn=2)
+        await run_out(store, lease)
         await claim(store, operation_id, "heir", NOW_MS + 20_000)
         with pytest.raises(LeaseLost):
             await store.operations.exchange(operation_id, lease, sent(ids[0]), limit=2, now_ms=NOW_MS, turn=3)

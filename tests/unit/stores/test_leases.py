@@ -5,33 +5,38 @@ import asyncio
 import pytest
 
 from redrive.stores import LeaseLost, Store
-from tests.unit.stores.arrivals import NOW_MS, collecting_lease, make_arrival
+from tests.unit.stores.arrivals import NOW_MS, collecting_lease, make_arrival, run_out
 from tests.unit.stores.conftest import Run
 
 
 def test_a_lease_is_one_owners_until_it_runs_out(store: Store, run: Run) -> None:
     async def scenario() -> None:
-        mine = await store.leases.acquire("auto-retry", "ada", now_ms=NOW_MS, ttl_ms=1_000)
+        mine = await store.leases.acquire("auto-retry", "ada", ttl_ms=60_000)
         assert mine is not None
-        assert await store.leases.acquire("auto-retry", "bob", now_ms=NOW_MS + 999, ttl_ms=1_000) is None
-        assert await store.leases.held(NOW_MS + 999) == (mine,)
-        theirs = await store.leases.acquire("auto-retry", "bob", now_ms=NOW_MS + 1_000, ttl_ms=1_000)
+        assert await store.leases.acquire("auto-retry", "bob", ttl_ms=60_000) is None
+        assert await store.leases.held() == (mine,)
+        await run_out(store, mine)
+        assert await store.leases.held() == ()
+        theirs = await store.leases.acquire("auto-retry", "bob", ttl_ms=60_000)
         assert theirs is not None
         assert theirs.fence > mine.fence
         with pytest.raises(LeaseLost, match="ada has lost the lease auto-retry"):
-            await store.leases.renew(mine, now_ms=NOW_MS + 1_001, ttl_ms=1_000)
+            await store.leases.renew(mine, ttl_ms=1_000)
         await store.leases.release(mine)
-        assert await store.leases.held(NOW_MS + 1_001) == (theirs,)
+        assert await store.leases.held() == (theirs,)
 
     run(scenario())
 
 
 def test_a_lease_that_ran_out_and_nobody_took_can_be_renewed(store: Store, run: Run) -> None:
     async def scenario() -> None:
-        mine = await store.leases.acquire("auto-retry", "ada", now_ms=NOW_MS, ttl_ms=1_000)
+        mine = await store.leases.acquire("auto-retry", "ada", ttl_ms=0)
         assert mine is not None
-        renewed = await store.leases.renew(mine, now_ms=NOW_MS + 5_000, ttl_ms=1_000)
-        assert (renewed.fence, renewed.until_ms) == (mine.fence, NOW_MS + 6_000)
+        assert await store.leases.held() == ()
+        renewed = await store.leases.renew(mine, ttl_ms=60_000)
+        assert renewed.fence == mine.fence
+        assert renewed.until_ms >= mine.until_ms + 60_000
+        assert await store.leases.held() == (renewed,)
 
     run(scenario())
 
@@ -41,7 +46,7 @@ def test_a_released_lease_is_free_at_once_and_its_holder_has_it_no_more(store: S
         mine = await collecting_lease(store, "ada")
         await store.leases.release(mine)
         with pytest.raises(LeaseLost):
-            await store.leases.renew(mine, now_ms=NOW_MS, ttl_ms=1_000)
+            await store.leases.renew(mine, ttl_ms=1_000)
         with pytest.raises(LeaseLost):
             await store.collecting.store([make_arrival(1)], lease=mine, batch_id="b", now_ms=NOW_MS)
         assert await store.letters.get(make_arrival(1).id) is None
@@ -57,17 +62,17 @@ def test_the_same_owner_gets_its_lease_again_with_a_new_fence(store: Store, run:
         again = await collecting_lease(store, "ada")
         assert again.fence == first.fence + 1
         with pytest.raises(LeaseLost):
-            await store.leases.renew(first, now_ms=NOW_MS, ttl_ms=1_000)
+            await store.leases.renew(first, ttl_ms=1_000)
 
     run(scenario())
 
 
 def test_of_many_at_once_one_gets_the_lease(store: Store, run: Run) -> None:
     async def scenario() -> None:
-        asked = [store.leases.acquire("auto-retry", f"o{n}", now_ms=NOW_MS, ttl_ms=1_000) for n in range(8)]
+        asked = [store.leases.acquire("auto-retry", f"o{n}", ttl_ms=60_000) for n in range(8)]
         got = [lease for lease in await asyncio.gather(*asked) if lease is not None]
         assert len(got) == 1
-        assert await store.leases.held(NOW_MS) == tuple(got)
+        assert await store.leases.held() == tuple(got)
 
     run(scenario())
 
@@ -75,7 +80,8 @@ def test_of_many_at_once_one_gets_the_lease(store: Store, run: Run) -> None:
 def test_a_stolen_lease_keeps_its_old_holder_from_storing(store: Store, run: Run) -> None:
     async def scenario() -> None:
         mine = await collecting_lease(store, "ada")
-        theirs = await store.leases.acquire(mine.name, "bob", now_ms=NOW_MS + 60_000, ttl_ms=60_000)
+        await run_out(store, mine)
+        theirs = await store.leases.acquire(mine.name, "bob", ttl_ms=60_000)
         assert theirs is not None
         with pytest.raises(LeaseLost):
             await store.collecting.store([make_arrival(1)], lease=mine, batch_id="b", now_ms=NOW_MS)

@@ -22,7 +22,16 @@ from redrive.records import (
 )
 from redrive.stores import Lease, Store
 from tests.examples import examples
-from tests.unit.stores.arrivals import NOW_MS, claim, collect, counts_anew, counts_kept, database_of, make_arrival
+from tests.unit.stores.arrivals import (
+    NOW_MS,
+    claim,
+    collect,
+    counts_anew,
+    counts_kept,
+    database_of,
+    make_arrival,
+    run_out,
+)
 from tests.unit.stores.conftest import Run
 
 TABLES = (
@@ -85,6 +94,9 @@ class World:
         if self.operations:
             id = self._one_of(sorted(self.operations))
             self.now_ms += 100_000
+            before = self.operations[id]
+            if before is not None:
+                await run_out(self.store, before)
             self.operations[id] = await claim(self.store, id, f"runner {next(self.numbers)}", self.now_ms)
             self.on_the_way[id] = []
 

@@ -14,7 +14,7 @@ HANDS, HAND = 6, 20
 async def collect_queue(store: Store, number: int) -> None:
     """A collector of a queue of its own; groups, topics and the rest it shares with the others."""
     dlq = f"dlq {number}"
-    lease = await store.leases.acquire(f"collect:{dlq}", f"collector {number}", now_ms=NOW_MS, ttl_ms=10**6)
+    lease = await store.leases.acquire(f"collect:{dlq}", f"collector {number}", ttl_ms=10**6)
     assert lease is not None
     for hand in range(HANDS):
         first = (number * HANDS + hand) * HAND

@@ -13,7 +13,7 @@ from redrive.admin.docs_page import CONTENT_SECURITY_POLICY, docs_page
 from redrive.admin.metrics import CONTENT_TYPE, dead_letter_metrics
 from redrive.admin.problems import Problem
 from redrive.admin.services import Services, services_of
-from redrive.dlq import StoreError
+from redrive.dlq import CLOCK_OFF_MS, StoreError
 from redrive.records import Filter, Role
 
 router = APIRouter(tags=["health"])
@@ -29,15 +29,19 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether everything is in reach; `ok` or a sentence for each part."""
+    """Whether everything is in reach; `ok` or a sentence for each part. A clock that is off harms nothing that several
+    instances share, since the database's decides; somebody should set it all the same."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"status": "ready", "database": "ok", "broker": "ok", "worker": "collecting"}]}
+        json_schema_extra={
+            "examples": [{"status": "ready", "database": "ok", "broker": "ok", "worker": "collecting", "clock": "ok"}]
+        }
     )
     status: Literal["ready", "not ready"]
     database: str
     broker: str
     worker: str
+    clock: str
 
 
 @router.get("/healthz")
@@ -57,7 +61,13 @@ async def readyz(request: Request, response: Response) -> Readiness:
         response.status_code = 503
         response.headers["Retry-After"] = "5"
     word: Literal["ready", "not ready"] = "ready" if is_ready else "not ready"
-    return Readiness(status=word, database=database, broker=broker, worker=_worker_text(services, worker))
+    return Readiness(
+        status=word,
+        database=database,
+        broker=broker,
+        worker=_worker_text(services, worker),
+        clock=_clock_text(services.store.clock_off_ms),
+    )
 
 
 @router.get(
@@ -98,6 +108,13 @@ async def _broker(services: Services) -> str:
     except (Problem, TimeoutError):
         return "out of reach"
     return "ok"
+
+
+def _clock_text(off_ms: int) -> str:
+    if abs(off_ms) < CLOCK_OFF_MS:
+        return "ok"
+    direction = "ahead of" if off_ms > 0 else "behind"
+    return f"{abs(off_ms) / 1000:.1f} s {direction} the database's, which decides"
 
 
 def _worker_text(services: Services, worker: WorkerState) -> str:

@@ -11,7 +11,7 @@ from redrive.cli.dlq.running import stopping_on_signals
 from redrive.cli.dlq.selecting import on_store, place_of, run_to_end
 from redrive.cli.tables import Cell, Column
 from redrive.core import RedriveError, format_duration_ms
-from redrive.dlq import Store, now_ms, opened_store
+from redrive.dlq import Store, opened_store
 from redrive.records import RetryRule, rule_json
 from redrive.redriving import Broker, Round, opened_broker
 
@@ -116,7 +116,7 @@ def on_command(
             ceiling_ms=old.ceiling_ms if ceiling_ms is None else ceiling_ms,
             settle_ms=old.settle_ms if settle_ms is None else settle_ms,
         )
-        await store.rules.set(rule, who=who, now_ms=now_ms())
+        await store.rules.set(rule, who=who, now_ms=store.clock_ms())
         return rule
 
     rule = on_store(place, work, creates=True)
@@ -143,9 +143,9 @@ def off_command(place: PlaceOptions, queue: str | None, group: str | None, forge
 
     async def work(store: Store) -> None:
         if forget:
-            await store.rules.remove(scope, who=who, now_ms=now_ms())
+            await store.rules.remove(scope, who=who, now_ms=store.clock_ms())
             return
-        await store.rules.set(RetryRule(scope=scope, enabled=False), who=who, now_ms=now_ms())
+        await store.rules.set(RetryRule(scope=scope, enabled=False), who=who, now_ms=store.clock_ms())
 
     on_store(place, work)
     print_line(f"The rule for {_named(scope)} is forgotten." if forget else f"Auto-retry is off for {_named(scope)}.")

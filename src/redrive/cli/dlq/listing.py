@@ -9,7 +9,7 @@ from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_plac
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_table
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text
-from redrive.dlq import Store, now_ms
+from redrive.dlq import Store
 from redrive.records import DeadLetter, Filter, Named, letter_json
 
 _PAGE = 500
@@ -49,7 +49,7 @@ def list_command(place: PlaceOptions, wanted: Wanted, oldest_first: bool, cursor
     """
 
     async def work(store: Store) -> tuple[list[DeadLetter], str | None, bool, int]:
-        moment_ms = now_ms()
+        moment_ms = store.clock_ms()
         chosen = filter_of(wanted, moment_ms=moment_ms)
         if wanted.ids:
             ids = tuple([await letter_id(store, one) for one in wanted.ids])

@@ -162,7 +162,7 @@ def pause_command(place: PlaceOptions, operation: str, why: str, who: str) -> No
 
     async def work(store: Store) -> Operation:
         found = await _found(store, operation)
-        return await store.operations.pause(found.id, why or f"paused by {who}", now_ms=now_ms(), who=who)
+        return await store.operations.pause(found.id, why or f"paused by {who}", now_ms=store.clock_ms(), who=who)
 
     _say_state(on_store(place, work))
 
@@ -186,7 +186,7 @@ def resume_command(place: PlaceOptions, operation: str, witness: bool, form: str
         async with opened_store(found_place, creates=False) as store:
             found = await _found(store, operation)
             if found.state is OperationState.PAUSED:
-                found = await store.operations.resume(found.id, now_ms=now_ms(), who=who)
+                found = await store.operations.resume(found.id, now_ms=store.clock_ms(), who=who)
             if found.state in (OperationState.WAITING, OperationState.RUNNING):
                 async with opened_broker(found_place, store, has_witness=witness) as broker:
                     found = await run_in_foreground(store, broker, found)
@@ -209,7 +209,7 @@ def cancel_command(place: PlaceOptions, operation: str, who: str) -> None:
 
     async def work(store: Store) -> Operation:
         found = await _found(store, operation)
-        return await store.operations.cancel(found.id, who=who, now_ms=now_ms())
+        return await store.operations.cancel(found.id, who=who, now_ms=store.clock_ms())
 
     _say_state(on_store(place, work))
 

@@ -21,7 +21,7 @@ from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
 from redrive.cli.dlq.selecting import place_of, run_to_end, selection_of
 from redrive.cli.tables import counted
 from redrive.core import Severity
-from redrive.dlq import now_ms, opened_store
+from redrive.dlq import opened_store
 from redrive.garbage import seldom_collected
 from redrive.records import Item, NewOperation, Operation, OperationKind, OperationState, Preview, Selection, Target
 from redrive.redriving import Broker, opened_broker
@@ -186,18 +186,20 @@ def _send(
             selection = await selection_of(
                 store,
                 wanted,
-                moment_ms=now_ms(),
+                moment_ms=store.clock_ms(),
                 includes_in_doubt=includes_in_doubt,
                 # The same request must be the same again; a bound in time would make it another.
                 freezes=new.idempotency_key is None,
                 vhost=place.target.vhost,
             )
-            preview = await store.operations.preview(selection, now_ms=now_ms())
+            preview = await store.operations.preview(selection, now_ms=store.clock_ms())
             request = replace(new, selection=selection)
             if preview.total == 0 and new.idempotency_key is None:
-                elsewhere = await selection_of(store, wanted, moment_ms=now_ms(), includes_in_doubt=includes_in_doubt)
+                elsewhere = await selection_of(
+                    store, wanted, moment_ms=store.clock_ms(), includes_in_doubt=includes_in_doubt
+                )
                 say_nothing(preview, form=asked.form)
-                say_elsewhere(await store.operations.preview(elsewhere, now_ms=now_ms()), place.target.vhost)
+                say_elsewhere(await store.operations.preview(elsewhere, now_ms=store.clock_ms()), place.target.vhost)
                 return None
             async with opened_broker(place, store, has_witness=asked.has_witness) as broker:
                 if not await _is_wanted(broker, request, preview, asked):

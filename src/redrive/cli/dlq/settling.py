@@ -10,7 +10,7 @@ from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_plac
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_line
 from redrive.cli.dlq.selecting import on_store, selection_of
 from redrive.cli.tables import counted
-from redrive.dlq import Changed, Store, desk_on, now_ms
+from redrive.dlq import Changed, Store, desk_on
 from redrive.records import Between, Filter, Selection
 
 _REFUSED_SHOWN = 20
@@ -107,7 +107,7 @@ def _change(
     form: str,
 ) -> None:
     async def work(store: Store) -> Changed | None:
-        moment_ms = now_ms()
+        moment_ms = store.clock_ms()
         selection = await selection_of(store, wanted, moment_ms=moment_ms)
         if asks:
             count = len(selection.ids)

@@ -9,7 +9,7 @@ from redrive.cli.dlq.options import Duration, PlaceOptions, Wanted, with_format,
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import filter_of, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text, sparkline
-from redrive.dlq import Bucket, Stats, Store, now_ms
+from redrive.dlq import Bucket, Stats, Store
 from redrive.records import Status, moment_json
 
 _BUCKETS = 48
@@ -35,7 +35,7 @@ def stats_command(place: PlaceOptions, queue: str | None, filter_text: str, over
     wanted = Wanted(queue=queue, filter_text=filter_text)
 
     async def work(store: Store) -> tuple[Stats, tuple[Bucket, ...]]:
-        moment_ms = now_ms()
+        moment_ms = store.clock_ms()
         chosen = filter_of(wanted, moment_ms=moment_ms) if wanted.says_which else None
         totals = await store.stats.totals(chosen, now_ms=moment_ms)
         series = await store.stats.series(

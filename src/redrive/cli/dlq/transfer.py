@@ -15,7 +15,7 @@ from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.private_files import writing_private
 from redrive.cli.tables import counted, printable
 from redrive.core import UnreadableFile
-from redrive.dlq import Imported, Store, export_lines, import_lines, now_ms
+from redrive.dlq import Imported, Store, export_lines, import_lines
 from redrive.records import Filter, Named
 
 
@@ -36,7 +36,7 @@ def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
     """
 
     async def work(store: Store) -> tuple[int, bool]:
-        moment_ms = now_ms()
+        moment_ms = store.clock_ms()
         chosen = filter_of(wanted, moment_ms=moment_ms)
         if wanted.ids:
             ids = tuple([await letter_id(store, one) for one in wanted.ids])
@@ -77,7 +77,7 @@ def import_command(place: PlaceOptions, file_name: str, form: str, who: str) -> 
 
     async def work(store: Store) -> Imported:
         with _reading(file_name) as lines:
-            return await import_lines(store, lines, who=who, now_ms=now_ms())
+            return await import_lines(store, lines, who=who, now_ms=store.clock_ms())
 
     imported = on_store(place, work, creates=True)
     if form == "json":

@@ -292,7 +292,7 @@ async def _take_all(client: Client, queue: str) -> list[Properties]:
 async def _held(store: Store, prefix: str) -> dict[int, int]:
     """How many leases that begin so each process holds, by its pid."""
     found: dict[int, int] = {}
-    for lease in await store.leases.held(time.time_ns() // 1_000_000):
+    for lease in await store.leases.held():
         if lease.name.startswith(prefix):
             pid = int(lease.owner.split(":")[1])
             found[pid] = found.get(pid, 0) + 1

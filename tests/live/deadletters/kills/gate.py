@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from redrive.stores import Store, StoreUnavailable
+from redrive.stores.clock import Clock, ServerClock
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.dialect import Dialect
 from redrive.stores.postgres import connect_postgres
@@ -69,6 +70,11 @@ class GatedDatabase:
         """As it is."""
         return self._inner.address
 
+    @property
+    def clock(self) -> Clock:
+        """As it is."""
+        return self._inner.clock
+
     def read(self) -> AbstractAsyncContextManager[Reading]:
         """As it is."""
         return self._inner.read()
@@ -101,7 +107,7 @@ async def open_gated_store(url: str, gate: Gate, *, busy_timeout_ms: int) -> Sto
     if isinstance(place, SqlitePlace):
         inner: Database = SqliteDatabase(place.path, place.address, busy_timeout_ms=busy_timeout_ms)
     else:
-        inner = await connect_postgres(place.url, place.address)
+        inner = await connect_postgres(place.url, place.address, ServerClock())
     await inner.migrate()
     store = Store(GatedDatabase(inner, gate))
     for (room, method), writing in WRITES.items():
