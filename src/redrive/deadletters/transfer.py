@@ -89,7 +89,6 @@ def write_line(exported: Exported) -> bytes:
         ],
         "life": [{"version": version, **asdict(happening)} for version, happening in exported.life],
         "group_title": exported.group_title,
-        "words": exported.words,
     }
     return msgspec.json.encode(told) + b"\n"
 
@@ -115,7 +114,6 @@ def read_line(line: bytes) -> Exported:
             edits=tuple(_edit(one) for one in _objects(told, "edits")),
             life=tuple(_happening(one) for one in _objects(told, "life")),
             group_title=msgspec.convert(told.get("group_title"), str),
-            words=msgspec.convert(told.get("words"), str),
         )
     except (msgspec.ValidationError, EncodingError) as error:
         raise ValueError(f"it is no dead letter ({shorten(str(error), 200)})") from None

@@ -1,41 +1,140 @@
-"""Values inside a message, as filters ask for them: at a path in a JSON body, or of a header; and the words of a text.
+"""Values inside a message, as filters ask for them: at a path in a JSON body, or of a header.
 
 Whatever the message holds, a question is answered with yes or no. Numbers are compared as they are written in the body,
 so that what matches is also what full-text search finds: `42` is not `42.0`.
+
+A body is taken apart only as far as the paths lead, each part once for all questions, and in small steps: a large one
+must not hold up a process in one go. Whoever asks may count the work with a `Meter` and end it.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from redrive.records.filters import BodyPath, HeaderIs
+VALUES_BYTES_MAX = 4 << 20
+"""A larger body has no values: nobody has the time to look for them."""
+NODE_COST = 250
+"""Handling a value costs as much as reading so many bytes."""
 
-_WORD = re.compile(r"[^\W_]+")
-_JSON = msgspec.json.Decoder(float_hook=str)
-_LEAVES_MAX = 100_000
-"""Values that a path with `*` may lead to; a body of more is hostile or no business of a filter."""
+_TABLE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_SCALAR = msgspec.json.Decoder(float_hook=str)
+_AT_ONCE = 200
+_BLANK = b" \t\r\n"
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+Path = tuple[str, ...]
+Container = dict[str, msgspec.Raw] | list[msgspec.Raw]
 
 
-def matches_body(term: BodyPath, body: bytes) -> bool:
-    """Whether a JSON body has the value at the path, negation applied. `*` in the value stands for any text.
+class Meter(Protocol):
+    """Counts work, in bytes read."""
 
-    A path that leads to a list also matches what is in it; tables never equal a value. No JSON, no match.
-    """
-    return _has_value(term, body) is not term.negated
+    def spend(self, cost: int) -> None:
+        """So much is about to be done. Raises to end it."""
 
 
-def matches_header(term: HeaderIs, headers: Mapping[str, Any]) -> bool:
-    """Whether the header has the value, negation applied; the name in any case if there is none of exactly this one."""
-    found = [headers[term.name]] if term.name in headers else []
+class Unmetered:
+    """A meter for whom nothing is too much."""
+
+    def spend(self, cost: int) -> None:
+        """As you like."""
+
+
+class BodyValues:
+    """The values of one body. A body that is no JSON, or no UTF-8, or too large, has none."""
+
+    def __init__(self, body: bytes, meter: Meter | None = None) -> None:
+        self._meter = Unmetered() if meter is None else meter
+        self._nodes: dict[Path, list[msgspec.Raw]] = {(): _roots(body)}
+        self._containers: dict[Path, list[Container]] = {}
+        self._texts: dict[Path, list[str]] = {}
+
+    def has(self, path: Path, value: str) -> bool:
+        """Whether the value is at the path. `*` in the value stands for any text, in the path for any key or place.
+
+        A path that leads to a list also matches what is in it; tables never equal a value.
+        """
+        texts = self._texts.get(path)
+        if texts is None:
+            texts = self._texts[path] = self._read_texts(path)
+        for start in range(0, len(texts), _AT_ONCE):
+            some = texts[start : start + _AT_ONCE]
+            self._meter.spend(sum(map(len, some)) + NODE_COST * len(some))
+            if any(matches_glob(value, text) for text in some):
+                return True
+        return False
+
+    def _read_texts(self, path: Path) -> list[str]:
+        texts: list[str | None] = []
+        for nodes in self._some(self._at(path)):
+            for node in nodes:
+                if _begin(node) != b"[":
+                    texts.append(_text(node))
+                    continue
+                for some in self._some(self._take_apart(node)):
+                    texts += map(_text, some)
+        return [text for text in texts if text is not None]
+
+    def _at(self, path: Path) -> list[msgspec.Raw]:
+        """What the path leads to."""
+        known = self._nodes.get(path)
+        if known is not None:
+            return known
+        *before, step = path
+        place = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
+        found: list[msgspec.Raw] = []
+        for number, container in enumerate(self._containers_at(tuple(before))):
+            if number % _AT_ONCE == 0:
+                self._meter.spend(NODE_COST * _AT_ONCE)
+            if isinstance(container, dict):
+                if step in container:
+                    found.append(container[step])
+                elif step == "*":
+                    found += container.values()
+            elif step == "*":
+                found += container
+            elif place is not None and place < len(container):
+                found.append(container[place])
+        self._nodes[path] = found
+        return found
+
+    def _containers_at(self, path: Path) -> list[Container]:
+        """The tables and lists there, taken apart."""
+        known = self._containers.get(path)
+        if known is None:
+            known = []
+            for nodes in self._some(self._at(path)):
+                known += [self._take_apart(node) for node in nodes if _begin(node) in (b"{", b"[")]
+            self._containers[path] = known
+        return known
+
+    def _take_apart(self, node: msgspec.Raw) -> Container:
+        self._meter.spend(len(memoryview(node)))
+        try:
+            return _TABLE.decode(node) if _begin(node) == b"{" else _LIST.decode(node)
+        except _NO_JSON:
+            return []
+
+    def _some(self, nodes: Container) -> Iterator[list[msgspec.Raw]]:
+        """A few at a time, paid for."""
+        listed = list(nodes)
+        for start in range(0, len(listed), _AT_ONCE):
+            some: list[Any] = listed[start : start + _AT_ONCE]
+            self._meter.spend(NODE_COST * len(some))
+            yield some
+
+
+def matches_header(name: str, value: str, headers: Mapping[str, Any]) -> bool:
+    """Whether the header has the value; the name in any case if there is none of exactly this one."""
+    found = [headers[name]] if name in headers else []
     if not found:
-        wanted = term.name.casefold()
-        found = [value for name, value in headers.items() if name.casefold() == wanted]
-    is_there = any(matches_glob(term.value, text) for value in found for text in header_texts(value))
-    return is_there is not term.negated
+        wanted = name.casefold()
+        found = [each for other, each in headers.items() if other.casefold() == wanted]
+    return any(matches_glob(value, text) for each in found for text in header_texts(each))
 
 
 def header_texts(value: Any) -> Iterator[str]:
@@ -76,63 +175,32 @@ def matches_glob(pattern: str, text: str) -> bool:
     return True
 
 
-def words_of(text: str) -> tuple[str, ...]:
-    """A text as full-text search sees it: runs of letters and digits, in lower case."""
-    return tuple(_WORD.findall(text.lower()))
-
-
-def certain_words(pattern: str) -> tuple[str, ...]:
-    """The words that stand in the text of whatever matches a value with `*`: those that no `*` touches."""
-    lowered = pattern.lower()
-    return tuple(
-        found.group()
-        for found in _WORD.finditer(lowered)
-        if "*" not in lowered[max(found.start() - 1, 0) : found.start()] + lowered[found.end() : found.end() + 1]
-    )
-
-
 _LITERALS = {None: "null", True: "true", False: "false"}
 
 
-def _has_value(term: BodyPath, body: bytes) -> bool:
+def _roots(body: bytes) -> list[msgspec.Raw]:
+    """The whole body, if it may be JSON."""
+    if len(body) > VALUES_BYTES_MAX:
+        return []
     try:
-        document = _JSON.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    for number, leaf in enumerate(_leaves(document, term.path)):
-        if number >= _LEAVES_MAX:
-            return False
-        text = _json_text(leaf)
-        if text is not None and matches_glob(term.value, text):
-            return True
-    return False
+        body.decode()
+    except UnicodeDecodeError:
+        return []
+    return [msgspec.Raw(body.strip(_BLANK))]
 
 
-def _leaves(document: Any, path: tuple[str, ...]) -> Iterator[Any]:
-    """The values a path leads to; a list at its end gives its elements too."""
-    waiting: list[tuple[Any, int]] = [(document, 0)]
-    while waiting:
-        value, depth = waiting.pop()
-        if depth == len(path):
-            if isinstance(value, list):
-                yield from value
-            else:
-                yield value
-            continue
-        step = path[depth]
-        if isinstance(value, dict):
-            if step in value:
-                waiting.append((value[step], depth + 1))
-            elif step == "*":
-                waiting.extend((one, depth + 1) for one in value.values())
-        elif isinstance(value, list):
-            if step == "*":
-                waiting.extend((one, depth + 1) for one in value)
-            elif step.isascii() and step.isdigit() and len(step) < 10 and int(step) < len(value):
-                waiting.append((value[int(step)], depth + 1))
+def _begin(node: msgspec.Raw) -> bytes:
+    return bytes(memoryview(node)[:1])
 
 
-def _json_text(value: Any) -> str | None:
+def _text(node: msgspec.Raw) -> str | None:
+    """A scalar as text; None for tables, lists and what is no JSON."""
+    if _begin(node) in (b"{", b"["):
+        return None
+    try:
+        value = _SCALAR.decode(node)
+    except _NO_JSON:
+        return None
     match value:
         case str():
             return value

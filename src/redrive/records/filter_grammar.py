@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from typing import get_args
 
 from redrive.core import did_you_mean
-from redrive.records.body_paths import words_of
 from redrive.records.filter_problems import FilterProblem, InvalidFilter, Refused
 from redrive.records.filter_terms import Piece, RawTerm, split_terms
 from redrive.records.filter_values import read_moments, read_numbers
@@ -37,6 +36,7 @@ from redrive.records.filters import (
     Words,
 )
 from redrive.records.states import Status
+from redrive.records.words import words_of
 
 TEXT_MAX = 10_000
 TERMS_MAX = 100

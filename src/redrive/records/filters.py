@@ -1,4 +1,5 @@
-"""What a filter asks of dead letters, as values: all of its terms must hold. The grammar is in `filter_grammar`."""
+"""What a filter asks of dead letters, as values: all of its terms must hold. The grammar is in `filter_grammar`, what a
+term means is in `filter_matching`."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -65,7 +66,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorLike:
-    """The error's type or normalised message contains the text, in any case."""
+    """The error's type or its message contains the text, in any case."""
 
     text: str
     negated: bool = False

@@ -5,7 +5,8 @@ names of where it was. Of a stack only the lines about the failure itself: the r
 So would the names of the headers that whoever parks a message writes, and the moments in them find nothing.
 
 Who narrows `body.path:value` or `header.name:value` down by full text first (with `certain_words`) must know what is
-not in here: the part of a body beyond `BODY_BYTES_MAX`, and the values of `UNSEARCHED_HEADERS`.
+not in here: the part of a body beyond `BODY_BYTES_MAX` and of a text that `is_cut`, and the values of
+`UNSEARCHED_HEADERS`.
 """
 
 import codecs
@@ -15,7 +16,7 @@ from typing import Any
 
 from redrive.core import headers as known
 from redrive.records.body_paths import header_texts
-from redrive.records.letters import Explanation
+from redrive.records.letters import DeadLetter, Explanation
 from redrive.records.understanding import STACK_HEADERS, top_lines
 
 BODY_BYTES_MAX = 64 * 1024
@@ -35,9 +36,8 @@ _UNICODE_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 _OTHER_ESCAPES = re.compile(r"\\[nrtbf/\"\\]")
 
 
-def search_text(explanation: Explanation, *, headers: Mapping[str, Any], body: bytes) -> str:
+def search_text(told: Explanation | DeadLetter, *, headers: Mapping[str, Any], body: bytes) -> str:
     """The text of one letter; Unicode without NUL, whatever the message holds."""
-    told = explanation
     parts = [
         told.queue,
         told.exchange,

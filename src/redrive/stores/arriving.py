@@ -7,7 +7,16 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from redrive.core import Attempt
-from redrive.records import Arrival, Content, DeadLetter, Explanation, Status
+from redrive.records import (
+    BODY_BYTES_MAX,
+    Arrival,
+    Content,
+    DeadLetter,
+    Explanation,
+    Status,
+    fold,
+    storable,
+)
 from redrive.stores.database import Writing
 from redrive.stores.histories import pack_history
 from redrive.stores.indexing import index_words
@@ -43,7 +52,10 @@ _STANDING = (
     "operation_id",
     "is_edited",
 )
-_COLUMNS = ("seq", "id", "version", "status", *_WHERE, *_TOLD, "group_seq", "size_bytes", "dead_at_ms", *_STANDING)
+_COLUMNS = (
+    *("seq", "id", "version", "status", *_WHERE, *_TOLD),
+    *("error_folded", "group_seq", "size_bytes", "dead_at_ms", *_STANDING),
+)
 _CONTENT_COLUMNS = ("seq", "stack", "history", "properties", "body")
 _where, _told, _standing = attrgetter(*_WHERE), attrgetter(*_TOLD), attrgetter(*_STANDING)
 LISTEN = "INSERT INTO silences (silent_at_ms, letter_seq) VALUES ($1, $2) ON CONFLICT DO NOTHING"
@@ -172,7 +184,7 @@ async def insert_entries(
         about = told_values(entry, group_seq)
         letters.append((seq, entry.id, entry.version, entry.status.value, *about, *entry.standing))
         contents.append((seq, told.stack, pack_history(entry.history), content.properties, content.body))
-        texts.append((seq, entry.search_text))
+        texts.append(text_to_index(seq, entry))
     _count(ledger, entries, group_seqs)
     await tx.insert("letters", _COLUMNS, letters)
     await tx.insert("contents", _CONTENT_COLUMNS, contents)
@@ -195,11 +207,8 @@ def place_of(entry: Entry, group_seq: int) -> Place:
     )
 
 
-def clean(text: str) -> str:
-    """A text both databases take: PostgreSQL has no NUL, and half a surrogate pair is no UTF-8."""
-    if text.isascii():
-        return text.replace("\x00", "\ufffd") if "\x00" in text else text
-    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+clean = storable
+"""A text both databases take."""
 
 
 def clean_or_none(text: str | None) -> str | None:
@@ -257,7 +266,21 @@ def _storable(arrival: Arrival) -> Arrival:
 
 def told_values(entry: Entry, group_seq: int) -> tuple[object, ...]:
     """What a message told about itself, in the order of the table's columns from `vhost` to `dead_at_ms`."""
-    return (*_where(entry.where), *_told(entry.told), group_seq, entry.size_bytes, entry.dead_at_ms)
+    folded = folded_error(entry.told.error_type, entry.told.error_message)
+    return (*_where(entry.where), *_told(entry.told), folded, group_seq, entry.size_bytes, entry.dead_at_ms)
+
+
+def folded_error(error_type: str | None, error_message: str | None) -> str | None:
+    """What `error:` searches, in which case does not count: type and message, U+FFFF between them. None where both are
+    ASCII: those the databases can fold themselves."""
+    if (error_type or "").isascii() and (error_message or "").isascii():
+        return None
+    return f"{fold(error_type or '')}\uffff{fold(error_message or '')}"
+
+
+def text_to_index(seq: int, entry: Entry) -> tuple[int, str, bool]:
+    """A dead letter's number, the text it is found by, and whether that is all of it."""
+    return seq, entry.search_text, len(entry.content.body) <= BODY_BYTES_MAX
 
 
 def _count(ledger: Ledger, entries: Sequence[Entry], group_seqs: dict[str, int]) -> None:

@@ -1,7 +1,6 @@
 """The terms of a filter that no index answers: a value in a JSON body, a header's value. Read from a letter's content.
 
-Full-text search finds the candidates by `words_wanted`, `passes` says which of them it really is. Pure. What full-text
-search does not know of a letter (the end of a body above 64 KiB) is not found by this either.
+Full-text search finds the candidates by `words_wanted`, `passes` says which of them it really is. Pure.
 """
 
 from collections.abc import Mapping
@@ -10,10 +9,11 @@ from typing import Any, TypeAlias
 from redrive.records import (
     UNSEARCHED_HEADERS,
     BodyPath,
+    BodyValues,
     Content,
     HeaderIs,
+    Meter,
     certain_words,
-    matches_body,
     matches_header,
 )
 from redrive.wire import Properties, ProtocolError
@@ -29,19 +29,24 @@ def words_wanted(check: Check) -> tuple[str, ...]:
     return certain_words(check.value)
 
 
-def passes(content: Content, checks: tuple[Check, ...]) -> bool:
+def passes(content: Content, checks: tuple[Check, ...], meter: Meter) -> bool:
     """All checks hold."""
+    headers: Mapping[str, Any] | None = None
+    values: BodyValues | None = None
     for check in checks:
         if isinstance(check, BodyPath):
-            if not matches_body(check, content.body):
-                return False
-        elif not matches_header(check, _headers(content.properties)):
+            values = BodyValues(content.body, meter) if values is None else values
+            holds = values.has(check.path, check.value)
+        else:
+            headers = headers_of(content.properties) if headers is None else headers
+            holds = matches_header(check.name, check.value, headers)
+        if holds is check.negated:
             return False
     return True
 
 
-def _headers(properties: bytes) -> Mapping[str, Any]:
-    """The headers; none where they are malformed."""
+def headers_of(properties: bytes) -> Mapping[str, Any]:
+    """The headers of a message; none where they are malformed."""
     try:
         return Properties(properties).headers or {}
     except ProtocolError:

@@ -7,7 +7,7 @@ asked of what its index gives. Names with `*` are written out first where the co
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from redrive.records import ErrorLike, Named, matches_glob
+from redrive.records import Named, matches_glob
 from redrive.stores.database import Reading
 from redrive.stores.questions import COLUMNS, Condition, Statement, sql, statuses_left
 
@@ -95,7 +95,7 @@ class Driver:
         return (f"+l.group_seq = ANY({statement.bind(list(self.groups or ()))}::bigint[])",)
 
 
-async def find_groups(tx: Reading, terms: Iterable[Named | ErrorLike]) -> list[tuple[int, int]]:
+async def find_groups(tx: Reading, terms: Iterable[Named]) -> list[tuple[int, int]]:
     """The groups that answer all terms, with how many letters each has."""
     statement = Statement(tx.dialect, now_ms=0)
     where = " AND ".join(statement.on_group(term) for term in terms)

@@ -6,22 +6,33 @@ is the other store's business: here one that was being sent is in doubt, and non
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from redrive.core import Attempt
-from redrive.records import AuditEntry, Content, DeadLetter, Filter, Happening, Status
+from redrive.records import (
+    AuditEntry,
+    Content,
+    DeadLetter,
+    Filter,
+    Happening,
+    Status,
+    search_text,
+    storable,
+)
 from redrive.stores.arriving import entry_of_letter, insert_entries, see_groups
 from redrive.stores.audit import note
 from redrive.stores.changing import KEEP_EDIT
+from redrive.stores.checking import headers_of
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.histories import unpack_history
-from redrive.stores.indexing import read_words
 from redrive.stores.letter_rows import read_letters
 from redrive.stores.rules import RuleBook, read_rules
 from redrive.stores.searching import Key, start_walk
 from redrive.stores.tallies import Ledger
 
 PIECE = 200
+_TEXTS = tuple(field.name for field in fields(DeadLetter) if "str" in str(field.type))
 BYTES_MAX = 16 << 20
 _SIZES = "SELECT seq, size_bytes FROM letters WHERE seq = ANY($1::bigint[])"
 _CONTENTS = "SELECT seq, history, properties, body FROM contents WHERE seq = ANY($1::bigint[])"
@@ -78,8 +89,6 @@ class Exported:
     life: tuple[tuple[int, Happening], ...]
     """What happened, each with the version it led to."""
     group_title: str
-    words: str
-    """What full-text search finds it by, as words with spaces between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +129,6 @@ async def read_exported(tx: Reading, seqs: Sequence[int]) -> list[Exported]:
     numbers = list(seqs)
     contents = {row[0]: (row[1], row[2], row[3]) for row in await tx.rows(_CONTENTS, numbers)}
     titles = {row[0]: row[1] for row in await tx.rows(_TITLES, numbers)}
-    words = await read_words(tx, numbers)
     past: defaultdict[int, list[PastContent]] = defaultdict(list)
     for seq, at_ms, redrives, properties, body in await tx.rows(_PAST, numbers):
         content = Content(properties=bytes(properties), body=bytes(body))
@@ -145,7 +153,6 @@ async def read_exported(tx: Reading, seqs: Sequence[int]) -> list[Exported]:
                 edits=tuple(edits[seq]),
                 life=tuple(lives[seq]),
                 group_title=titles[seq],
-                words=words.get(seq, ""),
             )
         )
     return exported
@@ -178,16 +185,18 @@ async def insert_exported(database: Database, batch: Sequence[Exported], *, who:
 async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
     ledger = Ledger()
     book = await read_rules(tx)
-    entries = [
-        entry_of_letter(
-            _as_it_stands_here(each.letter, book),
+    entries = []
+    for each in batch:
+        letter = _storable(_as_it_stands_here(each.letter, book))
+        headers = headers_of(each.content.properties)
+        entry = entry_of_letter(
+            letter,
             each.content,
             history=each.history,
-            search_text=each.words,
-            group_title=each.group_title,
+            search_text=search_text(letter, headers=headers, body=each.content.body),
+            group_title=storable(each.group_title),
         )
-        for each in batch
-    ]
+        entries.append(entry)
     seqs = await insert_entries(tx, ledger, entries, await see_groups(tx, entries))
     past, edits, lives = [], [], []
     for each in batch:
@@ -214,6 +223,15 @@ def _as_it_stands_here(letter: DeadLetter, book: RuleBook) -> DeadLetter:
     if rule is None or rule.due_at_ms(died_at_ms=letter.dead_at_ms, returns=letter.returns) is None:
         return replace(letter, due_at_ms=None)
     return letter
+
+
+def _storable(letter: DeadLetter) -> DeadLetter:
+    """The letter, with texts that both databases take: a file may hold anything."""
+    texts = {name: getattr(letter, name) for name in _TEXTS}
+    changed: dict[str, Any] = {
+        name: storable(text) for name, text in texts.items() if isinstance(text, str) and storable(text) != text
+    }
+    return replace(letter, **changed) if changed else letter
 
 
 async def _fitting(tx: Reading, seqs: list[int]) -> int:

@@ -8,7 +8,8 @@ index itself and saves little.
 import zlib
 from collections.abc import Sequence
 
-from redrive.stores.database import Reading, Writing
+from redrive.records import is_cut
+from redrive.stores.database import Writing
 from redrive.stores.words import as_tsvector, searchable
 
 PACKED_FROM = 4_096
@@ -19,22 +20,21 @@ INSERT INTO letter_words (seq, words)
 SELECT new.seq, new.words::tsvector FROM unnest($1::bigint[], $2::text[]) AS new (seq, words)
 """
 _KEPT = "SELECT seq, words FROM search_texts WHERE seq = ANY($1::bigint[])"
-_IN_ORDER = """
-SELECT w.seq, (SELECT string_agg(lexeme, ' ' ORDER BY place) FROM unnest(w.words), unnest(positions) AS place)
-FROM letter_words AS w WHERE w.seq = ANY($1::bigint[])
-"""
 _DROP_KEPT = "DELETE FROM search_texts WHERE seq = ANY($1::bigint[])"
 _FORGET_SQLITE = "INSERT INTO letter_words (letter_words, rowid, words) VALUES ('delete', $1, $2)"
 _FORGET_POSTGRESQL = "DELETE FROM letter_words WHERE seq = ANY($1::bigint[])"
 _FASTEST = 1
 
 
-async def index_words(tx: Writing, texts: Sequence[tuple[int, str]]) -> None:
-    """Makes dead letters (by number) findable by their texts. They must not be in the index already."""
+async def index_words(tx: Writing, texts: Sequence[tuple[int, str, bool]]) -> None:
+    """Makes dead letters (by number) findable by their texts, each with whether it is all there is of the letter. They
+    must not be in the index already."""
+    told = [(seq, text, is_whole and not is_cut(text)) for seq, text, is_whole in texts]
     if tx.dialect.kind == "postgresql":
-        await tx.run(_INDEX_POSTGRESQL, [seq for seq, _ in texts], [as_tsvector(text) for _, text in texts])
+        vectors = [as_tsvector(text, is_whole=is_whole) for _, text, is_whole in told]
+        await tx.run(_INDEX_POSTGRESQL, [seq for seq, _, _ in told], vectors)
         return
-    words = [(seq, searchable(text)) for seq, text in texts]
+    words = [(seq, searchable(text, is_whole=is_whole)) for seq, text, is_whole in told]
     await tx.insert("letter_words", ("rowid", "words"), words)
     await tx.insert("search_texts", ("seq", "words"), [(seq, _pack(text)) for seq, text in words])
 
@@ -44,15 +44,9 @@ async def forget_words(tx: Writing, seqs: Sequence[int]) -> None:
     if tx.dialect.kind == "postgresql":
         await tx.run(_FORGET_POSTGRESQL, list(seqs))
         return
-    await tx.many(_FORGET_SQLITE, list((await read_words(tx, seqs)).items()))
+    kept = await tx.rows(_KEPT, list(seqs))
+    await tx.many(_FORGET_SQLITE, [(seq, _unpack(words)) for seq, words in kept])
     await tx.run(_DROP_KEPT, list(seqs))
-
-
-async def read_words(tx: Reading, seqs: Sequence[int]) -> dict[int, str]:
-    """The words dead letters are found by, by their numbers."""
-    if tx.dialect.kind == "postgresql":
-        return {seq: words or "" for seq, words in await tx.rows(_IN_ORDER, list(seqs))}
-    return {seq: _unpack(words) for seq, words in await tx.rows(_KEPT, list(seqs))}
 
 
 def _pack(words: str) -> str | bytes:

@@ -1,11 +1,11 @@
 """A filter taken apart by what answers it, and its terms said in SQL. Pure: nothing here asks a database.
 
-    groups       the error and the group: a few rows of `groups`, whose letters have an index
-    conditions   columns of a row: names, moments, numbers, marks
+    groups       the error's type and the group: a few rows of `groups`, whose letters have an index
+    conditions   columns of a row: names, moments, numbers, marks, the error's text
     words        the full-text index
     checks       a value in the body or a header: candidates by their words, then `checking` reads the content
 
-A negated term is the complement: `-service:a` holds for letters without a service too.
+What a term means, `records.matches` says; this is a way to find the same letters sooner.
 """
 
 import re
@@ -24,12 +24,15 @@ from redrive.records import (
     Numbered,
     Status,
     Words,
+    ends_open,
+    fold,
     matches_glob,
+    phrases_of,
 )
 from redrive.stores.arriving import clean
 from redrive.stores.checking import Check, words_wanted
 from redrive.stores.dialect import Dialect
-from redrive.stores.words import cut_words
+from redrive.stores.words import CUT, known_to_sqlite
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "id": ("id",),
@@ -65,35 +68,42 @@ _LIKE_WORDS = re.compile(r"([%_\\])")
 Condition: TypeAlias = Named | Between | Numbered | Marked | ErrorLike
 
 
+@dataclass(frozen=True, slots=True)
+class Likely:
+    """Words that a letter has if it passes a check, unless they are where the index does not reach."""
+
+    words: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A filter by what answers it. `groups` are the terms that a group answers for all of its letters; of the words,
     those that must not be there are `without`."""
 
-    groups: tuple[Named | ErrorLike, ...]
+    groups: tuple[Named, ...]
     conditions: tuple[Condition, ...]
-    words: tuple[Words, ...]
+    words: tuple[Words | Likely, ...]
     without: tuple[Words, ...]
     checks: tuple[Check, ...]
 
 
 def take_apart(filter: Filter) -> Question:
     """What answers each term. The words of a value that is looked for in contents join the full-text question."""
-    groups: list[Named | ErrorLike] = []
+    groups: list[Named] = []
     conditions: list[Condition] = []
-    words: list[Words] = []
+    words: list[Words | Likely] = []
     without: list[Words] = []
     checks: list[Check] = []
-    for term in filter.terms:
+    for term in dict.fromkeys(filter.terms):
         match term:
             case Words():
-                if any(cut_words(word) for word in term.words):
+                if phrases_of(term):
                     (without if term.negated else words).append(term)
             case BodyPath() | HeaderIs():
                 checks.append(term)
-                if any(cut_words(word) for word in words_wanted(term)):
-                    words.append(Words(words=words_wanted(term)))
-            case ErrorLike() | Named(field="group" | "error_type") if not term.negated:
+                if wanted := words_wanted(term):
+                    words.append(Likely(wanted))
+            case Named(field="group" | "error_type") if not term.negated:
                 groups.append(term)
             case Named() | Between() | Numbered() | Marked() | ErrorLike():
                 conditions.append(term)
@@ -156,9 +166,11 @@ class Statement:
     def condition(self, term: Condition) -> str:
         """A term as a condition on a letter."""
         match term:
-            case Named(field="group") | ErrorLike():
+            case Named(field="group"):
                 holds = sql("IN (SELECT g.seq FROM groups AS g WHERE", self.on_group(term), ")")
                 holds = f"{self._letter}group_seq {holds}"
+            case ErrorLike():
+                holds = self._error_like(term)
             case Named():
                 holds = self._named([f"{self._letter}{column}" for column in COLUMNS[term.field]], term.values)
             case Between():
@@ -172,21 +184,17 @@ class Statement:
         # NULL is neither: a letter without the field does not have the value.
         return f"NOT coalesce(({holds}), FALSE)" if term.negated else f"({holds})"
 
-    def on_group(self, term: Named | ErrorLike) -> str:
+    def on_group(self, term: Named) -> str:
         """A term as a condition on a group, as if it were not negated."""
-        if isinstance(term, Named):
-            return self._named(["g.error_type" if term.field == "error_type" else "g.id"], term.values)
-        # The title holds the normalised message. SQLite's lower() knows ASCII only.
-        place, find = self.bind(term.text.lower()), "instr" if self._is_sqlite else "strpos"
-        return f"({find}(lower(coalesce(g.error_type, '')), {place}) > 0 OR {find}(lower(g.title), {place}) > 0)"
+        return self._named(["g.error_type" if term.field == "error_type" else "g.id"], term.values)
 
-    def search(self, words: Iterable[Words]) -> str:
+    def search(self, words: Iterable[Words | Likely]) -> str:
         """The full-text question, as an argument for `MATCH` or `@@`."""
         if self._is_sqlite:
             return self.bind(" AND ".join(map(_fts5, words)))
         return f"{self.bind(' & '.join(map(_tsquery, words)))}::text::tsquery"
 
-    def has_words(self, words: Iterable[Words]) -> str:
+    def has_words(self, words: Iterable[Words | Likely]) -> str:
         """The letter at hand has them. One look into the index a letter: not for finding letters."""
         asked = self.search(words)
         if self._is_sqlite:
@@ -207,6 +215,15 @@ class Statement:
                 parts.append(f"{column} = ANY({self.bind(exact)}::text[])")
             parts += [self._like(column, value) for value in values if "*" in value]
         return " OR ".join(parts) if parts else "FALSE"
+
+    def _error_like(self, term: ErrorLike) -> str:
+        # Both databases fold ASCII themselves, SQLite knows no other; what else there is was folded when it was stored.
+        place = self.bind(fold(clean(term.text)))
+        if self._is_sqlite:
+            raw = "lower(coalesce(l.error_type, '') || char(65535) || coalesce(l.error_message, ''))"
+            return f"instr(coalesce(l.error_folded, {raw}), {place}) > 0"
+        raw = 'lower(concat(l.error_type, chr(65535), l.error_message) COLLATE "C")'
+        return f"strpos(coalesce(l.error_folded, {raw}), {place}) > 0"
 
     def _like(self, column: str, pattern: str) -> str:
         if self._is_sqlite:
@@ -237,24 +254,18 @@ class Statement:
                 assert_never(term.mark)
 
 
-def _phrases(asked: Words) -> list[list[str]]:
-    """Words that stand side by side: all of them in a phrase, the parts of one word such as `orders.created` else."""
-    cut = [cut_words(word) for word in asked.words]
-    if asked.is_phrase:
-        return [[part for parts in cut for part in parts]]
-    return [parts for parts in cut if parts]
+def _fts5(asked: Words | Likely) -> str:
+    if isinstance(asked, Likely):
+        words = " AND ".join(f'"{known_to_sqlite(word)}"' for word in asked.words)
+        return f'(({words}) OR "{CUT}")'
+    phrases = [f'"{" ".join(map(known_to_sqlite, parts))}"' for parts in phrases_of(asked)]
+    return " AND ".join(phrases) + (" *" if ends_open(asked) else "")
 
 
-def _fts5(asked: Words) -> str:
-    phrases = [f'"{" ".join(parts)}"' for parts in _phrases(asked)]
-    return " AND ".join(phrases) + (" *" if _ends_open(asked) else "")
-
-
-def _tsquery(asked: Words) -> str:
-    phrases = [" <-> ".join(f"'{part}'" for part in parts) for parts in _phrases(asked)]
-    phrases[-1] += ":*" if _ends_open(asked) else ""
+def _tsquery(asked: Words | Likely) -> str:
+    if isinstance(asked, Likely):
+        words = " & ".join(f"'{word}'" for word in asked.words)
+        return f"(({words}) | '{CUT}')"
+    phrases = [" <-> ".join(f"'{part}'" for part in parts) for parts in phrases_of(asked)]
+    phrases[-1] += ":*" if ends_open(asked) else ""
     return " & ".join(f"({phrase})" for phrase in phrases)
-
-
-def _ends_open(asked: Words) -> bool:
-    return asked.is_prefix and bool(cut_words(asked.words[-1]))

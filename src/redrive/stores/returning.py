@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from redrive.records import Event
-from redrive.stores.arriving import Entry, place_of, told_values
+from redrive.stores.arriving import Entry, place_of, text_to_index, told_values
 from redrive.stores.database import Writing
 from redrive.stores.histories import pack_history
 from redrive.stores.indexing import forget_words, index_words
@@ -25,8 +25,8 @@ WHERE l.seq = ANY($1::bigint[]) ORDER BY l.seq
 _TELL_ANEW = """
 UPDATE letters SET vhost = $2, dlq = $3, dlq_exchange = $4, dlq_routing_key = $5, queue = $6, exchange = $7,
     routing_key = $8, reason = $9, told_by = $10, error_type = $11, error_message = $12, status_code = $13,
-    attempts = $14, message_id = $15, correlation_id = $16, type = $17, service = $18, group_seq = $19,
-    size_bytes = $20, dead_at_ms = $21, returns = $22, is_poison = $23, due_at_ms = $24,
+    attempts = $14, message_id = $15, correlation_id = $16, type = $17, service = $18, error_folded = $19,
+    group_seq = $20, size_bytes = $21, dead_at_ms = $22, returns = $23, is_poison = $24, due_at_ms = $25,
     silent_at_ms = NULL, resolved_by = NULL, is_edited = 0
 WHERE seq = $1
 """
@@ -72,7 +72,7 @@ async def take_back(
     await tx.many(_TELL_ANEW, [_row_anew(one, group_seqs) for one in returned])
     await tx.many(_NEW_CONTENT, [_content_anew(one) for one in returned])
     await forget_words(tx, seqs)
-    await index_words(tx, [(one.standing.seq, one.entry.search_text) for one in returned])
+    await index_words(tx, [text_to_index(one.standing.seq, one.entry) for one in returned])
 
 
 def _by_seq(one: Returned) -> int:

@@ -13,7 +13,7 @@ looked at letter by letter, a window at a time, and a walk says after each bite 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.records import Between, Content, Filter, Named, Status
+from redrive.records import Between, Content, Filter, Named, Status, Unmetered
 from redrive.stores.checking import passes
 from redrive.stores.database import Reading
 from redrive.stores.dialect import Dialect
@@ -172,7 +172,7 @@ class Walk:
         found: list[Key] = []
         for place, key in enumerate(held):
             content = contents.get(key[-1])
-            if content is not None and passes(content, self._question.checks):
+            if content is not None and passes(content, self._question.checks, Unmetered()):
                 found.append(key)
             if len(found) == want and place + 1 < len(bite.found):
                 return Bite(found=found, last=key, is_end=False, looked_at=CONTENT_LOOKS * (place + 1))

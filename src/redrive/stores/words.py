@@ -1,58 +1,58 @@
-"""What a word is to full-text search: cut here, alike for both databases and alike when storing and when asking.
+"""The words of a dead letter (`records.words`) as each database takes them.
 
 SQLite's and PostgreSQL's own ways to cut differ: PostgreSQL takes `orders.created` for a host and `a/b` for a file,
-SQLite drops accents. Given words of letters and digits with spaces between them, both keep them as they are.
+SQLite drops accents. Given words of letters and digits with spaces between them, both keep them as they are; but
+SQLite knows the letters of an old Unicode only, and is told of the others by three that it knows.
 """
 
-import re
 import unicodedata
 from itertools import chain
 
-WORD_LENGTH_MAX = 64
-"""Longer words are found by their beginning: PostgreSQL refuses lexemes above 2 kB, and nobody types one."""
-TEXT_LENGTH_MAX = 200_000
-"""More of a text is not searched. PostgreSQL refuses an entry above 1 MB."""
+from redrive.records import GAP, PLACES_MAX, indexed_words
 
-_WORD = re.compile(r"[^\W_]+")
-# Most texts are ASCII; a table cuts them in a quarter of the time of the expression.
-_ASCII = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord(" ") for code in range(256))
-# Another one makes all letters alike, to see at once whether any word is too long.
-_ALIKE = bytes(ord(" ") if each == ord(" ") else ord("x") for each in _ASCII)
-_TOO_LONG = b"x" * (WORD_LENGTH_MAX + 1)
-# PostgreSQL's own bounds: places beyond are all the last, and more of one word are forgotten.
-_PLACE_MAX, _PLACES_OF_A_WORD_MAX = 16_383, 255
+CUT = f"{GAP}cut"
+"""A word beside the others that says: not all of this letter is in the index."""
+
 _PLACES = tuple(f":{place} " for place in range(1, 2_001))
+_LAST_PLACE = PLACES_MAX + 2
+# 16,384 ideographs that SQLite has always known: after a GAP, two of them stand for any character.
+_IDEOGRAPHS, _BITS = 0x4E00, 14
 
 
-def cut_words(text: str) -> list[str]:
-    """The words of a text in their order: small letters without accents, and digits."""
-    text = text[:TEXT_LENGTH_MAX]
-    if text.isascii():
-        raw = text.encode()
-        words = raw.translate(_ASCII).decode().split()
-        if _TOO_LONG in raw.translate(_ALIKE):
-            words = [word[:WORD_LENGTH_MAX] for word in words]
-        return words
-    decomposed = unicodedata.normalize("NFKD", text)
-    text = "".join([character for character in decomposed if not unicodedata.combining(character)])
-    return [word[:WORD_LENGTH_MAX] for word in _WORD.findall(text.lower())]
+def searchable(text: str, *, is_whole: bool = True) -> str:
+    """A text as it goes into SQLite's full-text index."""
+    words = [known_to_sqlite(word) for word in indexed_words(text)]
+    return " ".join(words if is_whole else [*words, CUT])
 
 
-def searchable(text: str) -> str:
-    """A text as it goes into the full-text index."""
-    return " ".join(cut_words(text))
+def known_to_sqlite(word: str) -> str:
+    """A word in characters of which SQLite knows that they are letters or digits."""
+    if word.isascii() or all(map(_is_known, word)):
+        return word
+    return "".join([each if _is_known(each) else _spelled(each) for each in word])
 
 
-def as_tsvector(text: str) -> str:
+def as_tsvector(text: str, *, is_whole: bool = True) -> str:
     """The same, as PostgreSQL writes a tsvector: each word with its place. To cut the words once more, as `to_tsvector`
     does, would cost the server twice as much, and it has ideas of its own about `1e5` and the like."""
-    words = cut_words(text)
-    if len(words) <= len(_PLACES):
-        return "".join(chain.from_iterable(zip(words, _PLACES, strict=False)))
+    words = indexed_words(text)
+    mark = "" if is_whole else CUT
+    if len(words) <= len(_PLACES) and GAP not in words:
+        return "".join(chain.from_iterable(zip(words, _PLACES, strict=False))) + mark
     # The server adds up words that come twice; but so many it may not take.
     places: dict[str, list[str]] = {}
     for place, word in enumerate(words, 1):
-        of_word = places.setdefault(word, [])
-        if len(of_word) < _PLACES_OF_A_WORD_MAX:
-            of_word.append(str(min(place, _PLACE_MAX)))
-    return " ".join([f"{word}:{','.join(of_word)}" for word, of_word in places.items()])
+        if word != GAP:
+            of_word = places.setdefault(word, [])
+            if place <= PLACES_MAX or not of_word or of_word[-1] != str(_LAST_PLACE):
+                of_word.append(str(place if place <= PLACES_MAX else _LAST_PLACE))
+    return " ".join([*(f"{word}:{','.join(of_word)}" for word, of_word in places.items()), mark]).rstrip()
+
+
+def _is_known(character: str) -> bool:
+    return unicodedata.ucd_3_2_0.category(character)[0] in "LN"
+
+
+def _spelled(character: str) -> str:
+    code = ord(character)
+    return GAP + chr(_IDEOGRAPHS + (code >> _BITS)) + chr(_IDEOGRAPHS + (code & ((1 << _BITS) - 1)))

@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
     async def fill(store: Store) -> None:
         letters = [make_letter(n, size_bytes=MEGABYTE) for n in range(LETTERS)]
-        await put(store, [make_exported(one, body="x" * MEGABYTE, words="") for one in letters])
+        await put(store, [make_exported(one, body="x" * MEGABYTE) for one in letters])
 
     on_store(database, fill)
     environment = {"REDRIVE_DATABASE": database, "REDRIVE_URL": "amqp://guest:guest@127.0.0.1:1/"}

@@ -217,7 +217,7 @@ def put_letter(store: Store) -> PutLetter:
             exported = replace(exported, group_title=title)
         if isinstance(body, bytes):
             content = Content(properties=exported.content.properties, body=body)
-            exported = replace(exported, content=content, words=body.decode("utf-8", "replace"))
+            exported = replace(exported, content=content)
         await put(store, [exported])
         return letter
 

@@ -73,21 +73,13 @@ def make_exported(
     body: Any = None,
     headers: dict[str, Any] | None = None,
     title: str = "TimeoutError: it took too long",
-    words: str | None = None,
     history: tuple[Attempt, ...] = (),
     past: tuple[PastContent, ...] = (),
     edits: tuple[Edit, ...] = (),
     life: tuple[tuple[int, Happening], ...] = (),
 ) -> Exported:
-    """The letter with a JSON body and headers, which are what full text finds it by unless `words` says else."""
-    encoded = json.dumps({} if body is None else body).encode()
-    if words is None:
-        words = " ".join(
-            [
-                json.dumps({} if body is None else body, ensure_ascii=False),
-                *(str(part) for pair in (headers or {}).items() for part in pair),
-            ]
-        )
+    """The letter with a JSON body (or any, given as bytes) and headers."""
+    encoded = body if isinstance(body, bytes) else json.dumps({} if body is None else body).encode()
     return Exported(
         letter=letter,
         content=Content(properties=Properties.of(headers=headers or {}).raw, body=encoded),
@@ -96,7 +88,6 @@ def make_exported(
         edits=edits,
         life=life,
         group_title=title,
-        words=words,
     )
 
 

@@ -16,13 +16,14 @@ WHOLE = Exported(
     letter=make_letter(
         1, status=Status.IN_DOUBT, version=5, is_edited=True, stack="a\nb", copy_of="x", group_id="g", size_bytes=256
     ),
-    content=Content(properties=Properties.of(headers={"x": ODD, "n": 1, "t": True}).raw, body=ODD),
+    content=Content(
+        properties=Properties.of(headers={"x": ODD, "n": 1, "t": True, "said": "one two one three"}).raw, body=ODD
+    ),
     history=(Attempt(number=1, at_ms=7, error="E: é"),),
     past=(PastContent(at_ms=1, redrives=1, content=Content(properties=b"\x00\x00", body=ODD)),) * 2,
     edits=(Edit(at_ms=1, who="a", why="b", diff="c", content=Content(properties=b"\x00\x00", body=b"")),),
     life=((2, Happening(at_ms=3, event="claimed", who="a", detail="b", operation_id="o")),),
     group_title="E: é",
-    words="one two one three",
 )
 
 
@@ -66,7 +67,7 @@ def test_a_letter_that_is_there_is_left_as_it_is(store_url: str) -> None:
 def test_a_stream_is_read_in_pieces_that_fit(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "PIECE", 4)
     monkeypatch.setattr(exporting, "BYTES_MAX", 20)
-    made = [make_exported(make_letter(n, queue=f"q{n % 2}", size_bytes=9), words="same") for n in range(23)]
+    made = [make_exported(make_letter(n, queue=f"q{n % 2}", size_bytes=9), body="same") for n in range(23)]
 
     async def work(store: Store) -> None:
         await put(store, made)

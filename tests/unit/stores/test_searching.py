@@ -22,15 +22,13 @@ from redrive.records import (
     Status,
     Term,
     Words,
-    matches_body,
-    matches_header,
+    matches,
 )
 from redrive.stores import Exported, InvalidCursor, Store, letters, searching
+from redrive.stores.checking import headers_of
 from redrive.stores.indexing import forget_words
 from redrive.stores.questions import COLUMNS
 from redrive.stores.searching import matching
-from redrive.stores.words import cut_words
-from redrive.wire import Properties
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
@@ -125,76 +123,10 @@ def make_terms() -> list[Term]:
 TERMS = st.sampled_from(make_terms())
 
 
-def holds(term: Term, each: Exported) -> bool:
-    """The meaning of a term, without any database."""
-    letter = each.letter
-    match term:
-        case Named():
-            found = any(_name_is(value, _field(letter, c)) for c in COLUMNS[term.field] for value in term.values)
-        case Between():
-            moments = {"dead": letter.dead_at_ms, "collected": letter.collected_at_ms, "updated": letter.updated_at_ms}
-            moment = moments[term.field]
-            found = (term.from_ms is None or moment >= term.from_ms) and (
-                term.until_ms is None or moment < term.until_ms
-            )
-        case Numbered():
-            number = letter.size_bytes if term.field == "size" else getattr(letter, term.field)
-            found = number is not None and (
-                (term.low is None or number >= term.low) and (term.high is None or number <= term.high)
-            )
-        case Marked():
-            due = letter.status is Status.PENDING and letter.due_at_ms is not None and letter.due_at_ms <= NOW_MS
-            marks = {"poison": letter.is_poison, "edited": letter.is_edited, "copy": letter.copy_of is not None}
-            found = {**marks, "due": due}[term.mark]
-        case ErrorLike():
-            found = (
-                term.text.lower() in (letter.error_type or "").lower() or term.text.lower() in each.group_title.lower()
-            )
-        case Words():
-            if not any(cut_words(word) for word in term.words):
-                return True
-            found = _has_words(term, cut_words(each.words))
-        case BodyPath():
-            return matches_body(term, each.content.body)
-        case HeaderIs():
-            return matches_header(term, Properties(each.content.properties).headers)
-    return found is not term.negated
-
-
-def _field(letter: DeadLetter, column: str) -> str | None:
-    value = getattr(letter, column)
-    return value.value if isinstance(value, Status) else value
-
-
-def _name_is(pattern: str, text: str | None) -> bool:
-    if text is None:
-        return False
-    first, *others = pattern.split("*")
-    if not others:
-        return text == pattern
-    if not text.startswith(first):
-        return False
-    if len(others) == 1:
-        return text.endswith(others[0]) and len(text) >= len(first) + len(others[0])
-    rest = text[len(first) :]
-    place = rest.find(others[0])
-    return place >= 0 and _name_is("*" + "*".join(others[1:]), rest[place + len(others[0]) :])
-
-
-def _has_words(asked: Words, words: list[str]) -> bool:
-    cut = [cut_words(word) for word in asked.words]
-    phrases = [[part for parts in cut for part in parts]] if asked.is_phrase else [parts for parts in cut if parts]
-    is_open = asked.is_prefix and bool(cut[-1])
-    for place, phrase in enumerate(phrases):
-        opens = is_open and place == len(phrases) - 1
-        starts = range(len(words) - len(phrase) + 1)
-        if not any(_stands(phrase, words[start : start + len(phrase)], opens) for start in starts):
-            return False
-    return True
-
-
-def _stands(phrase: list[str], words: list[str], opens: bool) -> bool:
-    return phrase[:-1] == words[:-1] and (words[-1].startswith(phrase[-1]) if opens else words[-1] == phrase[-1])
+def holds(filter: Filter, each: Exported) -> bool:
+    """The meaning of a filter, without any database."""
+    content = each.content
+    return matches(filter, each.letter, headers=headers_of(content.properties), body=content.body, now_ms=NOW_MS)
 
 
 async def all_pages(store: Store, filter: Filter, *, limit: int, newest_first: bool = True) -> list[DeadLetter]:
@@ -214,7 +146,7 @@ async def check_page(
     store: Store, everything: list[Exported], filter: Filter, limit: int, newest_first: bool
 ) -> set[str]:
     """The pages hold what the filter means, and nothing twice; the ids."""
-    expected = {each.letter.id for each in everything if all(holds(term, each) for term in filter.terms)}
+    expected = {each.letter.id for each in everything if holds(filter, each)}
     found = await all_pages(store, filter, limit=limit, newest_first=newest_first)
     ids = [letter.id for letter in found]
     assert len(ids) == len(set(ids)), "a letter is on two pages"

@@ -57,7 +57,7 @@ def test_totals_are_a_recount(store_url: str, terms: tuple[Term, ...], holds: ob
     assert callable(holds)
 
     async def work(store: Store) -> None:
-        await put(store, [make_exported(letter, words="common") for letter in LETTERS])
+        await put(store, [make_exported(letter, body="common") for letter in LETTERS])
         found = await store.stats.totals(Filter(terms), now_ms=NOW_MS)
         check(found, [letter for letter in LETTERS if holds(letter)])
         assert not found.is_partial

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.records import Filter, Words
+from redrive.records import WORD_LENGTH_MAX, Filter, Words, cut_words
 from redrive.stores import Store
-from redrive.stores.words import WORD_LENGTH_MAX, as_tsvector, cut_words, searchable
+from redrive.stores.words import CUT, as_tsvector
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival
 from tests.unit.stores.conftest import Run
 
@@ -26,6 +26,7 @@ def test_every_word_has_its_places() -> None:
     assert many.split()[1:] == ["y:16383"]
     assert many.startswith("x:1,2,3,")
     assert many.count(",") == 254
+    assert as_tsvector("b a", is_whole=False) == f"b:1 a:2 {CUT}"
 
 
 def test_a_letter_with_any_number_of_words_is_found_by_them(store: Store, run: Run) -> None:
@@ -40,10 +41,28 @@ def test_a_letter_with_any_number_of_words_is_found_by_them(store: Store, run: R
         arrivals = [make_arrival(number, search_text=text) for number, text in enumerate(texts.values())]
         await collect(store, *arrivals)
         for text in texts.values():
-            for word in {*searchable(text).split()[:40], *searchable(text).split()[-3:]}:
+            for word in {*cut_words(text)[:40], *cut_words(text)[-3:]}:
                 found = await store.letters.count(Filter((Words(words=(word,)),)), now_ms=NOW_MS)
                 assert found == sum(word in cut_words(other) for other in texts.values()), word
         phrase = Words(words=("answered", "1e5", "times"), is_phrase=True)
         assert await store.letters.count(Filter((phrase,)), now_ms=NOW_MS) == 1
+
+    run(scenario())
+
+
+def test_every_letter_of_unicode_makes_words_that_both_databases_keep(store: Store, run: Run) -> None:
+    # A word of each block, among them letters that came after SQLite's Unicode.
+    blocks = [range(start, start + 0x80) for start in range(0x80, 0x32000, 0x80)]
+    texts = ["".join(chr(code) for code in block if chr(code).isalpha())[:20] for block in blocks]
+    texts = [text for text in texts if text]
+
+    async def scenario() -> None:
+        arrivals = [make_arrival(number, search_text=f"{text} end") for number, text in enumerate(texts)]
+        for start in range(0, len(arrivals), 200):
+            await collect(store, *arrivals[start : start + 200])
+        for text in texts[::7]:
+            asked = Words(words=(text, "end"), is_phrase=True)
+            expected = sum(cut_words(f"{text} end") == cut_words(f"{other} end") for other in texts)
+            assert await store.letters.count(Filter((asked,)), now_ms=NOW_MS) >= max(expected, 1), text
 
     run(scenario())

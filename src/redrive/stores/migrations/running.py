@@ -26,6 +26,8 @@ def migrate_sqlite(connection: sqlite3.Connection, address: str) -> int:
         for step in _missing(found, address):
             for statement in step.statements(SQLITE):
                 connection.execute(statement)
+            if step.fill_sqlite is not None:
+                step.fill_sqlite(connection)
             connection.execute("INSERT INTO schema_version (version) VALUES (?)", (step.version,))
     except BaseException:
         if connection.in_transaction:
@@ -48,6 +50,8 @@ async def migrate_postgresql(connection: "PoolConnectionProxy[Any]", address: st
     for step in _missing(found, address):
         for statement in step.statements(POSTGRESQL):
             await connection.execute(statement)
+        if step.fill_postgresql is not None:
+            await step.fill_postgresql(connection)
         await connection.execute("INSERT INTO schema_version (version) VALUES ($1)", step.version)
     return STEPS[-1].version
 

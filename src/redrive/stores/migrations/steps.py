@@ -1,7 +1,9 @@
 """The list of steps, oldest first."""
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from redrive.stores.dialect import Dialect
 from redrive.stores.migrations import (
@@ -10,16 +12,22 @@ from redrive.stores.migrations import (
     s0003_sending,
     s0004_audit_chain,
     s0005_marks,
+    s0006_selecting,
 )
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One version of the schema: the statements that make it from the one before."""
+    """One version of the schema: the statements that make it from the one before, and what no statement can say."""
 
     version: int
     title: str
     statements: Callable[[Dialect], tuple[str, ...]]
+    fill_sqlite: Callable[[sqlite3.Connection], None] | None = None
+    fill_postgresql: "Callable[[PoolConnectionProxy[Any]], Awaitable[None]] | None" = None
 
 
 STEPS: tuple[Step, ...] = (
@@ -28,5 +36,12 @@ STEPS: tuple[Step, ...] = (
     Step(version=3, title="copies under way by dead letter", statements=s0003_sending.statements),
     Step(version=4, title="the audit as a chain, names for ever", statements=s0004_audit_chain.statements),
     Step(version=5, title="marks of sent copies", statements=s0005_marks.statements),
+    Step(
+        version=6,
+        title="what error: searches, letters that are not all in the index",
+        statements=s0006_selecting.statements,
+        fill_sqlite=s0006_selecting.fill_sqlite,
+        fill_postgresql=s0006_selecting.fill_postgresql,
+    ),
 )
 """Versions count from 1 without a gap."""
