@@ -40,8 +40,9 @@ COPY_DROPS = headers.DEATH_HEADERS | headers.ROUTING_HEADERS | headers.COUNT_HEA
 PARK_DROPS = (
     headers.ROUTING_HEADERS | headers.COUNT_HEADERS | {headers.ATTEMPTS_BEFORE, headers.NOT_BEFORE, headers.DELIVERIES}
 )
-"""What a parked copy does not take with it. x-death stays as evidence. `x-redrive-attempts-before` is part of the
-retry count now, and would count twice for whoever moves the message back by hand; its crashes would park it again."""
+"""What a parked copy does not take with it. x-death stays as evidence. `x-redrive-attempts-before` is part of
+`x-retry-count` now, and would count twice for whoever moves the message back by hand (where x-death counts it stays:
+`carrying.park`); its crashes would park it again."""
 
 
 def parking_headers(decision: Parked, letter: Letter, report: Report) -> dict[str, Any]:

@@ -105,7 +105,10 @@ def park(decision: Parked, letter: Letter, arrangement: Arrangement, report: Rep
         exchange=parking.exchange,
         routing_key=written[headers.ORIGINAL_ROUTING_KEY] if parking.routing_key is None else parking.routing_key,
         set_headers=written,
-        drop_headers=PARK_DROPS,
+        # Where x-death counts, the two together are the count: who moves it back by hand goes on where it was.
+        drop_headers=PARK_DROPS - {headers.ATTEMPTS_BEFORE}
+        if arrangement.counted_by is Counter.REJECTIONS
+        else PARK_DROPS,
     )
     return copy, Ack()
 

@@ -18,6 +18,10 @@ A 425 (`REQUEUE`), after its pause, gives the message back by a copy to the queu
 the count goes on in `x-redrive-attempts-before`: a nack would look like a consumer that died with it. With
 `crashes_max=None` on the consumer, which then counts no such deaths, it is the document's nack, and x-death is kept;
 only a message without a `timestamp` is copied there too, to say when it was first seen (for `processAfterDelayMs`).
+
+On a dead letter `x-final-retry-count` is what x-death says of rejections from the service's queue, plus
+`x-redrive-attempts-before` if a copy came between: 10 and 10 in the plain case. Whoever moves it back by hand with its
+headers goes on counting from there, as the document has it; `redrive dlq redrive` begins anew.
 """
 
 from collections.abc import Sequence
