@@ -27,7 +27,7 @@ from redrive.dlq import Place, new_luck, opened_store, owner_name
 from redrive.garbage import seldom_collected
 from redrive.management import ManagementError, QueueInfo
 from redrive.records import Status
-from redrive.redriving import Broker
+from redrive.redriving import Broker, declare_rules
 from redrive.running import Watching
 from redrive.stores import Store
 from redrive.telemetry import Endpoint, Telemetry
@@ -208,6 +208,7 @@ async def _opened(
         if watching.metrics_port is not None:
             endpoint = Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
             await stack.enter_async_context(endpoint)
+        await declare_rules(place, store)
         yield store, client, Broker(store, client, management, observer=telemetry)
 
 

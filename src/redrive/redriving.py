@@ -42,6 +42,7 @@ from redrive.records import (
     Operation,
     OperationKind,
     OperationState,
+    RetryRule,
     Selection,
     Target,
     sources,
@@ -60,6 +61,7 @@ __all__ = [
     "Round",
     "StillCollected",
     "TargetRefused",
+    "declare_rules",
     "opened_broker",
     "peek_at",
 ]
@@ -178,6 +180,26 @@ class Broker:
     async def _check(self, queues: Mapping[str, int], target: Target) -> Preflight:
         found = await check_targets(self.client, queues, target, limits_of=limits_by(self.management))
         return judge_for_witness(found) if self.redriver.parts.has_witness else found
+
+
+async def declare_rules(place: Place, store: Store) -> tuple[str, ...]:
+    """Sets the rules that the file declares with `auto_retry:`; returns the scopes that people set otherwise."""
+    compiled = None if place.loaded is None else place.loaded.compiled
+    if compiled is None:
+        return ()
+    rules = [
+        RetryRule(
+            scope=f"queue:{queue.name}",
+            enabled=said.is_on,
+            attempts=said.attempts,
+            first_ms=said.first_ms,
+            ceiling_ms=said.max_ms,
+            settle_ms=said.settle_ms,
+        )
+        for queue in compiled.declared
+        if (said := queue.auto_retry) is not None
+    ]
+    return await store.rules.declare(rules, [one.name for one in compiled.declared], now_ms=store.clock_ms())
 
 
 @asynccontextmanager

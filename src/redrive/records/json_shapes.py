@@ -143,6 +143,7 @@ def rule_json(rule: RetryRule) -> dict[str, Any]:
         "first_ms": rule.first_ms,
         "max_ms": rule.ceiling_ms,
         "settle_ms": rule.settle_ms,
+        "declared": rule.is_declared,
     }
 
 

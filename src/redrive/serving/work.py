@@ -17,7 +17,7 @@ from redrive.core import RedriveError
 from redrive.deadletters import Collector, RunOptions, run_waiting
 from redrive.dlq import Place, Store, new_luck, opened_store, owner_name
 from redrive.management import ManagementError
-from redrive.redriving import Broker
+from redrive.redriving import Broker, declare_rules
 from redrive.telemetry import Telemetry
 
 _LOST_S = 2.0
@@ -66,6 +66,7 @@ class Work:
         while not stop.is_set():
             try:
                 async with opened_store(self._place, observer=self._telemetry) as store:
+                    await self._declare_rules(store)
                     while not stop.is_set():
                         try:
                             await self._with_broker(store, stop, backoff)
@@ -78,6 +79,12 @@ class Work:
                 self._wait("another try", type(error).__name__)
             await _rest(stop, backoff.next_s())
         self._doing, self._reason = Doing.STOPPING, ""
+
+    async def _declare_rules(self, store: Store) -> None:
+        """What the file says about auto-retry becomes rules, whoever then sends by them."""
+        left = await declare_rules(self._place, store)
+        if left:
+            self._telemetry.note("deadletters.rules_left", queue=", ".join(one.removeprefix("queue:") for one in left))
 
     async def _with_broker(self, store: Store, stop: asyncio.Event, backoff: Backoff) -> None:
         """From the first connection until `stop`. Raises `ClientError` if there is none."""

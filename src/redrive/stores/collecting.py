@@ -168,7 +168,7 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
             continue
         due_at_ms, event = None, Event.CAME_BACK
         if rule is not None and rule.enabled:
-            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=judged.returns)
+            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=judged.counted)
             event = Event.CAME_BACK if due_at_ms is not None else Event.SPENT
         entry = entry_of(arrival, due_at_ms=due_at_ms, copy_of=None)
         hand.returned.append(Returned(standing=row, event=event, entry=entry, returns=judged.returns))

@@ -51,7 +51,9 @@ SELECT l.silent_at_ms, l.seq FROM letters AS l
 WHERE l.seq = ANY($1::bigint[]) AND l.status = 'retrying' AND l.silent_at_ms > $2
 ON CONFLICT DO NOTHING
 """
-_RETURNS = "SELECT seq, returns FROM letters WHERE seq = ANY($1::bigint[])"
+_RETURNS = """
+SELECT seq, CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END FROM letters WHERE seq = ANY($1::bigint[])
+"""
 _GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
 
 _LIFE = {Event.CONFIRMED: "sent", Event.REFUSED: "refused", Event.LOST: "in doubt"}

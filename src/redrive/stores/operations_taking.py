@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from redrive.records import Claimed, Content, Event, ItemState, OperationState, Status, sources
+from redrive.records import Claimed, Content, Event, ItemState, OperationKind, OperationState, Status, sources
 from redrive.stores.database import Writing
 from redrive.stores.leases import Lease
 from redrive.stores.operations_ending import by_settling
@@ -96,6 +96,9 @@ async def take_queued(
     if not claimable:
         return ()
     sets = ", redrives = redrives + 1, operation_id = $6, due_at_ms = NULL, silent_at_ms = $7"
+    if row.operation.kind is OperationKind.REDRIVE:
+        # A person's redrive begins anew: when its copy comes back, auto-retry has all its attempts again.
+        sets += ", forgiven = returns + 1"
     for settle_ms, these in (await by_settling(tx, row.operation, claimable)).items():
         arguments = (row.operation.id, None if settle_ms is None else now_ms + settle_ms)
         await move(tx, ledger, these, Event.CLAIMED, now_ms=now_ms, reason=None, sets=sets, arguments=arguments)

@@ -37,7 +37,7 @@ NAMED_MAX = 100
 """So many ids one audit entry has; its count has them all."""
 
 _SEQS = "SELECT seq FROM letters WHERE id = ANY($1::text[])"
-_ROWS = "SELECT seq, returns, vhost, exchange FROM letters WHERE seq = ANY($1::bigint[])"
+_ROWS = "SELECT seq, returns, forgiven, vhost, exchange FROM letters WHERE seq = ANY($1::bigint[])"
 _BACK_ALREADY = "SELECT letter_seq, redrives FROM past_contents WHERE letter_seq = ANY($1::bigint[])"
 _MARKING = """
 SELECT id, secret, target_exchange, target_routing_key FROM operations
@@ -63,6 +63,8 @@ class Judged:
     arrival: Arrival
     standing: Standing | None = None
     returns: int = 0
+    counted: int = 0
+    """The returns that auto-retry counts: those after that of the copy which a person sent last."""
     why: str = ""
 
 
@@ -70,6 +72,7 @@ class Judged:
 class _Row:
     standing: Standing
     returns: int
+    forgiven: int
     vhost: str
     exchange: str
 
@@ -103,6 +106,7 @@ class Recurrences:
             arrival=replace(arrival, explanation=_as_known(arrival.explanation, row, target)),
             standing=standing,
             returns=row.returns + 1,
+            counted=max(row.returns + 1 - row.forgiven, 0),
         )
 
     def _proven_target(self, arrival: Arrival) -> Target | None:
@@ -146,8 +150,10 @@ async def find_recurrences(tx: Writing, arrivals: Sequence[Arrival]) -> Recurren
         return Recurrences({}, set(), {})
     standings = {standing.seq: standing for standing in await lock(tx, seqs)}
     rows = {
-        standings[seq].id: _Row(standing=standings[seq], returns=returns, vhost=vhost, exchange=exchange)
-        for seq, returns, vhost, exchange in await tx.rows(_ROWS, seqs)
+        standings[seq].id: _Row(
+            standing=standings[seq], returns=returns, forgiven=forgiven, vhost=vhost, exchange=exchange
+        )
+        for seq, returns, forgiven, vhost, exchange in await tx.rows(_ROWS, seqs)
         if seq in standings
     }
     back_already = {(seq, count) for seq, count in await tx.rows(_BACK_ALREADY, seqs)}

@@ -5,7 +5,8 @@ nothing is due. A letter's due time is kept in its row, so that finding what is 
 computes it anew for the letters it is about.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from redrive.records import AuditEntry, RetryRule
 from redrive.stores.audit import note
@@ -13,14 +14,18 @@ from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.errors import StoreError
 
 ALL = "*"
+DECLARED_BY = "auto_retry:"
+"""Who set the rules that a file declares, in the audit."""
 _QUEUE = "queue:"
 _GROUP = "group:"
 
-_READ = "SELECT scope, enabled, attempts, first_ms, ceiling_ms, settle_ms FROM rules ORDER BY scope"
+_READ = "SELECT scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared FROM rules ORDER BY scope"
 _SET = """
-INSERT INTO rules (scope, enabled, attempts, first_ms, ceiling_ms, settle_ms) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO rules (scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (scope) DO UPDATE SET enabled = excluded.enabled, attempts = excluded.attempts,
-    first_ms = excluded.first_ms, ceiling_ms = excluded.ceiling_ms, settle_ms = excluded.settle_ms
+    first_ms = excluded.first_ms, ceiling_ms = excluded.ceiling_ms, settle_ms = excluded.settle_ms,
+    is_declared = excluded.is_declared
 """
 _REMOVE = "DELETE FROM rules WHERE scope = $1"
 
@@ -34,9 +39,10 @@ _NEVER = " ".join(
     ("UPDATE letters SET due_at_ms = NULL, version = version + 1 WHERE due_at_ms IS NOT NULL AND", _IN_SCOPE)
 )
 # $5 attempts, $6 first, $7 ceiling, $8 the return from which on the ceiling counts: before it nothing can overflow.
-_DUE = """
-CASE WHEN returns < $5 THEN dead_at_ms + CASE WHEN returns >= $8 THEN CAST($7 AS BIGINT)
-    ELSE $6 * (CAST(1 AS BIGINT) << CAST(returns AS INTEGER)) END END
+_COUNTED = "(CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END)"
+_DUE = f"""
+CASE WHEN {_COUNTED} < $5 THEN dead_at_ms + CASE WHEN {_COUNTED} >= $8 THEN CAST($7 AS BIGINT)
+    ELSE $6 * (CAST(1 AS BIGINT) << CAST({_COUNTED} AS INTEGER)) END END
 """
 _DUE_ANEW = " ".join(
     (
@@ -83,10 +89,34 @@ class Rules:
         """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due. Raises
         `InvalidScope`."""
         _read_scope(rule.scope)
-        values = (int(rule.enabled), rule.attempts, rule.first_ms, rule.ceiling_ms, rule.settle_ms)
+        values = (
+            int(rule.enabled),
+            rule.attempts,
+            rule.first_ms,
+            rule.ceiling_ms,
+            rule.settle_ms,
+            int(rule.is_declared),
+        )
         async with self._database.write() as tx:
             await tx.run(_SET, rule.scope, *values)
             await self._changed(tx, rule.scope, "rule.set", now_ms=now_ms, who=who, why=why)
+
+    async def declare(self, rules: Sequence[RetryRule], queues: Iterable[str], *, now_ms: int) -> tuple[str, ...]:
+        """Brings the rules of these queues in line with what a file declares; returns the scopes of those it leaves
+        alone, because a person set them otherwise. A declared rule that is declared no more is forgotten."""
+        found = {one.scope: one for one in await self.all()}
+        left: list[str] = []
+        wanted = {one.scope: replace(one, is_declared=True) for one in rules}
+        for scope, rule in wanted.items():
+            there = found.get(scope)
+            if there is None or (there.is_declared and there != rule):
+                await self.set(rule, now_ms=now_ms, who=DECLARED_BY, why="as its file says")
+            elif not there.is_declared and replace(there, is_declared=True) != rule:
+                left.append(scope)
+        for scope in (_QUEUE + name for name in queues):
+            if scope in found and found[scope].is_declared and scope not in wanted:
+                await self.remove(scope, now_ms=now_ms, who=DECLARED_BY, why="its file says so no more")
+        return tuple(left)
 
     async def remove(self, scope: str, *, now_ms: int, who: str = "", why: str = "") -> None:
         """Forgets a rule; what it was about follows the next wider one."""
@@ -103,7 +133,7 @@ class Rules:
 async def read_rules(tx: Reading) -> RuleBook:
     """All rules there are."""
     rules = {}
-    for scope, enabled, attempts, first_ms, ceiling_ms, settle_ms in await tx.rows(_READ):
+    for scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared in await tx.rows(_READ):
         rules[scope] = RetryRule(
             scope=scope,
             enabled=bool(enabled),
@@ -111,6 +141,7 @@ async def read_rules(tx: Reading) -> RuleBook:
             first_ms=first_ms,
             ceiling_ms=ceiling_ms,
             settle_ms=settle_ms,
+            is_declared=bool(is_declared),
         )
     return RuleBook(rules)
 

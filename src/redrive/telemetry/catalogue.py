@@ -68,6 +68,11 @@ EVENTS: dict[str, tuple[Level, str]] = {
         "such a process ended by itself, with these messages in its handlers, the latest first; another is started"
         " after a pause",
     ),
+    "deadletters.rules_left": (
+        Level.WARNING,
+        "a file declares auto_retry otherwise than a person set it for these queues; the person's rule holds until it"
+        " is forgotten",
+    ),
     "client.connected": (Level.INFO, "a connection to the broker is open"),
     "client.connect_failed": (Level.WARNING, "no host could be reached; it is tried again after a pause"),
     "client.connection_lost": (Level.WARNING, "the connection went; it is made again"),

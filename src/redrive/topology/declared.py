@@ -48,11 +48,24 @@ class DeclaredExchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredAutoRetry:
+    """Whether dead letters of a queue go back by themselves: how often, after which pauses, and after which silence one
+    is resolved."""
+
+    is_on: bool = True
+    attempts: int = 3
+    first_ms: int = 1_000
+    max_ms: int = 60_000
+    settle_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredQueue:
     """A queue as declared. `type` None leaves it to the shape; `retry` None means no retry at all.
 
     `path` is where it stands in the declaration; `service` is the name dead letters are filed under. So many failures
-    in a row, as of a dependency that is down, pause its consumers (`pause_after`); None and 0 are never.
+    in a row, as of a dependency that is down, pause its consumers (`pause_after`); None and 0 are never. `auto_retry`
+    None says nothing about its dead letters.
     """
 
     name: str
@@ -64,6 +77,7 @@ class DeclaredQueue:
     retry: "Shape | None" = None
     service: str | None = None
     pause_after: int | None = None
+    auto_retry: DeclaredAutoRetry | None = None
     path: Path = field(default=(), compare=False)
 
 

@@ -33,7 +33,8 @@ def bookly(vhost: Vhost, folder: Path, *message_ids: str, port: int = 0) -> Iter
     if message_ids:
         operator.publish("bookly.events", "availability.checked", *message_ids)
         operator.let_fail(FILE, "availability", dlq="availability.dlq", parked=len(message_ids))
-    with serving(folder, operator.environment, FILE, port=port) as served:
+    # Its auto-retry, which the file turns on, would change what the lines are about while they run.
+    with serving(folder, operator.environment, FILE, "--no-auto-retry", port=port) as served:
         served.wait("/dlq/stats", lambda stats: bool(stats["total"] == len(message_ids)))
         yield operator, served
 

@@ -120,15 +120,28 @@ def test_a_retry_without_a_broker_is_stored_and_says_that_it_waits(
     run(scenario())
 
 
-@pytest.mark.parametrize(("status", "problem"), [(Status.RETRYING, "on-its-way"), (Status.RESOLVED, "refused")])
-def test_what_is_on_its_way_or_resolved_is_not_retried(
-    run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, status: Status, problem: str
+def test_what_is_on_its_way_is_not_retried(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store
 ) -> None:
     async def scenario() -> None:
-        letter = await put_letter(status=status)
+        letter = await put_letter(status=Status.RETRYING)
         answer = await (await client_for(Role.OPERATOR)).post(f"/dlq/{letter.id}/retry")
-        assert (answer.status_code, answer.json()["type"]) == (409, f"urn:redrive:problem:{problem}")
+        assert (answer.status_code, answer.json()["type"]) == (409, "urn:redrive:problem:on-its-way")
         assert (await store.operations.page(10))[0] == []
+
+    run(scenario())
+
+
+def test_a_resolved_one_is_reopened_and_retried(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter(status=Status.RESOLVED)
+        answer = await (await client_for(Role.OPERATOR, name="olga")).post(f"/dlq/{letter.id}/retry")
+        assert (answer.status_code, answer.json()["status"]) == (202, "PENDING"), answer.text
+        (operation,) = (await store.operations.page(10))[0]
+        assert (operation.total, operation.who) == (1, "olga")
+        assert [(who, count) for who, _, count in await audited(store, "letters.reopened")] == [("olga", 1)]
 
     run(scenario())
 

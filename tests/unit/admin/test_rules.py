@@ -26,6 +26,7 @@ def test_a_rule_is_set_listed_and_forgotten(
             "first_ms": 10_000,
             "max_ms": 600_000,
             "settle_ms": 600_000,
+            "declared": False,
         }
         assert (await client.get(RULES)).json() == {"rules": [done.json()]}
         due = await store.letters.get(letter.id)

@@ -197,6 +197,7 @@ def test_auto_retry_is_off_until_a_rule_says_on(database: str) -> None:
         "first_ms": 10_000,
         "max_ms": 300_000,
         "settle_ms": 600_000,
+        "declared": False,
     }
     assert redrive("dlq", "auto-retry", "off", "--queue", "orders", "--database", database).code == 0
     assert "off" in redrive("dlq", "auto-retry", "show", "--database", database).out

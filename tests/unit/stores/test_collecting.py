@@ -253,7 +253,7 @@ def test_one_that_came_back_with_its_attempts_spent_has_failed(store: Store, run
         (id,) = await collect(store, make_arrival(1))
         seen = []
         for turn in (1, 2):
-            await redrive(store, id, why=f"turn {turn}")
+            await redrive(store, id, kind=OperationKind.AUTO_RETRY, why=f"turn {turn}")
             await collect(store, make_arrival(1 + turn, redriven_id=id, redriven_count=turn))
             letter = await store.letters.get(id)
             assert letter is not None

@@ -1,8 +1,10 @@
 """Rules of auto-retry: the most specific counts, and a changed rule changes when its dead letters are due."""
 
+from dataclasses import replace
+
 import pytest
 
-from redrive.records import ItemState, RetryRule
+from redrive.records import ItemState, OperationKind, RetryRule
 from redrive.stores import InvalidScope, Store
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
 from tests.unit.stores.conftest import Run
@@ -100,7 +102,7 @@ def test_the_store_computes_what_the_rule_says(store: Store, run: Run, first_ms:
         ids = await collect(store, *(make_arrival(n) for n in range(4)))
         for turn in range(3):
             for id in ids[turn + 1 :]:
-                await redrive(store, id)
+                await redrive(store, id, kind=OperationKind.AUTO_RETRY)
                 number = 100 * turn + ids.index(id) + 10
                 back = make_arrival(number, redriven_id=id, redriven_count=turn + 1, died_at_ms=NOW_MS)
                 await collect(store, back)
@@ -123,5 +125,62 @@ def test_a_refusal_spends_no_attempt(store: Store, run: Run) -> None:
         letter = await store.letters.get(id)
         assert letter is not None
         assert (letter.status, letter.due_at_ms) == ("pending", NOW_MS + 1_000)
+
+    run(scenario())
+
+
+def test_a_persons_redrive_begins_the_budget_anew_and_auto_retrys_own_spends_it(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        await store.rules.set(RetryRule(scope="*", attempts=2, first_ms=1_000, ceiling_ms=60_000), now_ms=NOW_MS)
+        (letter,) = await collect(store, make_arrival(1))
+        count = 0
+
+        async def send_and_lose(kind: OperationKind) -> tuple[str, int | None]:
+            nonlocal count
+            count += 1
+            await redrive(store, letter, kind=kind)
+            await collect(store, replace(make_arrival(100 + count), redriven_id=letter, redriven_count=count))
+            found = await store.letters.get(letter)
+            assert found is not None
+            assert found.returns == count, "how often it came back is never forgotten"
+            return str(found.status), (await due(store, letter))[0]
+
+        assert await send_and_lose(OperationKind.AUTO_RETRY) == ("pending", 2_000)
+        assert await send_and_lose(OperationKind.AUTO_RETRY) == ("failed", None)
+        assert await send_and_lose(OperationKind.REDRIVE) == ("pending", 1_000), "as if it had just died"
+        assert await send_and_lose(OperationKind.AUTO_RETRY) == ("pending", 2_000)
+        await store.rules.set(RetryRule(scope="*", attempts=2, first_ms=5_000, ceiling_ms=60_000), now_ms=NOW_MS)
+        assert await due(store, letter) == [10_000], "a changed rule counts the same returns"
+        assert await send_and_lose(OperationKind.AUTO_RETRY) == ("failed", None)
+
+    run(scenario())
+
+
+def test_declared_rules_follow_the_file_and_give_way_to_people(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        queues = ["orders", "mail"]
+
+        async def declare(*rules: RetryRule) -> tuple[str, ...]:
+            return await store.rules.declare(rules, queues, now_ms=NOW_MS)
+
+        orders, mail = RetryRule(scope="queue:orders"), RetryRule(scope="queue:mail", attempts=5)
+        assert await declare(orders, mail) == ()
+        (letter,) = await collect(store, make_arrival(1, queue="orders"))
+        assert await due(store, letter) == [1_000]
+        declared = (replace(mail, is_declared=True), replace(orders, is_declared=True))
+        assert await store.rules.all() == declared
+        before = await store.audit.page(10, action="rule.set")
+        assert await declare(orders, mail) == ()
+        assert await store.audit.page(10, action="rule.set") == before, "the same again changes nothing"
+
+        await store.rules.set(RetryRule(scope="queue:mail", enabled=False), now_ms=NOW_MS, who="ada")
+        assert await declare(replace(orders, first_ms=3_000), mail) == ("queue:mail",)
+        assert await due(store, letter) == [3_000]
+        assert (await store.rules.all())[0] == RetryRule(scope="queue:mail", enabled=False)
+
+        await store.rules.set(RetryRule(scope="queue:elsewhere", is_declared=True), now_ms=NOW_MS)
+        assert await declare() == ()
+        assert [one.scope for one in await store.rules.all()] == ["queue:elsewhere", "queue:mail"]
+        assert await due(store, letter) == [None]
 
     run(scenario())

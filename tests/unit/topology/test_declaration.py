@@ -15,6 +15,7 @@ from redrive.topology import (
     declare,
     read_declaration,
 )
+from redrive.topology.declared import DeclaredAutoRetry
 
 
 def read(text: str) -> Declaration:
@@ -232,3 +233,43 @@ def test_python_reports_where_without_a_file() -> None:
     assert str(raised.value) == (
         "queue orders, retry.delayz: shape ladder has no option 'delayz'; did you mean `delays`?"
     )
+
+
+def test_auto_retry_is_said_for_all_and_changed_for_one() -> None:
+    declaration = read_declaration(
+        """
+defaults: {auto_retry: {attempts: 5, first: 2s}}
+queues:
+  orders: {}
+  mail: {auto_retry: {attempts: 1, max: 5m, settle: 1h}}
+  audit: {auto_retry: false}
+"""
+    )
+    said = {one.name: one.auto_retry for one in declaration.queues}
+    assert said == {
+        "orders": DeclaredAutoRetry(attempts=5, first_ms=2_000),
+        "mail": DeclaredAutoRetry(attempts=1, first_ms=2_000, max_ms=300_000, settle_ms=3_600_000),
+        "audit": DeclaredAutoRetry(is_on=False, attempts=5, first_ms=2_000),
+    }
+    assert read_declaration("queues: {orders: {auto_retry: true}}").queues[0].auto_retry == DeclaredAutoRetry()
+    assert read_declaration("queues: {orders: {}}").queues[0].auto_retry is None
+    assert read_declaration("services: {a-b: {auto_retry: true}}").queues[0].auto_retry == DeclaredAutoRetry()
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("30s", "must be true, false or a mapping, not '30s'"),
+        ("{attempts: 0}", "must be from 1 to 1000, not 0"),
+        ("{first: 5}", "must be a duration with its unit"),
+        ("{first: 5m, max: 1m}", "first is longer than max"),
+        ("{every: 30s}", "'every' is not known here"),
+    ],
+)
+def test_an_auto_retry_that_can_not_be_is_refused_at_its_place(said: str, problem: str) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        read_declaration(f"queues: {{orders: {{auto_retry: {said}}}}}")
+    (finding,) = refused.value.findings
+    assert problem in finding.summary
+    assert finding.address.startswith("queue orders, auto_retry")
+    assert finding.position is not None

@@ -44,6 +44,7 @@ from redrive.records import (
 router = APIRouter(prefix="/dlq", tags=["Bookly"])
 
 _RETRY_S_MAX = 3.0
+_RETRIED = "retried by hand"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -110,19 +111,21 @@ async def retry(
     request: Request,
     response: Response,
 ) -> dict[str, Any]:
-    """Sends it to the queue it failed in, and answers it as it is then. 409 while a copy of it is on its way, or
-    an operation that waits or runs will send one."""
+    """Sends it to the queue it failed in, and answers it as it is then; auto-retry begins anew with it. A resolved one
+    is reopened first. 409 while a copy of it is on its way, or an operation that waits or runs will send one."""
     letter = await find_letter(services, caller, dlq_id)
     if letter.status is Status.RETRYING:
         raise conflict(
             "on-its-way", f"dead letter {letter.id} is on its way already; wait until it comes back or settles"
         )
     selection = Selection(ids=(letter.id,))
+    if letter.status is Status.RESOLVED:
+        await services.desk.reopen(selection, who=caller.who, why=_RETRIED)
     new = NewOperation(
         kind=OperationKind.REDRIVE,
         selection=selection,
         who=caller.who,
-        why="retried by hand",
+        why=_RETRIED,
         idempotency_key=operation_key(request, caller),
     )
     started = await start_redrive(services, new)

@@ -14,7 +14,13 @@ class Rule(Answer):
 
     model_config = ConfigDict(
         json_schema_extra=example(
-            scope="queue:orders", enabled=True, attempts=3, first_ms=1_000, max_ms=60_000, settle_ms=600_000
+            scope="queue:orders",
+            enabled=True,
+            attempts=3,
+            first_ms=1_000,
+            max_ms=60_000,
+            settle_ms=600_000,
+            declared=False,
         )
     )
 
@@ -24,6 +30,8 @@ class Rule(Answer):
     first_ms: int
     max_ms: int
     settle_ms: int
+    declared: bool
+    """A file says it; one that a person sets takes its place."""
 
 
 class Rules(Answer):
@@ -39,6 +47,7 @@ class Rules(Answer):
                     "first_ms": 1_000,
                     "max_ms": 60_000,
                     "settle_ms": 600_000,
+                    "declared": False,
                 }
             ]
         )

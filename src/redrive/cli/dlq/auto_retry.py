@@ -13,7 +13,7 @@ from redrive.cli.tables import Cell, Column
 from redrive.core import RedriveError, format_duration_ms
 from redrive.dlq import Store, opened_store
 from redrive.records import RetryRule, rule_json
-from redrive.redriving import Broker, Round, opened_broker
+from redrive.redriving import Broker, Round, declare_rules, opened_broker
 
 _EVERYTHING = "*"
 _DEFAULT = RetryRule(scope=_EVERYTHING)
@@ -32,8 +32,9 @@ def auto_retry_command() -> None:
     """Send dead letters back by themselves, by rules.
 
     A rule is for everything, a queue, or a group; the most specific wins, and without one auto-retry is off. Attempt n
-    is due --first after the death, doubled each time up to --max. A dead letter whose attempts are spent is failed; one
-    that has not come back for --settle is resolved. `redrive collect --auto-retry` or `run` does the work.
+    is due --first after the death, doubled each time up to --max. A dead letter whose attempts are spent is failed, and
+    has them all again once a person redrives it; one that has not come back for --settle is resolved. `redrive serve`,
+    `collect --auto-retry` or `run` does the work. A file may say `auto_retry:` for its queues; a rule set here wins.
 
     \b
     Examples:
@@ -167,6 +168,8 @@ def run_command(place: PlaceOptions, once: bool, every_ms: int) -> None:
     async def work() -> None:
         found = place_of(place)
         async with opened_store(found) as store, opened_broker(found, store) as broker:
+            for scope in await declare_rules(found, store):
+                warn_line(f"the rule for {_named(scope)} was set by a person and holds, whatever the file says")
             if once:
                 _tell(await broker.auto_retry.once(), is_once=True)
                 return

@@ -13,6 +13,7 @@ from redrive.stores.migrations import (
     s0004_audit_chain,
     s0005_marks,
     s0006_selecting,
+    s0007_budgets,
 )
 
 if TYPE_CHECKING:
@@ -43,5 +44,6 @@ STEPS: tuple[Step, ...] = (
         fill_sqlite=s0006_selecting.fill_sqlite,
         fill_postgresql=s0006_selecting.fill_postgresql,
     ),
+    Step(version=7, title="budgets of auto-retry, declared rules", statements=s0007_budgets.statements),
 )
 """Versions count from 1 without a gap."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redrive.core import Finding, InvalidDeclaration
+from redrive.topology.declaration.auto_retry import read_auto_retry
 from redrive.topology.declaration.grammar import (
     APPLY_TO,
     BINDING_KEYS,
@@ -165,6 +166,7 @@ class _Reader(Reading):
             retry=retry,
             service=self.value(filed_under, service_path, Text(optional=True)) or service,
             pause_after=self.value(pause_after, pause_path, PAUSE_AFTER),
+            auto_retry=read_auto_retry(self, entry, defaults, path),
             path=path,
         )
 

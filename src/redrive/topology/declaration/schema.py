@@ -3,8 +3,10 @@
 from dataclasses import fields
 from typing import Any
 
+from redrive.topology.declaration.auto_retry import ATTEMPTS, PAUSE
 from redrive.topology.declaration.grammar import (
     APPLY_TO,
+    AUTO_RETRY_KEYS,
     BINDING_KEYS,
     DEFAULT_KEYS,
     EXCHANGE_KEYS,
@@ -60,6 +62,7 @@ def _definitions() -> dict[str, Any]:
         "service": _TEXT | {"description": "the service dead letters are filed under"},
         "pause_after": PAUSE_AFTER.schema()
         | {"description": "failures in a row, as of a dependency that is down, that pause its consumers; 0 is never"},
+        "auto_retry": {"$ref": "#/$defs/auto-retry"},
     }
     return {
         "exchange": _object(
@@ -109,6 +112,24 @@ def _definitions() -> dict[str, Any]:
             POLICY_KEYS,
         )
         | {"required": ["pattern", "definition"]},
+        "auto-retry": {
+            "description": "sends its dead letters back by themselves; `redrive serve` does it, every 30 s",
+            "anyOf": [
+                _FLAG,
+                {"type": "null"},
+                _object(
+                    {
+                        "attempts": ATTEMPTS.schema() | {"default": 3, "description": "redrives before it is failed"},
+                        "first": PAUSE.schema()
+                        | {"default": "1s", "description": "the first pause, doubled each time"},
+                        "max": PAUSE.schema() | {"default": "1m", "description": "the longest pause"},
+                        "settle": PAUSE.schema()
+                        | {"default": "10m", "description": "not come back for so long is resolved"},
+                    },
+                    AUTO_RETRY_KEYS,
+                ),
+            ],
+        },
         "retry": {
             "description": f"delays, for shape {DEFAULT_SHAPE}; or a shape with its options; or false for none",
             "anyOf": [
