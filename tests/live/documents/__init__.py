@@ -1,0 +1,1 @@
+"""The five documents' flows as their authors wrote them, on real brokers."""
