@@ -98,6 +98,8 @@ class AutoRetry:
 
     async def _due(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
         ended: list[Operation] = []
+        # Who changed a rule and was killed over it has left letters due that should not be, and others not.
+        await self._parts.store.rules.go_on(now_ms=self._parts.clock_ms())
         for _ in range(_ROUNDS_MAX):
             held.require()
             if stop.is_set():

@@ -18,7 +18,7 @@ from redrive.stores.database import Database, Row, Writing
 from redrive.stores.leases import Lease, check
 from redrive.stores.recurring import Judged, Verdict, audit_recurrences, find_recurrences
 from redrive.stores.returning import Returned, take_back
-from redrive.stores.rules import RuleBook, read_rules
+from redrive.stores.rules import RuleBook, rules_to_decide_by
 from redrive.stores.tallies import Ledger
 
 _OPEN = "SELECT id, vhost, dlq, owner, at_ms, entries FROM batches WHERE vhost = $1 AND dlq = $2 ORDER BY at_ms, id"
@@ -90,7 +90,7 @@ class Collecting:
             if done is not None:
                 return msgspec.msgpack.decode(done, type=Stored)
             ledger = Ledger()
-            book = await read_rules(tx)
+            book = await rules_to_decide_by(tx)
             hand = await _sort_out(tx, arrivals, book)
             group_seqs = await see_groups(tx, hand.entries(), hand.left_groups())
             await insert_entries(tx, ledger, hand.new, group_seqs)

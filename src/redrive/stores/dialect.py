@@ -34,6 +34,12 @@ class Dialect:
     blob: str
     now_ms: str
     """The database's clock, in milliseconds since 1970."""
+    share_rules: str
+    """Until the transaction ends no rule changes. Others may say the same at once."""
+    alone_with_rules: str
+    """Waits for all who share the rules, and keeps others from sharing them until the transaction ends."""
+    alone_with_due_times: str
+    """Until the transaction ends nobody else applies rules to dead letters that are there."""
     next_letter_seqs: str
     """Reserves $1 numbers for dead letters, one a row."""
 
@@ -45,6 +51,10 @@ SQLITE = Dialect(
     real="REAL",
     blob="BLOB",
     now_ms="CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)",
+    # There is only one writer at a time, which is alone with everything.
+    share_rules="SELECT 1",
+    alone_with_rules="SELECT 1",
+    alone_with_due_times="SELECT 1",
     # The writer is alone until it commits, so the numbers after the last one are free.
     next_letter_seqs=(
         "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1) "
@@ -59,6 +69,10 @@ POSTGRESQL = Dialect(
     blob="BYTEA",
     # Not `now()`, which is when the transaction began: this one may have waited for a lock since.
     now_ms="CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    # Locks by number, of which only memory knows: a row that every collector locked would be written each time.
+    share_rules="SELECT pg_advisory_xact_lock_shared(7265647269766502)",
+    alone_with_rules="SELECT pg_advisory_xact_lock(7265647269766502)",
+    alone_with_due_times="SELECT pg_advisory_xact_lock(7265647269766503)",
     next_letter_seqs="SELECT nextval('letters_seq_seq') FROM generate_series(1, $1)",
 )
 

@@ -27,7 +27,7 @@ from redrive.stores.checking import headers_of
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.histories import unpack_history
 from redrive.stores.letter_rows import read_letters
-from redrive.stores.rules import RuleBook, read_rules
+from redrive.stores.rules import RuleBook, rules_to_decide_by
 from redrive.stores.searching import Key, start_walk
 from redrive.stores.tallies import Ledger
 
@@ -184,7 +184,7 @@ async def insert_exported(database: Database, batch: Sequence[Exported], *, who:
 
 async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
     ledger = Ledger()
-    book = await read_rules(tx)
+    book = await rules_to_decide_by(tx)
     entries = []
     for each in batch:
         letter = _storable(_as_it_stands_here(each.letter, book))

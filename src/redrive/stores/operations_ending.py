@@ -13,7 +13,7 @@ from redrive.records import Event, Operation, OperationKind, Status
 from redrive.stores.arriving import LISTEN
 from redrive.stores.database import Writing
 from redrive.stores.operations_rows import BEING_SENT
-from redrive.stores.rules import read_rules
+from redrive.stores.rules import read_rules, rules_to_decide_by
 from redrive.stores.tallies import Ledger
 from redrive.stores.transitions import STANDING, Standing, move, note_life, read_standing
 
@@ -164,7 +164,7 @@ async def _give_back(tx: Writing, ledger: Ledger, standings: list[Standing], who
 
 async def _by_due(tx: Writing, standings: list[Standing], *, now_ms: int) -> dict[int | None, list[Standing]]:
     """Dead letters that were not sent, by when auto-retry may try again: as if they had died now."""
-    book = await read_rules(tx)
+    book = await rules_to_decide_by(tx)
     groups = await _group_ids(tx, standings)
     returns: dict[int, int] = dict(await tx.rows(_RETURNS, [one.seq for one in standings]))
     sorted_out: defaultdict[int | None, list[Standing]] = defaultdict(list)

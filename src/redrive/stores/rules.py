@@ -3,12 +3,23 @@
 The most specific rule counts: the group's, else the queue's, else `*`; without one, or with one that is switched off,
 nothing is due. A letter's due time is kept in its row, so that finding what is due reads an index; a changed rule
 computes it anew for the letters it is about.
+
+There may be millions of those. A change commits the rule and a row that says how far it is applied (`rule_changes`),
+then goes through the letters by their numbers, a transaction for each piece. Who is killed in between leaves the row:
+whoever changes a rule next goes on from there, and so does auto-retry before it takes anything for due (`go_on`).
+
+    who makes letters due (collects, ends a sending, imports)   reads the rules with `rules_to_decide_by`: none changes
+                                                                before the letters are there
+    who changes a rule                                          waits for all of those, so that the pieces see theirs
+    a piece                                                     is alone among pieces, and reads the rules as they are
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from redrive.records import AuditEntry, RetryRule
+from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.errors import StoreError
@@ -35,25 +46,53 @@ status = 'pending' AND (CAST($1 AS TEXT) IS NULL OR queue = $1)
 AND (CAST($2 AS TEXT) IS NULL OR group_seq IN (SELECT seq FROM groups WHERE id = $2))
 AND queue <> ALL($3::text[]) AND group_seq NOT IN (SELECT seq FROM groups WHERE id = ANY($4::text[]))
 """
-_NEVER = " ".join(
-    ("UPDATE letters SET due_at_ms = NULL, version = version + 1 WHERE due_at_ms IS NOT NULL AND", _IN_SCOPE)
-)
-# $5 attempts, $6 first, $7 ceiling, $8 the return from which on the ceiling counts: before it nothing can overflow.
+# Rows are locked in the order of their numbers, as everywhere.
+_IN_PIECE = " ".join(("SELECT seq FROM letters WHERE seq > $5 AND seq <= $6 AND", _IN_SCOPE))
+_NEVER_OF = " ".join((_IN_PIECE, "AND due_at_ms IS NOT NULL ORDER BY seq FOR UPDATE"))
+_NEVER = "UPDATE letters SET due_at_ms = NULL, version = version + 1 WHERE seq = ANY($1::bigint[])"
+# Attempts, first, ceiling, and the return from which on the ceiling counts: before it nothing can overflow.
 _COUNTED = "(CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END)"
 _DUE = f"""
-CASE WHEN {_COUNTED} < $5 THEN dead_at_ms + CASE WHEN {_COUNTED} >= $8 THEN CAST($7 AS BIGINT)
-    ELSE $6 * (CAST(1 AS BIGINT) << CAST({_COUNTED} AS INTEGER)) END END
+CASE WHEN {_COUNTED} < {{attempts}} THEN dead_at_ms + CASE WHEN {_COUNTED} >= {{doublings}}
+    THEN CAST({{ceiling}} AS BIGINT)
+    ELSE {{first}} * (CAST(1 AS BIGINT) << CAST({_COUNTED} AS INTEGER)) END END
 """
+_DUE_ANEW_OF = " ".join(
+    (
+        _IN_PIECE,
+        "AND due_at_ms IS DISTINCT FROM",
+        _DUE.format(attempts="$7", first="$8", ceiling="$9", doublings="$10"),
+        "ORDER BY seq FOR UPDATE",
+    )
+)
 _DUE_ANEW = " ".join(
     (
         "UPDATE letters SET version = version + 1, due_at_ms =",
-        _DUE,
-        "WHERE",
-        _IN_SCOPE,
-        "AND due_at_ms IS DISTINCT FROM",
-        _DUE,
+        _DUE.format(attempts="$2", first="$3", ceiling="$4", doublings="$5"),
+        "WHERE seq = ANY($1::bigint[])",
     )
 )
+PIECE = 5_000
+"""Dead letters that are looked at in one transaction."""
+_BEGIN = """
+INSERT INTO rule_changes (scope, after_seq, until_seq, changed, at_ms, who, why)
+SELECT $1, 0, coalesce(max(seq), 0), 0, CAST($2 AS BIGINT), $3, $4 FROM letters WHERE 1 = 1
+ON CONFLICT (scope) DO UPDATE SET after_seq = 0, until_seq = excluded.until_seq, changed = 0, at_ms = excluded.at_ms,
+    who = excluded.who, why = excluded.why
+"""
+_NEXT_CHANGE = """
+SELECT scope, after_seq, until_seq, changed, who, why FROM rule_changes ORDER BY at_ms, scope LIMIT 1 FOR UPDATE
+"""
+_PIECE_END = """
+SELECT max(seq) FROM (SELECT seq FROM letters WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) AS piece
+"""
+_PIECE_DONE = "UPDATE rule_changes SET after_seq = $2, changed = $3 WHERE scope = $1"
+_CHANGE_DONE = "DELETE FROM rule_changes WHERE scope = $1"
+_QUEUES_OF = """
+SELECT DISTINCT queue FROM letters
+WHERE group_seq IN (SELECT seq FROM groups WHERE id = $1) AND seq > $2 AND seq <= $3
+"""
+_IS_CHANGING = "SELECT count(*) FROM rule_changes"
 
 
 class InvalidScope(StoreError):
@@ -85,8 +124,11 @@ class Rules:
         async with self._database.look() as tx:
             return tuple((await read_rules(tx)).rules.values())
 
-    async def set(self, rule: RetryRule, *, now_ms: int, who: str = "", why: str = "") -> None:
-        """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due. Raises
+    async def set(
+        self, rule: RetryRule, *, now_ms: int, who: str = "", why: str = "", patience_s: float | None = None
+    ) -> bool:
+        """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due: for no longer
+        than `patience_s`, if that is given. Whether all of it is done; if not, `go_on` does the rest. Raises
         `InvalidScope`."""
         _read_scope(rule.scope)
         values = (
@@ -98,8 +140,10 @@ class Rules:
             int(rule.is_declared),
         )
         async with self._database.write() as tx:
+            await tx.rows(tx.dialect.alone_with_rules)
             await tx.run(_SET, rule.scope, *values)
-            await self._changed(tx, rule.scope, "rule.set", now_ms=now_ms, who=who, why=why)
+            await _begin_change(tx, rule.scope, "rule.set", now_ms=now_ms, who=who, why=why)
+        return await self.go_on(now_ms=now_ms, patience_s=patience_s)
 
     async def declare(self, rules: Sequence[RetryRule], queues: Iterable[str], *, now_ms: int) -> tuple[str, ...]:
         """Brings the rules of these queues in line with what a file declares; returns the scopes of those it leaves
@@ -118,16 +162,30 @@ class Rules:
                 await self.remove(scope, now_ms=now_ms, who=DECLARED_BY, why="its file says so no more")
         return tuple(left)
 
-    async def remove(self, scope: str, *, now_ms: int, who: str = "", why: str = "") -> None:
-        """Forgets a rule; what it was about follows the next wider one."""
+    async def remove(
+        self, scope: str, *, now_ms: int, who: str = "", why: str = "", patience_s: float | None = None
+    ) -> bool:
+        """Forgets a rule; what it was about follows the next wider one, as with `set`."""
         async with self._database.write() as tx:
+            await tx.rows(tx.dialect.alone_with_rules)
             if await tx.run(_REMOVE, scope):
-                await self._changed(tx, scope, "rule.removed", now_ms=now_ms, who=who, why=why)
+                await _begin_change(tx, scope, "rule.removed", now_ms=now_ms, who=who, why=why)
+        return await self.go_on(now_ms=now_ms, patience_s=patience_s)
 
-    async def _changed(self, tx: Writing, scope: str, action: str, *, now_ms: int, who: str, why: str) -> None:
-        book = await read_rules(tx)
-        count = await _compute_due(tx, scope, book)
-        await note(tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=scope, count=count, why=why))
+    async def go_on(self, *, now_ms: int, patience_s: float | None = None) -> bool:
+        """Applies changed rules to the dead letters that were there, from where somebody stopped; whether all of it is
+        done. Any number may do it at once."""
+        loop = asyncio.get_running_loop()
+        until_s = None if patience_s is None else loop.time() + patience_s
+        async with self._database.look() as looking:
+            if not await looking.value(_IS_CHANGING):
+                return True
+        while True:
+            async with self._database.write() as tx:
+                if not await _apply_piece(tx, now_ms=now_ms):
+                    return True
+            if until_s is not None and loop.time() >= until_s:
+                return False
 
 
 async def read_rules(tx: Reading) -> RuleBook:
@@ -146,8 +204,37 @@ async def read_rules(tx: Reading) -> RuleBook:
     return RuleBook(rules)
 
 
-async def _compute_due(tx: Writing, scope: str, book: RuleBook) -> int:
-    """Sets when the pending letters that `scope` alone decides about are due; how many of them changed."""
+async def rules_to_decide_by(tx: Writing) -> RuleBook:
+    """All rules, none of which changes before this transaction ends: for who writes down when letters are due."""
+    await tx.rows(tx.dialect.share_rules)
+    return await read_rules(tx)
+
+
+async def _begin_change(tx: Writing, scope: str, action: str, *, now_ms: int, who: str, why: str) -> None:
+    await tx.run(_BEGIN, scope, now_ms, clean(who), clean(why))
+    await note(tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=scope, count=0, why=why))
+
+
+async def _apply_piece(tx: Writing, *, now_ms: int) -> bool:
+    """The next dead letters of a change; whether there was one."""
+    await tx.rows(tx.dialect.alone_with_due_times)
+    found = await tx.row(_NEXT_CHANGE)
+    if found is None:
+        return False
+    scope, after_seq, until_seq, changed, who, why = found
+    end_seq = await tx.value(_PIECE_END, after_seq, until_seq, PIECE)
+    if end_seq is not None:
+        changed += await _compute_due(tx, scope, await read_rules(tx), after_seq, end_seq)
+    if end_seq is None or end_seq >= until_seq:
+        await tx.run(_CHANGE_DONE, scope)
+        await note(tx, AuditEntry(at_ms=now_ms, who=who, action="rule.applied", subject=scope, count=changed, why=why))
+    else:
+        await tx.run(_PIECE_DONE, scope, end_seq, changed)
+    return True
+
+
+async def _compute_due(tx: Writing, scope: str, book: RuleBook, after_seq: int, end_seq: int) -> int:
+    """Sets when the pending letters of a piece that `scope` alone decides about are due; how many of them changed."""
     queue, group = _read_scope(scope)
     groups = [one.removeprefix(_GROUP) for one in book.rules if one.startswith(_GROUP) and group is None]
     queues = [one.removeprefix(_QUEUE) for one in book.rules if one.startswith(_QUEUE) and scope == ALL]
@@ -155,28 +242,26 @@ async def _compute_due(tx: Writing, scope: str, book: RuleBook) -> int:
         rules: list[tuple[str | None, RetryRule | None]] = [(queue, book.rules[scope])]
     elif group is not None:
         # Letters of a group may have died in several queues, each with a rule of its own.
-        rows = await tx.rows(
-            "SELECT DISTINCT queue FROM letters WHERE group_seq IN (SELECT seq FROM groups WHERE id = $1)", group
-        )
+        rows = await tx.rows(_QUEUES_OF, group, after_seq, end_seq)
         rules = [(row[0], book.rule_for(row[0], group)) for row in rows]
     else:
         rules = [(queue, book.rules.get(ALL))]
     count = 0
     for of_queue, rule in rules:
-        count += await _apply(tx, of_queue, group, queues, groups, rule)
+        count += await _apply(tx, (of_queue, group, queues, groups, after_seq, end_seq), rule)
     return count
 
 
-async def _apply(
-    tx: Writing, queue: str | None, group: str | None, queues: list[str], groups: list[str], rule: RetryRule | None
-) -> int:
-    scope = (queue, group, queues, groups)
+async def _apply(tx: Writing, piece: tuple[object, ...], rule: RetryRule | None) -> int:
     if rule is None or not rule.enabled:
-        return await tx.run(_NEVER, *scope)
+        seqs = [row[0] for row in await tx.rows(_NEVER_OF, *piece)]
+        return await tx.run(_NEVER, seqs) if seqs else 0
     doublings = 0
     while rule.first_ms << doublings < rule.ceiling_ms and doublings < 40:
         doublings += 1
-    return await tx.run(_DUE_ANEW, *scope, rule.attempts, rule.first_ms, rule.ceiling_ms, doublings)
+    values = (rule.attempts, rule.first_ms, rule.ceiling_ms, doublings)
+    seqs = [row[0] for row in await tx.rows(_DUE_ANEW_OF, *piece, *values)]
+    return await tx.run(_DUE_ANEW, seqs, *values) if seqs else 0
 
 
 def _read_scope(scope: str) -> tuple[str | None, str | None]:

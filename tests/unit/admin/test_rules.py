@@ -32,7 +32,8 @@ def test_a_rule_is_set_listed_and_forgotten(
         due = await store.letters.get(letter.id)
         assert due is not None
         assert due.due_at_ms == letter.dead_at_ms + 10_000
-        assert await audited(store, "rule.set") == [("ada", "queue:orders", 1)]
+        assert await audited(store, "rule.set") == [("ada", "queue:orders", 0)]
+        assert await audited(store, "rule.applied") == [("ada", "queue:orders", 1)]
         assert (await client.delete(f"{RULES}/queue:orders")).status_code == 204
         assert (await client.delete(f"{RULES}/queue:orders")).status_code == 404
         assert (await client.get(RULES)).json() == {"rules": []}

@@ -75,7 +75,7 @@ class MemoryStore:
         self.fences: Counter[str] = Counter()
         self.rule: RetryRule | None = None
         self.calls: list[str] = []
-        self.leases = self.operations = self.letters = self
+        self.leases = self.operations = self.letters = self.rules = self
 
     @property
     def store(self) -> Store:
@@ -272,6 +272,9 @@ class MemoryStore:
     def _is_held(self, name: str) -> bool:
         held = self.held_leases.get(name)
         return held is not None and held.until_ms > self.clock_ms()
+
+    async def go_on(self, *, now_ms: int) -> bool:
+        return True
 
     async def settle_silent(self, *, now_ms: int, limit: int) -> int:
         self._call("settle_silent")

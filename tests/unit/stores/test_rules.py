@@ -1,11 +1,13 @@
 """Rules of auto-retry: the most specific counts, and a changed rule changes when its dead letters are due."""
 
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from redrive.records import ItemState, OperationKind, RetryRule
-from redrive.stores import InvalidScope, Store
+from redrive.stores import InvalidScope, Store, StoreUnavailable, arriving, collecting, open_store, rules
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
 from tests.unit.stores.conftest import Run
 
@@ -156,12 +158,40 @@ def test_a_persons_redrive_begins_the_budget_anew_and_auto_retrys_own_spends_it(
     run(scenario())
 
 
+def test_a_rule_set_while_dead_letters_are_being_stored_counts_for_them(
+    store: Store, store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = RetryRule(scope="*", first_ms=7, ceiling_ms=99)
+
+    async def scenario() -> None:
+        has_read, go_on = asyncio.Event(), asyncio.Event()
+        really_insert = arriving.insert_entries
+
+        async def later(*arguments: Any) -> Any:
+            has_read.set()
+            await go_on.wait()
+            return await really_insert(*arguments)
+
+        monkeypatch.setattr(collecting, "insert_entries", later)
+        async with await open_store(store_url) as other:
+            storing = asyncio.create_task(collect(store, make_arrival(1)))
+            await has_read.wait()
+            setting = asyncio.create_task(other.rules.set(rule, now_ms=NOW_MS))
+            await asyncio.wait([setting], timeout=0.3)  # whether it waits or not, it must count
+            go_on.set()
+            ids = await storing
+            assert await setting
+            assert await due(store, *ids) == [7]
+
+    run(scenario())
+
+
 def test_declared_rules_follow_the_file_and_give_way_to_people(store: Store, run: Run) -> None:
     async def scenario() -> None:
         queues = ["orders", "mail"]
 
-        async def declare(*rules: RetryRule) -> tuple[str, ...]:
-            return await store.rules.declare(rules, queues, now_ms=NOW_MS)
+        async def declare(*declared: RetryRule) -> tuple[str, ...]:
+            return await store.rules.declare(declared, queues, now_ms=NOW_MS)
 
         orders, mail = RetryRule(scope="queue:orders"), RetryRule(scope="queue:mail", attempts=5)
         assert await declare(orders, mail) == ()
@@ -182,5 +212,57 @@ def test_declared_rules_follow_the_file_and_give_way_to_people(store: Store, run
         assert await declare() == ()
         assert [one.scope for one in await store.rules.all()] == ["queue:elsewhere", "queue:mail"]
         assert await due(store, letter) == [None]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("killed_after", [0, 1, 2, 3])
+def test_a_change_of_a_rule_that_was_killed_between_two_pieces_is_gone_on_with(
+    store: Store, store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch, killed_after: int
+) -> None:
+    monkeypatch.setattr(rules, "PIECE", 2)
+    really_apply = rules._apply_piece
+    pieces = 0
+
+    async def killed(tx: Any, *, now_ms: int) -> bool:
+        nonlocal pieces
+        if pieces == killed_after:
+            raise StoreUnavailable("here", "killed", "go on")
+        pieces += 1
+        return await really_apply(tx, now_ms=now_ms)
+
+    async def scenario() -> None:
+        ids = await collect(store, *(make_arrival(n, queue="orders" if n < 5 else "mail") for n in range(7)))
+        monkeypatch.setattr(rules, "_apply_piece", killed)
+        with pytest.raises(StoreUnavailable):
+            await store.rules.set(RetryRule(scope="*", first_ms=7, ceiling_ms=99), now_ms=NOW_MS, who="ada")
+        half = await due(store, *ids)
+        assert half == [7] * (2 * killed_after) + [None] * (7 - 2 * killed_after)
+        # What comes now follows the rule at once, and so does what is left, whoever goes on.
+        new = await collect(store, make_arrival(10))
+        assert await due(store, *new) == [7]
+        monkeypatch.setattr(rules, "_apply_piece", really_apply)
+        async with await open_store(store_url) as other:
+            assert await other.rules.set(RetryRule(scope="queue:mail", enabled=False), now_ms=NOW_MS, who="bob")
+            assert await other.rules.go_on(now_ms=NOW_MS)
+        assert await due(store, *ids) == [7, 7, 7, 7, 7, None, None]
+        entries, _ = await store.audit.page(10, action="rule.applied")
+        assert [(one.who, one.subject) for one in reversed(entries)] == [("ada", "*"), ("bob", "queue:mail")]
+        mail_before = max(0, 2 * killed_after - 5)
+        assert (entries[1].count, entries[0].count) == (5 + mail_before, mail_before)
+
+    run(scenario())
+
+
+def test_a_change_that_takes_long_is_left_to_others(store: Store, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "PIECE", 1)
+
+    async def scenario() -> None:
+        ids = await collect(store, *(make_arrival(n) for n in range(3)))
+        rule = RetryRule(scope="*", first_ms=7, ceiling_ms=99)
+        assert not await store.rules.set(rule, now_ms=NOW_MS, patience_s=0.0)
+        assert await due(store, *ids) == [7, None, None]
+        assert await store.rules.go_on(now_ms=NOW_MS)
+        assert await due(store, *ids) == [7, 7, 7]
 
     run(scenario())

@@ -16,6 +16,8 @@ from redrive.records import RetryRule, rule_json
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
 
+_PATIENCE_S = 5.0
+"""Applying a rule to more dead letters than that takes is left to the worker."""
 _EVERYTHING = "*"
 _SCOPE = Path(
     max_length=300,
@@ -36,7 +38,8 @@ async def list_all(request: Request, caller: ViewerCaller) -> dict[str, Any]:
 async def replace(
     request: Request, caller: OperatorCaller, asked: shapes.RuleRequest, scope: str = _SCOPE
 ) -> dict[str, Any]:
-    """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due."""
+    """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due. Of millions the
+    last are done in the background, before the next of them are sent."""
     services = services_of(request)
     await _check(request, services, caller, scope)
     rule = RetryRule(
@@ -47,7 +50,9 @@ async def replace(
         ceiling_ms=asked.max_ms,
         settle_ms=asked.settle_ms,
     )
-    await services.store.rules.set(rule, who=caller.who, why=asked.why, now_ms=services.clock_ms())
+    await services.store.rules.set(
+        rule, who=caller.who, why=asked.why, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
+    )
     return rule_json(rule)
 
 
@@ -58,7 +63,7 @@ async def remove(request: Request, caller: OperatorCaller, scope: str = _SCOPE) 
     await _check(request, services, caller, scope)
     if all(one.scope != scope for one in await services.store.rules.all()):
         raise not_found("rule", scope)
-    await services.store.rules.remove(scope, who=caller.who, now_ms=services.clock_ms())
+    await services.store.rules.remove(scope, who=caller.who, now_ms=services.clock_ms(), patience_s=_PATIENCE_S)
     return Response(status_code=204)
 
 

@@ -14,6 +14,7 @@ from redrive.stores.migrations import (
     s0005_marks,
     s0006_selecting,
     s0007_budgets,
+    s0008_rule_changes,
 )
 
 if TYPE_CHECKING:
@@ -45,5 +46,6 @@ STEPS: tuple[Step, ...] = (
         fill_postgresql=s0006_selecting.fill_postgresql,
     ),
     Step(version=7, title="budgets of auto-retry, declared rules", statements=s0007_budgets.statements),
+    Step(version=8, title="rules that are being applied", statements=s0008_rule_changes.statements),
 )
 """Versions count from 1 without a gap."""
