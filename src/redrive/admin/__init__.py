@@ -4,7 +4,7 @@
 they answer. `limits`, `idempotency`, `security_headers` and `problems` are what every request goes through.
 """
 
-from redrive.admin.access import CALLER, ensure_admin_token
+from redrive.admin.access import CALLER, Caller, ensure_admin_token
 from redrive.admin.app import create_app
 from redrive.admin.broker_link import BrokerLink, Doing, WorkerState
 from redrive.admin.live_updates import close_live_updates
@@ -14,6 +14,7 @@ from redrive.admin.settings import InvalidSettings, Settings
 __all__ = [
     "CALLER",
     "BrokerLink",
+    "Caller",
     "Doing",
     "InvalidSettings",
     "Services",

@@ -2,7 +2,9 @@
 
 security_headers    headers for browsers, on every answer
 limits.Boundary     time; every error ends here
+shares.FairTurns    nobody takes what is the others'
 authentication      who it is; without a token nothing more is read
+role_first          may they at all; before a body is read
 limits.Bodies       the body, whole, up to its size
 idempotency         repeated requests are answered again
 routes              with their roles (access.guard)
@@ -18,13 +20,16 @@ from starlette.middleware import Middleware
 
 from redrive.admin import problems
 from redrive.admin.access.authentication import Authentication
+from redrive.admin.access.guard import Needs
 from redrive.admin.access.refusals import QUIET_MS
-from redrive.admin.documenting import document
+from redrive.admin.access.role_first import RoleFirst
+from redrive.admin.documenting import api_routes, document, needs_of
 from redrive.admin.idempotency import Idempotency
 from redrive.admin.limits import Bodies, Boundary
 from redrive.admin.routes import ROUTERS
 from redrive.admin.security_headers import SecurityHeaders
 from redrive.admin.services import Services
+from redrive.admin.shares import FairTurns
 
 
 def create_app(services: Services) -> FastAPI:
@@ -51,7 +56,9 @@ def create_app(services: Services) -> FastAPI:
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(Boundary, services=services),
+            Middleware(FairTurns, settings=services.settings, shares=services.shares),
             Middleware(Authentication, services=services),
+            Middleware(RoleFirst, services=services, needed=_needed()),
             Middleware(Bodies, settings=services.settings),
             Middleware(Idempotency, services=services),
         ],
@@ -62,6 +69,11 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(router)
     document(app, ROUTERS)
     return app
+
+
+def _needed() -> list[tuple[APIRoute, Needs]]:
+    found = [(route, needs_of(route)) for route in api_routes(ROUTERS)]
+    return [(route, needs) for route, needs in found if needs is not None]
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -7,6 +7,7 @@ slow or endless one holds nothing but its own connection.
 
 import asyncio
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from redrive.admin.problems import Problem, internal, problem_of, unavailable
 from redrive.admin.services import Services
 from redrive.admin.settings import Settings
+from redrive.admin.shares import SHARE, Share, Shares
 
 _WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 _CLOSING = {"Connection": "close"}
@@ -71,7 +73,7 @@ class Bodies:
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request. Raises `Problem` 408, 413 and 503."""
+        """One request. Raises `Problem` 408, 413, 429 and 503."""
         if scope["type"] != "http" or scope["method"] in _WITHOUT_BODY or not _has_body(scope):
             await self._app(scope, receive, send)
             return
@@ -79,33 +81,48 @@ class Bodies:
         declared = Headers(scope=scope).get("content-length", "")
         if declared and (not declared.isdigit() or len(declared) > 15 or int(declared) > limit):
             raise _too_large(limit)
-        chunks: list[bytes] = []
-        taken = 0
+        share = scope.get(SHARE)
+        if not isinstance(share, Share):
+            share = Share(Shares(), "", self._settings)
+        taken = _Taken()
         try:
             try:
-                async with asyncio.timeout(self._settings.body_s_max):
-                    while True:
-                        message = await receive()
-                        if message["type"] == "http.disconnect":
-                            return
-                        chunk = message.get("body", b"")
-                        self._held += len(chunk)
-                        taken += len(chunk)
-                        if taken > limit:
-                            raise _too_large(limit)
-                        if self._held > self._settings.buffered_bytes_max:
-                            raise unavailable("busy", "Too much at once", "too many large requests at once; ask again")
-                        if chunk:
-                            chunks.append(chunk)
-                        if not message.get("more_body", False):
-                            break
+                async with share.receiving(), asyncio.timeout(self._settings.body_s_max):
+                    body = await self._receive(receive, taken, share, limit)
             except TimeoutError:
                 raise _too_slow(self._settings) from None
-            body = b"".join(chunks)
-            chunks.clear()
-            await self._app(scope, replaying(body, receive), send)
+            if body is not None:
+                await share.begin()
+                await self._app(scope, replaying(body, receive), send)
         finally:
-            self._held -= taken
+            self._held -= taken.count
+
+    async def _receive(self, receive: Receive, taken: "_Taken", share: Share, limit: int) -> bytes | None:
+        """All of it; None where the client is gone."""
+        chunks: list[bytes] = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            chunk = message.get("body", b"")
+            self._held += len(chunk)
+            taken.count += len(chunk)
+            share.hold(len(chunk))
+            if taken.count > limit:
+                raise _too_large(limit)
+            if self._held > self._settings.buffered_bytes_max:
+                raise unavailable("busy", "Too much at once", "too many large requests at once; ask again")
+            if chunk:
+                chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Bytes of one body that are in hand."""
+
+    count: int = 0
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:

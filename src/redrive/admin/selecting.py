@@ -4,7 +4,6 @@ An id outside of them is as if it did not exist; a filter gets the scope's terms
 only what may be found.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,12 +18,14 @@ from redrive.admin.services import Services, services_of
 from redrive.records import (
     BodyPath,
     DeadLetter,
+    ErrorLike,
     Filter,
     Group,
     HeaderIs,
     Named,
     Selection,
     Term,
+    Words,
     format_filter,
     parse_filter,
 )
@@ -134,18 +135,20 @@ async def choose(
 
 
 @asynccontextmanager
-async def taking_turns(request: Request, selection: Selection) -> AsyncIterator[None]:
-    """Where no index answers, every dead letter is looked at, which takes one of the database's few connections for
-    long. One request does so at a time, so that the others are left to everybody else."""
-    terms = () if selection.filter is None else selection.filter.terms
-    if not any(isinstance(term, BodyPath | HeaderIs) for term in terms):
+async def taking_turns(request: Request, caller: Caller, filter: Filter | None) -> AsyncIterator[None]:
+    """Where no index answers, dead letters are looked at one by one, which takes one of the database's few connections
+    for long: then a token does so once at a time, and few tokens do. Raises `Problem` 429."""
+    terms = () if filter is None else filter.terms
+    if not any(isinstance(term, BodyPath | HeaderIs | ErrorLike | Words) or "*" in _text_of(term) for term in terms):
         yield
         return
-    state = request.app.state
-    if not hasattr(state, "long_look"):
-        state.long_look = asyncio.Lock()
-    async with state.long_look:
+    services = services_of(request)
+    async with services.shares.searching(caller.token_id, services.settings):
         yield
+
+
+def _text_of(term: Term) -> str:
+    return "".join(term.values) if isinstance(term, Named) and term.field != "queue" else ""
 
 
 async def _tell_outside(services: Services, caller: Caller, outside: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from redrive.admin.access.refusals import Refusals
 from redrive.admin.settings import Settings
+from redrive.admin.shares import Shares
 from redrive.core import Observer
 from redrive.dlq import Desk, Place, Store
 
@@ -39,6 +40,7 @@ class Services:
     wake: Callable[[], None]
     """Tells this process's redriver that an operation waits."""
     refusals: Refusals = field(default_factory=Refusals)
+    shares: Shares = field(default_factory=Shares)
     metrics: Callable[[], str] = _no_metrics
     """The numbers in Prometheus' text format."""
 

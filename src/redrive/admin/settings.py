@@ -34,7 +34,25 @@ class Settings:
     sending_s_max: float = 300.0
     """Until its answer is sent, unless it is a stream of events."""
     streams_max: int = 50
+    token_streams_max: int = 10
+    """Of one token; likewise below."""
+    token_bodies_max: int = 8
+    """Bodies that are being received."""
+    token_bytes_max: int = 96 * MEGABYTE
+    """Of bodies in hand."""
+    token_answers_max: int = 16
+    """Answers that nobody reads."""
+    requests_at_once: int = 8
+    """A token that asks alone has so many requests worked on at a time; several share them, and each has one."""
+    token_waiting_max: int = 32
+    """Requests that wait for their turn."""
+    token_searches_max: int = 8
+    """Searches that no index answers, waiting or running; one of a token runs at a time."""
+    searches_max: int = 2
+    """Such searches that run at a time, of all tokens."""
     connections_max: int = 1_000
+    token_connections_max: int = 250
+    """Beyond them a token's connections are closed after each answer."""
     keep_alive_s: float = 15.0
     shutdown_s: float = 15.0
 

@@ -1,19 +1,23 @@
 """Connections that hold what others need: how many there may be, how long one may take to ask and to read.
 
 uvicorn waits for a request's head as long as it takes and as large as it gets, and for its answer to be read for ever.
-Here a connection that waits for a request is closed after a while, and at once, the oldest first, where a new one needs
-its place: so ten thousand of them that say nothing keep nobody else out. Nothing here looks at what is asked.
+Here a connection that waits for a request is closed after a while, and at once where a new one needs its place: the
+oldest of whoever has the most, by the token they asked with, else by their address. So ten thousand of them that say
+nothing keep nobody else out, and nobody loses their own to somebody who opens many. Nothing here looks at what is
+asked.
 """
 
 import asyncio
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
+
+from redrive.admin import CALLER, Caller
 
 HEAD_BYTES_MAX = 64 * 1024
 """Of a request's first line and headers."""
@@ -31,9 +35,35 @@ class Patience:
     """From the connection, or from the answer before, until the next request's head is here."""
     sending_s_max: float
     """Until an answer is read."""
+    owned_max: int = 250
+    """Connections of one token that stay open after an answer."""
     waiting: "OrderedDict[GuardedConnection, float]" = field(default_factory=OrderedDict)
     """Those without a request in hand, and since when; the oldest first."""
+    owned: "Counter[str]" = field(default_factory=Counter)
+    """How many connections each owner has, waiting or not."""
     looking: asyncio.TimerHandle | None = None
+
+    waiting_of: "dict[str, OrderedDict[GuardedConnection, None]]" = field(default_factory=dict)
+    """Those that wait, by owner; the oldest first."""
+
+    def wait(self, connection: "GuardedConnection", since_s: float) -> None:
+        """It has no request in hand from now on."""
+        self.waiting[connection] = since_s
+        self.waiting_of.setdefault(connection.owner, OrderedDict())[connection] = None
+
+    def end_wait(self, connection: "GuardedConnection") -> None:
+        """It has one, or is gone."""
+        if self.waiting.pop(connection, None) is None:
+            return
+        others = self.waiting_of[connection.owner]
+        del others[connection]
+        if not others:
+            del self.waiting_of[connection.owner]
+
+    def oldest_of_the_most(self) -> "GuardedConnection | None":
+        """Which of those that wait gives way; None where none waits."""
+        owner = max(self.waiting_of, key=lambda one: self.owned[one], default=None)
+        return None if owner is None else next(iter(self.waiting_of[owner]))
 
     def look(self, connections: set[Any]) -> None:
         """Closes what waited too long, gives up what nobody reads; and looks again while there are any."""
@@ -72,6 +102,8 @@ class GuardedConnection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._patience = patience
+        self.owner = ""
+        """Who has it: a token's id, or an address until there is one."""
         self._plain_bytes = 0
         """Of the request that is being read, all but its body: heads, trailers, the framing of chunks."""
         self._body_bytes = 0
@@ -83,16 +115,17 @@ class GuardedConnection(HttpToolsProtocol):
         """Takes the place of the one that waits longest, where there is none left; is refused where none waits."""
         patience = self._patience
         super().connection_made(transport)
+        self._belong_to(str(self.client[0]) if self.client else "unknown")
         if len(self.connections) > patience.connections_max and not self._make_room():
             self._refuse(503, "busy", "Too much at once", "as many requests as may be are in hand; ask again")
             return
-        patience.waiting[self] = self.loop.time()
+        patience.wait(self, self.loop.time())
         if patience.looking is None:
             patience.looking = self.loop.call_later(LOOKED_AFTER_S, patience.look, self.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
-        self._patience.waiting.pop(self, None)
+        self._belong_to("")
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -112,7 +145,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A request is in hand."""
-        self._patience.waiting.pop(self, None)
+        self._patience.end_wait(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -129,12 +162,17 @@ class GuardedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The next request is waited for; what may still come of the last one's body is read and forgotten."""
         super().on_response_complete()
+        caller = self.cycle.scope.get(CALLER)
+        if isinstance(caller, Caller):
+            self._belong_to(f"token {caller.token_id}")
+            if self._patience.owned[self.owner] > self._patience.owned_max and not self.transport.is_closing():
+                self.close()
         if self.cycle.response_complete and not self.transport.is_closing():
-            self._patience.waiting[self] = self.loop.time()
+            self._patience.wait(self, self.loop.time())
 
     def close(self) -> None:
         """Waits no longer for a request; what was answered before is still sent."""
-        self._patience.waiting.pop(self, None)
+        self._patience.end_wait(self)
         self.transport.close()
 
     def look_at_reader(self, now_s: float) -> None:
@@ -152,11 +190,22 @@ class GuardedConnection(HttpToolsProtocol):
                 self.transport.abort()
 
     def _make_room(self) -> bool:
-        if not self._patience.waiting:
+        oldest = self._patience.oldest_of_the_most()
+        if oldest is None:
             return False
-        oldest = next(iter(self._patience.waiting))
         oldest.close()
         return True
+
+    def _belong_to(self, owner: str) -> None:
+        self._patience.end_wait(self)
+        owned = self._patience.owned
+        if self.owner:
+            owned[self.owner] -= 1
+            if not owned[self.owner]:
+                del owned[self.owner]
+        self.owner = owner
+        if owner:
+            owned[owner] += 1
 
     def _refuse(self, status: int, name: str, title: str, detail: str) -> None:
         """Answers without a request, and closes."""
@@ -170,6 +219,6 @@ class GuardedConnection(HttpToolsProtocol):
             "connection: close",
             *(["retry-after: 5"] if status == 503 else []),
         ]
-        self._patience.waiting.pop(self, None)
+        self._patience.end_wait(self)
         self.transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         self.transport.close()

@@ -204,6 +204,7 @@ class _Serving:
             connections_max=settings.connections_max,
             head_s_max=settings.keep_alive_s,
             sending_s_max=settings.sending_s_max,
+            owned_max=settings.token_connections_max,
         )
         config = uvicorn.Config(
             Around(create_app(services), observer=self._telemetry, stopping=self._stopping, in_hand=self._in_hand),

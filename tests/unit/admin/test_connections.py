@@ -156,3 +156,26 @@ def test_an_answer_that_is_read_goes_on_and_one_that_is_not_is_given_up() -> Non
         assert wire.ended == "aborted"  # a byte now and then is no reading either
 
     in_hall(scenario)
+
+
+def test_who_opens_many_gives_way_and_not_who_has_one() -> None:
+    async def scenario(hall: Hall) -> None:
+        honest, own = hall.connect()
+        honest._belong_to("token of ada")
+        hall.patience.wait(honest, 0.0)
+        many = [hall.connect()[1] for _ in range(5)]
+        assert own.ended == ""
+        assert [one.ended for one in many] == ["closed", "closed", "closed", "", ""]
+
+    in_hall(scenario, connections_max=3)
+
+
+def test_an_owner_s_connections_are_counted_until_they_are_gone() -> None:
+    async def scenario(hall: Hall) -> None:
+        connections = [hall.connect()[0] for _ in range(3)]
+        connections[0]._belong_to("token of ada")
+        for one in connections:
+            one.connection_lost(None)
+        assert (hall.patience.owned, hall.patience.waiting, hall.patience.waiting_of) == ({}, {}, {})
+
+    in_hall(scenario, connections_max=3)

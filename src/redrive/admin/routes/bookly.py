@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from redrive.admin.access import CurrentView, OperatorCaller, View, ViewerCaller
-from redrive.admin.json_answers import json_answer
+from redrive.admin.json_answers import in_pieces, json_answer
 from redrive.admin.problems import conflict, invalid
 from redrive.admin.selecting import find_letter
 from redrive.admin.services import CurrentServices, Services
@@ -76,7 +76,7 @@ async def list_entries(
     if since is not None or until is not None:
         terms.append(Between(field="dead", from_ms=_ms(since), until_ms=_ms(until)))
     page = await services.desk.list(Filter(tuple(terms)), limit=limit, cursor=cursor)
-    items = [in_camel_case(entry_of(one, view)) for one in page.letters]
+    items = [in_camel_case(entry_of(one, view)) async for one in in_pieces(page.letters)]
     return json_answer({"items": items, "nextCursor": page.next_cursor})
 
 

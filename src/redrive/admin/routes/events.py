@@ -17,6 +17,7 @@ from redrive.admin.access import Caller, CurrentView, View, ViewerCaller
 from redrive.admin.live_updates import LiveUpdates, Snapshot, live_updates_of
 from redrive.admin.operation_scope import CurrentScope, OperationScope
 from redrive.admin.services import Services, services_of
+from redrive.admin.shares import SHARE, Share
 from redrive.admin.telling import told_operation
 from redrive.records import Operation, Status, covers
 
@@ -66,6 +67,9 @@ async def watch(
     """
     updates = live_updates_of(request)
     updates.require_room()
+    share = request.scope.get(SHARE)
+    if isinstance(share, Share):
+        share.take_stream()
     stream = Stream(
         caller=caller, view=view, scope=scope, services=services_of(request), since_ms=read_event_id(last_event_id)
     )

@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from redrive.admin.access import AdminCaller, Caller, CurrentView, OperatorCaller, PayloadCaller, View, ViewerCaller
 from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
-from redrive.admin.json_answers import json_answer
+from redrive.admin.json_answers import in_pieces, json_answer
 from redrive.admin.problems import conflict, not_found, unavailable
 from redrive.admin.selecting import GONE, check_seen, choose, filter_for, find_letter, forbade, is_id, taking_turns
 from redrive.admin.services import services_of
@@ -71,8 +71,9 @@ async def list_all(
 ) -> Response:
     """Dead letters by when they died; by when they were stored where words are looked for."""
     asked = await filter_for(request, caller, view, q)
-    page = await services_of(request).desk.list(asked, limit=limit, cursor=cursor, newest_first=order == "newest")
-    letters = [view.letter(letter_json(one)) for one in page.letters]
+    async with taking_turns(request, caller, asked):
+        page = await services_of(request).desk.list(asked, limit=limit, cursor=cursor, newest_first=order == "newest")
+    letters = [view.letter(letter_json(one)) async for one in in_pieces(page.letters)]
     return json_answer({"messages": letters, "next": page.next_cursor, "partial": page.is_partial})
 
 
@@ -342,7 +343,7 @@ async def _change_many(
     )
     desk, selection = services_of(request).desk, chosen.selection
     try:
-        async with taking_turns(request, selection):
+        async with taking_turns(request, caller, selection.filter):
             if event is Event.RESOLVED:
                 changed = await desk.resolve(selection, who=caller.who, why=why)
             elif event is Event.REOPENED:

@@ -56,10 +56,10 @@ async def create(
     services = services_of(request)
     new = await _new_operation(request, caller, view, asked)
     if asked.dry_run:
-        async with taking_turns(request, new.selection):
+        async with taking_turns(request, caller, new.selection.filter):
             return JSONResponse(await _plan(services, new), status_code=200)
     try:
-        async with taking_turns(request, new.selection):
+        async with taking_turns(request, caller, new.selection.filter):
             started = await start_redrive(services, new)
         operation, note = started.operation, started.note
     except IdempotencyConflict as error:

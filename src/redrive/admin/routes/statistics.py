@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from redrive.admin.access import CurrentView, ViewerCaller
 from redrive.admin.json_answers import json_answer
 from redrive.admin.problems import invalid
-from redrive.admin.selecting import filter_for
+from redrive.admin.selecting import filter_for, taking_turns
 from redrive.admin.services import services_of
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
 from redrive.admin.shapes.statistics import Statistics, TimeSeries, series_json, stats_json
@@ -34,7 +34,9 @@ async def totals(
     With a filter, or a token for some queues, at most the 2,000 newest that match are counted; `partial` says so.
     """
     asked = await filter_for(request, caller, view, q)
-    return json_answer(stats_json(await services_of(request).desk.get_stats(asked)))
+    async with taking_turns(request, caller, asked):
+        stats = await services_of(request).desk.get_stats(asked)
+    return json_answer(stats_json(stats))
 
 
 @router.get("/timeseries", response_model=TimeSeries)

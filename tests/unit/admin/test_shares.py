@@ -1,0 +1,205 @@
+"""One token's share: whoever takes too much waits for themselves, is told so, and holds up nobody else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from redrive.admin import Services, Settings, create_app
+from redrive.admin.problems import Problem
+from redrive.admin.shares import Share, Shares, share_key
+from redrive.records import Role
+from redrive.stores import Store
+from tests.unit.admin.conftest import BASE_URL, ClientFor, PutLetter, Run, audited
+from tests.unit.admin.test_limits import Wire, scope_of
+
+FEW = Settings(requests_at_once=4, token_waiting_max=3, token_bodies_max=2, token_bytes_max=100, token_streams_max=1)
+
+
+def in_loop(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(20):
+            await scenario()
+
+    asyncio.run(run())
+
+
+async def turns(shares: Shares, token: str, count: int) -> list["asyncio.Task[None]"]:
+    """So many requests of a token, as far as they get."""
+    tasks = [asyncio.create_task(shares.wait_turn(token, FEW)) for _ in range(count)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return tasks
+
+
+def test_who_is_alone_has_all_of_it_and_who_is_not_shares() -> None:
+    async def scenario() -> None:
+        shares = Shares()
+        greedy = await turns(shares, "greedy", 7)
+        assert [one.done() for one in greedy] == [True] * 4 + [False] * 3
+        (honest,) = await turns(shares, "honest", 1)
+        assert honest.done()
+        for _ in range(3):
+            shares.end_turn("greedy", FEW)
+            await asyncio.sleep(0)
+        assert [one.done() for one in greedy] == [True] * 4 + [False] * 3  # one left at work, and others ask too
+        shares.end_turn("greedy", FEW)
+        await asyncio.sleep(0)
+        assert [one.done() for one in greedy] == [True] * 5 + [False] * 2
+        (second,) = await turns(shares, "honest", 1)
+        assert second.done()
+        for one in greedy[5:]:
+            one.cancel()
+        await asyncio.gather(*greedy, return_exceptions=True)
+        assert (shares._waiting, shares._working["greedy"]) == ({}, 1)
+
+    in_loop(scenario)
+
+
+def test_beyond_those_that_wait_a_token_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        shares = Shares()
+        tasks = await turns(shares, "greedy", 7)
+        with pytest.raises(Problem) as refused:
+            await shares.wait_turn("greedy", FEW)
+        assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "1")
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    monkeypatch.setattr("redrive.admin.shares.LATE_S", 0.0)
+    in_loop(scenario)
+
+
+def test_who_waits_too_long_is_told_so_and_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        shares = Shares()
+        await turns(shares, "greedy", 4)
+        with pytest.raises(Problem) as refused:
+            await shares.wait_turn("greedy", FEW)
+        assert refused.value.status == 429
+        assert (shares._waiting, shares._working["greedy"]) == ({}, 4)
+
+    monkeypatch.setattr("redrive.admin.shares.WAIT_S_MAX", 0.01)
+    in_loop(scenario)
+
+
+def test_a_request_gives_back_whatever_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        shares = Shares()
+        first, second, third = (Share(shares, "t", FEW) for _ in range(3))
+        async with first.receiving(), second.receiving():
+            with pytest.raises(Problem):
+                async with third.receiving():
+                    pass
+        first.hold(60)
+        with pytest.raises(Problem):
+            second.hold(60)
+        first.take_stream()
+        with pytest.raises(Problem):
+            second.take_stream()
+        await second.begin()
+        second.answers()
+        assert shares.answers["t"] == 1
+        for one in (first, second, third):
+            one.end()
+            one.end()
+        assert (shares.bodies, shares.bytes, shares.streams, shares.answers, shares._working) == ({}, {}, {}, {}, {})
+
+    monkeypatch.setattr("redrive.admin.shares.LATE_S", 0.0)
+    in_loop(scenario)
+
+
+def test_a_share_is_of_the_text_that_was_sent_so_nobody_uses_up_another_s() -> None:
+    right, wrong = scope_of(authorization="Bearer rd_a_right"), scope_of(authorization="Bearer rd_a_wrong")
+    assert share_key(right) == share_key(scope_of(authorization="Bearer rd_a_right"))
+    assert len({share_key(right), share_key(wrong), share_key(scope_of())}) == 3
+    assert "right" not in share_key(right)
+
+
+def test_one_token_searches_once_at_a_time_and_others_meanwhile() -> None:
+    async def scenario() -> None:
+        shares, most = Shares(), 0
+        running: list[str] = []
+
+        async def search(token: str) -> None:
+            nonlocal most
+            async with shares.searching(token, Settings()):
+                running.append(token)
+                most = max(most, len(running))
+                assert running.count(token) == 1
+                await asyncio.sleep(0)
+                running.remove(token)
+
+        await asyncio.gather(*(search(token) for token in "aaabbb"))
+        assert most == 2
+        assert (shares._searchers, shares._searching) == ({}, {})
+
+    in_loop(scenario)
+
+
+class Trickle(Wire):
+    """A body that never comes."""
+
+    async def receive(self) -> Any:
+        raise AssertionError("nobody may read this body")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/api/v1/messages/delete"), ("PATCH", "/api/v1/messages/x"), ("POST", "/api/v1/tokens")],
+)
+def test_a_role_is_checked_before_a_body_is_read(
+    run: Run, client_for: ClientFor, app: FastAPI, store: Store, method: str, path: str
+) -> None:
+    async def scenario() -> None:
+        viewer = await client_for(Role.VIEWER, name="vic")
+        authorization = viewer.headers["authorization"]
+        wire = Trickle([])
+        await app(scope_of(method, path, authorization=authorization, content_length="1000"), wire.receive, wire.send)
+        assert wire.status == 403
+        assert [who for who, _, _ in await audited(store, "access.forbidden")] == ["vic"]
+
+    run(scenario())
+
+
+def test_slow_bodies_of_one_token_leave_the_api_to_the_others(
+    run: Run, client_for: ClientFor, services: Services, put_letter: PutLetter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator this time, who may send bodies."""
+    monkeypatch.setattr("redrive.admin.shares.LATE_S", 0.0)
+
+    async def scenario() -> None:
+        letter = await put_letter()
+        app = create_app(replace(services, settings=replace(services.settings, token_bodies_max=2)))
+        hostile = await client_for(Role.OPERATOR, name="mallory")
+        never = asyncio.Event()
+
+        class Slow(Wire):
+            async def receive(self) -> Any:
+                await never.wait()
+
+        scope = scope_of("POST", "/api/v1/messages/delete", content_length="1000")
+        scope["headers"].append((b"authorization", hostile.headers["authorization"].encode()))
+        slow = [Slow([]) for _ in range(2)]
+        tasks = [asyncio.create_task(app(dict(scope), one.receive, one.send)) for one in slow]
+        while services.shares.bodies.total() < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        third = Slow([])
+        await app(dict(scope), third.receive, third.send)
+        assert third.status == 429
+        honest = await client_for(Role.OPERATOR, name="olga")
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=honest.headers) as client:
+            done = await client.post(f"/api/v1/messages/{letter.id}/resolve", json={"why": "seen"})
+            assert done.status_code == 200, done.text
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not services.shares.bodies
+
+    run(scenario())
