@@ -395,3 +395,139 @@ def test_what_is_said_of_several_queues_messages_they_hear_in_the_order_of_their
         rig.got(name)
     rig.channel.nack(0, multiple=True, requeue=False)
     assert rig.drain("dead") == ["from a", "from b", "from c"]
+
+
+@every_profile
+@every_kind
+@pytest.mark.parametrize("how", ["nack", "reject", "close"])
+def test_what_went_straight_to_a_consumer_and_comes_back_expires(profile: str, kind: str, how: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", kind, dead_letter_exchange="", dead_letter_routing_key="dead")
+    consumer = rig.open_channel()
+    consumer.qos(1)
+    consumer.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    rig.publish("q", "m", expiration="300")
+    assert rig.delivered() == [("tag", "m")]
+    consumer.cancel("tag")
+    rig.pass_time(0.1)
+    match how:
+        case "nack":
+            consumer.nack(1)
+        case "reject":
+            consumer.reject(1)
+        case _:
+            consumer.close()
+    rig.pass_time(0.1)
+    assert rig.drain("dead") == []
+    rig.pass_time(0.2)
+    assert rig.deaths("dead") == [("q", "expired", 1)]
+
+
+@every_profile
+@every_kind
+def test_what_comes_back_too_late_dies_before_the_next_consumer_sees_it(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    rig.queue("dead")
+    rig.queue("q", kind, message_ttl=300, dead_letter_exchange="", dead_letter_routing_key="dead")
+    rig.channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    rig.publish("q", "m")
+    assert rig.delivered() == [("tag", "m")]
+    rig.pass_time(1)
+    rig.channel.nack(1)
+    assert rig.delivered() == []
+    assert rig.drain("dead") == ["m"]
+
+
+def _share(rig: Rig, count: int, consumers: dict[str, str], *, messages: int) -> None:
+    """Consumers by tag with their queues, on one channel with a shared prefetch; each queue has so many messages."""
+    for queue in dict.fromkeys(consumers.values()):
+        rig.queue(queue)
+        for number in range(messages):
+            rig.publish(queue, str(number))
+    rig.channel.qos(count, per_channel=True)
+    for tag, queue in consumers.items():
+        consumer = rig.channel.consume(queue, tag, no_ack=False, exclusive=False, arguments={})
+        assert consumer is not None
+        consumer.queue.dispatch()
+
+
+def _order_of_turns(rig: Rig, acks: int) -> str:
+    order, tag = "".join(one for one, _ in rig.delivered()), 0
+    while tag < min(acks, len(order)):
+        tag += 1
+        rig.channel.ack(tag)
+        order += "".join(one for one, _ in rig.delivered())
+    return order
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0"])
+@pytest.mark.parametrize(("shared", "order"), [(1, "aabcabcab"), (3, "aaaabcabcab")])
+def test_consumers_of_one_queue_take_turns_under_a_shared_prefetch(profile: str, shared: int, order: str) -> None:
+    rig = Rig(profile)
+    _share(rig, shared, {"a": "q", "b": "q", "c": "q"}, messages=30)
+    assert _order_of_turns(rig, 8) == order
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0"])
+def test_queues_take_turns_under_a_shared_prefetch_and_none_starves(profile: str) -> None:
+    rig = Rig(profile)
+    _share(rig, 2, {"a": "q1", "b": "q2", "c": "q3"}, messages=20)
+    order = _order_of_turns(rig, 40)
+    assert {tag: order.count(tag) for tag in "abc"} == {"a": 16, "b": 13, "c": 13}
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0"])
+def test_a_consumer_without_acks_waits_while_the_shared_prefetch_is_used_up(profile: str) -> None:
+    rig = Rig(profile)
+    _share(rig, 2, {"acks": "q"}, messages=3)
+    rig.queue("other")
+    rig.channel.consume("other", "free", no_ack=True, exclusive=False, arguments={})
+    rig.publish("other", "m")
+    assert rig.delivered() == [("acks", "0"), ("acks", "1")]
+    rig.channel.ack(2, multiple=True)
+    assert sorted(rig.delivered()) == [("acks", "2"), ("free", "m")]
+    for body in "nop":  # it takes no place itself
+        rig.publish("other", body)
+    assert rig.delivered() == [("free", "n"), ("free", "o"), ("free", "p")]
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0"])
+def test_a_prefetch_for_each_consumer_ends_the_one_for_all(profile: str) -> None:
+    rig = Rig(profile)
+    _share(rig, 2, {"a": "q"}, messages=5)
+    assert len(rig.delivered()) == 2
+    rig.channel.qos(1)
+    assert len(rig.delivered()) == 3
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0"])
+def test_a_shared_prefetch_counts_what_basic_get_holds_when_it_is_set_and_for_good(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    for number in range(9):
+        rig.publish("q", str(number))
+    assert rig.got("q") is not None
+    rig.channel.qos(2, per_channel=True)
+    consumer = rig.channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
+    assert consumer is not None
+    consumer.queue.dispatch()
+    assert len(rig.delivered()) == 1
+    rig.channel.ack(1)
+    assert rig.delivered() == []
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.0"])
+def test_a_consumer_at_its_own_limit_keeps_its_turn_under_a_shared_one(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    rig.channel.qos(1)
+    rig.channel.consume("q", "a", no_ack=False, exclusive=False, arguments={})
+    rig.channel.qos(0)
+    rig.channel.consume("q", "b", no_ack=False, exclusive=False, arguments={})
+    rig.channel.qos(2, per_channel=True)
+    for number in range(5):
+        rig.publish("q", str(number))
+    assert [tag for tag, _ in rig.delivered()] == ["a", "b"]
+    rig.channel.ack(1)
+    assert [tag for tag, _ in rig.delivered()] == ["a"]

@@ -43,6 +43,8 @@ class ChannelState:
         self.prefetch = 0
         self.shared_prefetch = 0
         self.shared_in_hand = 0
+        self._refused: dict[Queue, None] = {}
+        """Queues that had something for a consumer while the channel was full, the first to ask first."""
         self.paused = False
         self.is_open = True
         self.confirms = False
@@ -60,10 +62,49 @@ class ChannelState:
             raise Refusal(404, "no previously declared queue")
         return self.last_queue
 
+    @property
+    def is_full(self) -> bool:
+        """Whether its consumers together hold as much as the shared prefetch allows."""
+        return self.shared_prefetch != 0 and self.shared_in_hand >= self.shared_prefetch
+
+    def share_prefetch(self, count: int) -> None:
+        """All consumers together may hold so many, or with 0 any number.
+
+        RabbitMQ begins with what the channel holds at that moment, basic.get's messages included, which then keep
+        their places for good.
+        """
+        if self.shared_prefetch == 0:
+            self.shared_in_hand = len(self.unacked)
+        self.shared_prefetch = count
+        if not self.is_full:
+            self.serve_refused()
+
+    def note_refused(self, queue: Queue) -> None:
+        """A queue has something for a consumer of this channel, which has no room for it."""
+        if self.is_full:
+            self._refused[queue] = None
+
+    def serve_refused(self, last: Queue | None = None) -> None:
+        """There is room on the channel: the queues that were refused give out what they have, `last` too.
+
+        RabbitMQ begins with any of them, by chance; here it is the one that has waited longest.
+        """
+        refused, self._refused = self._refused, {}
+        if last is not None:
+            refused.setdefault(last)
+        still_refused: dict[Queue, None] = {}
+        for queue in refused:
+            if self.is_full:
+                still_refused[queue] = None
+            else:
+                queue.consumers.stand_again(self)
+                queue.dispatch()
+        self._refused = still_refused | self._refused  # who was served asks again, after those who were not
+
     def stand_all(self) -> None:
-        """There may be room again on the whole channel: every consumer may stand, and gets what there is."""
+        """The client reads again: every consumer may stand, and gets what there is."""
         for consumer in list(self.consumers.values()):
-            consumer.queue.consumers.stand(consumer)
+            consumer.queue.consumers.stand_again(self)
         for consumer in list(self.consumers.values()):
             consumer.queue.dispatch()
 

@@ -1,7 +1,8 @@
 """Who gets the next message: consumers by priority, then in turn, as long as they have room for one.
 
 A consumer stands in its priority's ring while it may take messages. One without room leaves the ring when its turn
-comes and is put at the end when it has room again, so that giving out a message never searches.
+comes and waits; it is put at the end of the ring when it has room again, so that giving out a message never searches.
+Those of one channel that all wait for its shared prefetch come back in the order in which they left: each has its turn.
 """
 
 from collections import deque
@@ -68,28 +69,34 @@ class Consumer:
         self.standing = False
 
     def has_room(self) -> bool:
-        """Whether it may be given a message now."""
+        """Whether it may be given a message now.
+
+        A consumer without acknowledgements takes no place of the channel's shared prefetch, but waits while others
+        have taken them all (3.10 and 4.0).
+        """
+        return self.has_room_of_its_own() and (self.channel.shared_prefetch == 0 or not self.channel.is_full)
+
+    def has_room_of_its_own(self) -> bool:
+        """The same, whatever the channel's other consumers hold."""
         channel = self.channel
         if channel.paused or self.released:
             return False
         if self.no_ack:
             return True
-        if self.limit and self.in_hand >= self.limit:
-            return False
-        shared = channel.shared_prefetch
-        return shared == 0 or channel.shared_in_hand < shared
+        return not (self.limit and self.in_hand >= self.limit)
 
 
 class Consumers:
     """The consumers of one queue. With `single_active` one at a time gets messages, the others wait for its end."""
 
-    __slots__ = ("_rings", "active", "all", "single_active")
+    __slots__ = ("_rings", "_waiting", "active", "all", "single_active")
 
     def __init__(self, single_active: bool) -> None:
         self.single_active = single_active
         self.active: Consumer | None = None
         self.all: list[Consumer] = []
         self._rings: list[tuple[int, deque[Consumer]]] = []
+        self._waiting: dict[Consumer, None] = {}
 
     def __len__(self) -> int:
         return len(self.all)
@@ -107,6 +114,7 @@ class Consumers:
         if consumer.standing:
             self._ring(consumer.priority).remove(consumer)
             consumer.standing = False
+        self._waiting.pop(consumer, None)
         if self.active is consumer:
             self.active = max(self.all, key=lambda one: one.priority) if self.all else None
 
@@ -114,13 +122,23 @@ class Consumers:
         """It has room: put it at the end of its ring, unless it stands there."""
         if not consumer.standing:
             consumer.standing = True
+            self._waiting.pop(consumer, None)
             self._ring(consumer.priority).append(consumer)
+
+    def stand_again(self, channel: "ChannelState") -> None:
+        """There is room on the channel: those of its consumers that waited for it stand, the first to leave first."""
+        for consumer in list(self._waiting):
+            if consumer.channel is channel and consumer.has_room_of_its_own():
+                self.stand(consumer)
 
     def take(self) -> Consumer | None:
         """The consumer whose turn it is, None if none has room."""
         if self.single_active:
             active = self.active
-            return active if active is not None and active.has_room() else None
+            if active is None or active.has_room():
+                return active
+            active.channel.note_refused(active.queue)
+            return None
         for _, ring in self._rings:
             while ring:
                 consumer = ring[0]
@@ -130,6 +148,8 @@ class Consumers:
                     return consumer
                 ring.popleft()
                 consumer.standing = False
+                self._waiting[consumer] = None
+                consumer.channel.note_refused(consumer.queue)
         return None
 
     def _ring(self, priority: int) -> deque[Consumer]:

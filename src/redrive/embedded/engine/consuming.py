@@ -21,11 +21,11 @@ class Consuming(ChannelState):
         if prefetch_size:
             raise Refusal(540, f"prefetch_size!=0 ({prefetch_size})")
         if per_channel and self.engine.profile.global_prefetch:
-            self.shared_prefetch = prefetch_count
-            self.stand_all()
-            self.engine.finish()
+            self.share_prefetch(prefetch_count)
         else:
             self.prefetch = prefetch_count
+            self.share_prefetch(0)  # one for each consumer ends the one for all, on 3.10 and 4.0
+        self.engine.finish()
 
     def consume(
         self, queue_name: str, tag: str, *, no_ack: bool, exclusive: bool, arguments: Mapping[str, Any]

@@ -63,7 +63,7 @@ def _take_overdue(engine: "Engine", channel: ChannelState) -> list[tuple[Queue, 
         if consumer is not None:
             consumer.in_hand -= 1
             consumer.released += 1
-            channel.shared_in_hand -= 1
+            channel.shared_in_hand = max(0, channel.shared_in_hand - 1)
         suspects[consumer] = None
         taken.append((queue, entry))
     for suspect in suspects:

@@ -114,6 +114,8 @@ class Queue:
             ttl_ms = expiration_ms
         house.sequence += 1
         entry = Entry(message, house.sequence, now_ms, None if ttl_ms is None else now_ms + ttl_ms)
+        if ttl_ms is not None:
+            self._watches = True  # also where it goes straight to a consumer: it may come back
         if message.failed and house.profile.carries_everything:
             entry.failed = message.failed
         ready = self.ready
@@ -129,8 +131,6 @@ class Queue:
         ready.append(entry)
         self.ready_bytes += self.size_of(message)
         dropped = self.limits.bounded and self.trim()
-        if ttl_ms is not None:
-            self._watches = True
         if self._watches and (self.is_quorum or dropped or len(ready) == 1):
             # A classic queue looks at its head only when it has a new one by its own reckoning: in a priority queue a
             # message that overtakes the head with its time nearly up is not noticed.

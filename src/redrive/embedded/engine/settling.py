@@ -138,11 +138,15 @@ class Settling(Publishing, ChannelState):
         _, queue, consumer = in_hand
         assert consumer is not None
         consumer.in_hand -= 1
-        self.shared_in_hand -= 1
-        if self.shared_prefetch:
-            self.stand_all()
+        was_full = self.is_full
+        self.shared_in_hand = max(0, self.shared_in_hand - 1)
+        if was_full and not self.is_full:
+            self.serve_refused(queue)
         elif not consumer.standing and self.consumers.get(consumer.tag) is consumer:
-            queue.consumers.stand(consumer)
+            if self.shared_prefetch:
+                queue.consumers.stand_again(self)  # RabbitMQ looks at all consumers of the channel again
+            else:
+                queue.consumers.stand(consumer)
             if queue.ready:
                 queue.dispatch()
         elif queue.ready and queue.consumers.single_active:
