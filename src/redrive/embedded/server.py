@@ -60,6 +60,8 @@ class Server:
         self.limits = wire.Limits(
             channel_max=limits.channel_max,
             frame_max=limits.frame_max,
+            frame_min=engine.profile.frame_min,
+            other_protocol=engine.profile.other_protocol,
             heartbeat_s=limits.heartbeat_s,
             body_size_max=limits.body_bytes_max,
         )

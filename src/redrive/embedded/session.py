@@ -67,6 +67,8 @@ class Session:
         self.knows_blocked = False
         self.is_over = False
         """Nothing more is to be said; what is queued may still be sent."""
+        self.is_mute = False
+        """It hears and says nothing more: framing is lost, or the client never got as far as speaking AMQP properly."""
         self.has_said_goodbye = False
         """The client closed the connection: the socket is its to close, too."""
         self.client_properties: dict[str, Any] = {}
@@ -101,8 +103,11 @@ class Session:
                 self._handle(event)
                 if self.is_over:
                     return
-        except wire.RemoteProtocolError:
-            self.end()  # the answer is queued
+        except wire.RemoteProtocolError as error:
+            self.end()  # the answer is queued, where RabbitMQ gives one
+            # A method or protocol that nobody knows is hung up on at once.
+            is_known = error.reply_code is not wire.ReplyCode.NOT_IMPLEMENTED
+            self.is_mute = is_known and self.wire.state is wire.ConnectionState.CLOSED
 
     def end(self) -> None:
         """The client is gone, or is to go: its channels end, once."""
@@ -345,13 +350,18 @@ class Session:
         properties = self.client_properties = dict(method.client_properties)
         self._wants_cancel = has_capability(properties, "consumer_cancel_notify")
         self.knows_blocked = has_capability(properties, "connection.blocked")
+        if method.mechanism not in MECHANISMS.split():
+            self.end()
+            self.is_mute = True
+            return
         try:
             self._user = check_login(self._host.users, method.mechanism, method.response)
         except Refusal as refusal:
             if has_capability(properties, "authentication_failure_close"):
                 self.close(refusal.code, refusal.text)
             else:
-                self._host.drop(self)  # as the specification has it: a closed socket says enough
+                self.end()
+                self.is_mute = True
             return
         self.wire.send(0, self._host.limits.propose())
 

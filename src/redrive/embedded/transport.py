@@ -5,6 +5,8 @@ taken for dead, as RabbitMQ takes it.
 """
 
 import asyncio
+import socket
+import struct
 from typing import TYPE_CHECKING
 
 from redrive.embedded.session import Session
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 HANDSHAKE_S_MAX = 10.0
 CLOSE_S_MAX = 5.0
 GOODBYE_S_MAX = 30.0
+SILENCE_S = 3.0
+"""How long RabbitMQ keeps the socket of a client that it has nothing more to say to; then it resets it (measured)."""
+_NO_LINGER = struct.pack("ii", 1, 0)
 _BUFFER_BYTES_MAX = 1024 * 1024
 
 
@@ -81,6 +86,10 @@ class ClientTransport(asyncio.Protocol):
             if session.wire.state.name == "SERVER_CLOSING":
                 # Our close is not answered yet; the client has a moment to do so.
                 self._timer = self._server.loop.call_later(CLOSE_S_MAX, self.abort)
+            elif session.is_mute:
+                # What the client sends is read and forgotten meanwhile: a reset because of unread bytes would overtake
+                # the connection.close that it is to read.
+                self._timer = self._server.loop.call_later(SILENCE_S, self.abort)
             elif session.has_said_goodbye:
                 # RabbitMQ leaves the socket to a client that closed, for so long: 3.10 and 4.3 were seen to.
                 heartbeat_s = session.wire.heartbeat_s
@@ -88,7 +97,11 @@ class ClientTransport(asyncio.Protocol):
                 self._timer = self._server.loop.call_later(goodbye_s, self.abort)
             else:
                 transport.close()
-        elif self._is_closing and not session.has_said_goodbye and session.wire.state.name == "CLOSED":
+        elif (
+            self._is_closing
+            and not (session.has_said_goodbye or session.is_mute)
+            and session.wire.state.name == "CLOSED"
+        ):
             transport.close()
 
     def begin_heartbeats(self) -> None:
@@ -111,9 +124,12 @@ class ClientTransport(asyncio.Protocol):
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Cut the connection, without a word."""
+        """Cut the connection, without a word: a reset, as RabbitMQ's sockets do it."""
         self._cancel_timer()
         if self._transport is not None:
+            connected = self._transport.get_extra_info("socket")
+            if connected is not None:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self._transport.abort()
 
     def _beat(self) -> None:

@@ -48,7 +48,7 @@ from redrive.wire.fields import (
 )
 from redrive.wire.frames import PROTOCOL_HEADER, Frame, FrameSplitter, encode_frame
 from redrive.wire.negotiation import Limits
-from redrive.wire.properties import EMPTY, Properties, PropertyChanges, cut_headers, flags_of
+from redrive.wire.properties import EMPTY, Properties, PropertyChanges, cut_headers, flags_of, sort_headers
 from redrive.wire.raw_entries import raw_entries
 from redrive.wire.roles import Role
 from redrive.wire.sasl import amqplain_response, plain_response, read_credentials
@@ -115,5 +115,6 @@ __all__ = [
     "raw_entries",
     "read_credentials",
     "read_entry",
+    "sort_headers",
     "stripped_of",
 ]

@@ -5,6 +5,7 @@
         ├── LocalProtocolError    our own side asked for something AMQP forbids now; nothing was sent, nothing changed
         │   └── EncodingError     a value has no AMQP form (too long, too deep, of an unknown type)
         └── RemoteProtocolError   the peer broke the protocol; connection.close is already queued where it may be sent
+            └── FramingLost       and where its frames begin and end is not known any more
 
 The codes are AMQP 0-9-1's own. Nothing else leaves this room on hostile input: no IndexError, struct.error,
 UnicodeDecodeError or RecursionError.
@@ -78,11 +79,18 @@ class RemoteProtocolError(ProtocolError):
     """
 
 
+class FramingLost(RemoteProtocolError):
+    """The peer's frames can't be told apart any more (501): nothing that follows can be understood."""
+
+    def __init__(self, reply_text: str) -> None:
+        super().__init__(ReplyCode.FRAME_ERROR, reply_text)
+
+
 def syntax_error(reply_text: str) -> RemoteProtocolError:
     """The peer's bytes don't follow the grammar (502)."""
     return RemoteProtocolError(ReplyCode.SYNTAX_ERROR, reply_text)
 
 
-def frame_error(reply_text: str) -> RemoteProtocolError:
+def frame_error(reply_text: str) -> FramingLost:
     """The peer's frames can't be told apart any more (501)."""
-    return RemoteProtocolError(ReplyCode.FRAME_ERROR, reply_text)
+    return FramingLost(reply_text)

@@ -9,6 +9,7 @@ a constant number of times, not once per chunk.
 import struct
 from typing import NamedTuple
 
+from redrive.wire import complaints
 from redrive.wire.errors import frame_error
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
@@ -44,15 +45,16 @@ class FrameSplitter:
     """Bytes in, frames out, with at most one incomplete frame kept in between.
 
     `data` and `position` are public for the connection's hot loop, which parses whole messages in place and asks
-    `next_frame` for everything else.
+    `next_frame` for everything else. `of_client`: the frames are a client's, and the errors a broker's (`complaints`).
     """
 
-    __slots__ = ("_tail", "_wanted", "data", "header_max", "payload_max", "position")
+    __slots__ = ("_of_client", "_tail", "_wanted", "data", "header_max", "payload_max", "position")
 
-    def __init__(self, frame_max: int) -> None:
+    def __init__(self, frame_max: int, *, of_client: bool = False) -> None:
         self.data = b""
         self.position = 0
         self.payload_max = self.header_max = frame_max - FRAME_OVERHEAD
+        self._of_client = of_client
         self._tail = bytearray()
         self._wanted = 0
 
@@ -86,15 +88,20 @@ class FrameSplitter:
             self._wanted = 7
             return None
         frame_type, channel, length = _HEAD.unpack_from(data, position)
-        if frame_type not in _TYPES:
+        of_client = self._of_client
+        if frame_type not in _TYPES and not of_client:
             raise frame_error(f"there is no frame type {frame_type}")
         if length > self.payload_max and (frame_type != HEADER or length > self.header_max):
+            if of_client:
+                raise complaints.frame_too_large(frame_type, length, self.payload_max)
             raise frame_error(f"a frame of {length + FRAME_OVERHEAD} octets, frame-max is {self.payload_max + 8}")
         if available < length + FRAME_OVERHEAD:
             self._wanted = length + FRAME_OVERHEAD
             return None
         end = position + 7 + length
         if data[end] != FRAME_END:
+            if of_client:
+                raise complaints.wrong_end(frame_type, data[position + 7 : end], data[end])
             raise frame_error(f"a frame ends with {data[end]:#04x} instead of 0xce")
         self.position = end + 1
         return Frame(frame_type, channel, data[position + 7 : end])

@@ -5,7 +5,7 @@ Owns the tables' present row and obeys them; knows nothing of how frames are par
 
 from dataclasses import dataclass
 
-from redrive.wire.errors import LocalProtocolError, RemoteProtocolError, ReplyCode
+from redrive.wire.errors import FramingLost, LocalProtocolError, RemoteProtocolError, ReplyCode
 from redrive.wire.frames import (
     FRAME_OVERHEAD,
     HEADER_GROWTH_MAX,
@@ -39,12 +39,24 @@ from redrive.wire.states import (
     ProtocolHeader,
 )
 
+_NOT_TUNED = frozenset(
+    {
+        ConnectionState.IDLE,
+        ConnectionState.GREETED,
+        ConnectionState.STARTING,
+        ConnectionState.CHALLENGED,
+        ConnectionState.AUTHENTICATING,
+        ConnectionState.TUNING,
+    }
+)
+
 
 @dataclass(slots=True)
 class Unfinished:
     """A message of which not all frames are here: its method, then its header, then ever more of its body."""
 
     opening: Opening
+    method: int
     header: bytes | None = None
     body_size: int = 0
     body: bytearray | None = None
@@ -79,10 +91,13 @@ class Life:
         self._ready: set[int] = set()
         self._unfinished_bytes = 0
         self._proposal: ConnectionTune | None = None
-        self._splitter = FrameSplitter(self.frame_max)
+        self._splitter = FrameSplitter(self.frame_max, of_client=role is Role.SERVER)
         self._payload_max = 0
         self._hot_max = 0
         self._adopt_frame_max(self.frame_max)
+        if role is Role.SERVER:
+            # Until the two agreed on more, a client gets by with the smallest frame, as on RabbitMQ.
+            self._splitter.payload_max = self._splitter.header_max = self.limits.frame_min
 
     def data_to_send(self) -> bytes:
         """Everything queued since the last call, in order, for one write to the transport."""
@@ -213,7 +228,7 @@ class Life:
 
     def _check_tune_ok(self, tune_ok: ConnectionTuneOk) -> None:
         if self._proposal is not None:
-            check_answer(tune_ok, self._proposal)
+            check_answer(tune_ok, self._proposal, self.limits.frame_min)
 
     def _answer_close(self, channel: int) -> None:
         """Every close gets its close-ok."""
@@ -228,18 +243,25 @@ class Life:
             # A broker adds headers (x-death, x-delivery-count) to messages that just fitted, and does not ask whether
             # they still do (observed on 3.10.8 and 4.3.6). To refuse them is to lose the connection at every delivery.
             self._splitter.header_max += HEADER_GROWTH_MAX
+        else:
+            # RabbitMQ compares the payload alone with frame-max, so that a frame may be eight octets larger.
+            self._splitter.payload_max = self._splitter.header_max = self.frame_max
         # A whole message no longer than this can't hold a frame or a body that is too large.
         self._hot_max = min(self._payload_max, self.limits.body_size_max)
 
     def _give_up(self, error: RemoteProtocolError) -> None:
         """The peer broke the protocol: queue the connection.close that says so, where one may still be sent.
 
-        After a frame error (501) nothing that follows can be understood, so the connection is CLOSED at once; after any
-        other it waits for close-ok.
+        When framing is lost nothing that follows can be understood, so the connection is CLOSED at once; after any
+        other offence it waits for close-ok. As a server it has RabbitMQ's manners: it says nothing to a client that has
+        not come as far as tune-ok, nor to one that sends a method nobody knows.
         """
-        if (self.role, ConnectionClose) in CONNECTION[self.state]:
-            self.close(error.reply_code, error.reply_text, error.method)
-            if error.reply_code is not ReplyCode.FRAME_ERROR:
+        is_server = self.role is Role.SERVER
+        is_mute = is_server and (self.state in _NOT_TUNED or error.reply_code is ReplyCode.NOT_IMPLEMENTED)
+        if (self.role, ConnectionClose) in CONNECTION[self.state] and not is_mute:
+            text = f"{error.reply_code.name} - {error.reply_text}" if is_server else error.reply_text
+            self.close(error.reply_code, text, error.method)
+            if not isinstance(error, FramingLost):
                 return
         self._enter(ConnectionState.CLOSED)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from redrive.wire.errors import RemoteProtocolError, ReplyCode
-from redrive.wire.frames import FRAME_MIN
+from redrive.wire.frames import FRAME_MIN, PROTOCOL_HEADER
 from redrive.wire.methods import ConnectionTune, ConnectionTuneOk
 
 MEBIBYTE = 1024 * 1024
@@ -11,11 +11,14 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one side will bear. The first three are negotiated; the last two guard our own memory.
+    """What one side will bear. The first three are negotiated; the rest is each side's own.
 
     `frame_max` counts the whole frame, as RabbitMQ does. `heartbeat_s` 0 asks for none. `body_size_max` is the largest
     message accepted (RabbitMQ's own default until 4.0), `unfinished_bytes_max` what all half-received messages of a
     connection may hold together, so that 2,047 channels can't each begin a large one.
+
+    A server's: `frame_min` is what a client may lower frame_max to, and all that it may send before they agreed (8,192
+    since RabbitMQ 4.1). `other_protocol` is the header offered to whoever begins with a wrong one (AMQP 1.0's by 4.x).
     """
 
     channel_max: int = 2047
@@ -23,6 +26,8 @@ class Limits:
     heartbeat_s: int = 60
     body_size_max: int = 128 * MEBIBYTE
     unfinished_bytes_max: int = 256 * MEBIBYTE
+    frame_min: int = FRAME_MIN
+    other_protocol: bytes = PROTOCOL_HEADER
 
     def __post_init__(self) -> None:
         if not 1 <= self.channel_max <= 65_535:
@@ -50,10 +55,10 @@ class Limits:
         )
 
 
-def check_answer(tune_ok: ConnectionTuneOk, tune: ConnectionTune) -> None:
+def check_answer(tune_ok: ConnectionTuneOk, tune: ConnectionTune, frame_min: int = FRAME_MIN) -> None:
     """Refuse (530) what RabbitMQ refuses: a client may lower the offer, not raise it, and 0 would be no limit."""
-    if tune_ok.frame_max and tune_ok.frame_max < FRAME_MIN:
-        raise _not_allowed(f"negotiated frame_max = {tune_ok.frame_max} is lower than the minimum {FRAME_MIN}", tune_ok)
+    if tune_ok.frame_max and tune_ok.frame_max < frame_min:
+        raise _not_allowed(f"negotiated frame_max = {tune_ok.frame_max} is lower than the minimum {frame_min}", tune_ok)
     for name in ("channel_max", "frame_max"):
         offered, taken = getattr(tune, name), getattr(tune_ok, name)
         if offered and (taken == 0 or taken > offered):

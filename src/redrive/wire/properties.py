@@ -13,6 +13,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 from redrive.wire.entries import drop_entries, edit_table, raw_entry, read_entry
 from redrive.wire.errors import EncodingError, syntax_error
 from redrive.wire.fields import FieldTable, Timestamp
+from redrive.wire.raw_entries import raw_entries
 from redrive.wire.tables import decode_table, encode_short_string, encode_table, timestamp
 
 EMPTY = b"\x00\x00"
@@ -20,6 +21,7 @@ EMPTY = b"\x00\x00"
 
 _T = TypeVar("_T")
 _LENGTH = struct.Struct(">I")
+_LONG_LONG = ord("L")
 _SECONDS = struct.Struct(">Q")
 
 
@@ -280,6 +282,28 @@ def cut_headers(raw: bytes) -> bytes | None:
         return None
     start, stop = _find_headers(raw)
     return raw[start:stop]
+
+
+def sort_headers(raw: bytes, *, once: bool) -> bytes:
+    """Raw properties with their headers as RabbitMQ writes them: by key, and 64-bit integers of type `l`, not `L`.
+
+    With `once` the first of several entries with one key stays (4.x), else all. What is within a header keeps its
+    bytes. Raises RemoteProtocolError if the bytes are malformed as far as the headers' end.
+    """
+    start, stop = _find_headers(raw)
+    if start == stop:
+        return raw
+    entries = raw_entries(raw[start + 4 : stop])
+    kept: list[tuple[bytes, bytes]] = []
+    for key, entry in sorted(entries, key=lambda one: one[0]):
+        if once and kept and kept[-1][0] == key:
+            continue
+        tag = 1 + len(key)
+        kept.append((key, entry[:tag] + b"l" + entry[tag + 1 :] if entry[tag] == _LONG_LONG else entry))
+    if kept == entries:
+        return raw
+    table = b"".join(entry for _, entry in kept)
+    return b"".join((raw[:start], _LENGTH.pack(len(table)), table, raw[stop:]))
 
 
 def _find_headers(raw: bytes) -> tuple[int, int]:

@@ -89,8 +89,8 @@ BUGS = (
         name="expiration-still-shown",
         area=AREA,
         file="engine/deaths.py",
-        old="dead.header = properties.edit(headers=headers, expiration=None).raw",
-        new="dead.header = properties.edit(headers=headers).raw",
+        old="properties.edit(headers=headers, expiration=None).raw",
+        new="properties.edit(headers=headers).raw",
         sees="4.x: a dead letter still has its expiration property.",
     ),
     Mutation(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from redrive import wire
 from redrive.embedded.engine import Cancelled, Confirm, Refusal, Return
 from redrive.embedded.engine.profiles import PROFILES
 from redrive.topology import Arguments, Policy
@@ -217,3 +218,33 @@ def test_a_vhosts_default_queue_type_fills_in_what_is_left_out_since_4_0(profile
     assert kinds == {"plain": kind, "said": "classic", "temporary": "classic", "mine": "classic"}
     rig.channel.declare_queue("plain", durable=True, arguments={"x-queue-type": kind})
     rig.channel.declare_queue("plain", durable=True)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("passive", [True, False])
+def test_only_the_pseudo_queue_and_a_reply_address_in_use_can_be_declared(profile: str, passive: bool) -> None:
+    rig = Rig(profile)
+    rig.channel.consume("amq.rabbitmq.reply-to", "tag", no_ack=True, exclusive=False, arguments={})
+    own = rig.channel.reply_address
+    for name in ("amq.rabbitmq.reply-to", own):
+        assert rig.channel.declare_queue(name, passive=passive) == (name, 0, 1)
+    for name, code in ((f"{own}x", 404), ("amq.rabbitmq.reply-to.forged", 541 if profile == "4.3" else 404)):
+        with pytest.raises(Refusal) as caught:
+            rig.open_channel().declare_queue(name, passive=passive)
+        assert caught.value.code == code
+    rig.channel.close()
+    with pytest.raises(Refusal):
+        rig.open_channel().declare_queue(own, passive=passive)
+
+
+@pytest.mark.parametrize(("profile", "order"), [("3.10", "zaBa"), ("4.0", "Baz"), ("4.3", "Baz")])
+def test_4_x_sorts_headers_and_keeps_the_first_of_a_key(profile: str, order: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    entries = b"".join(b"\x01" + key.encode() + b"b" + bytes((number,)) for number, key in enumerate("zaBa"))
+    rig.channel.publish("", "q", b"\x20\x00" + len(entries).to_bytes(4, "big") + entries, b"m")
+    got = rig.got("q")
+    assert got is not None
+    kept = [(key.decode(), entry[-1]) for key, entry in wire.raw_entries(got.header[6:])]
+    assert "".join(key for key, _ in kept) == order
+    assert dict(reversed(kept))["a"] == 1

@@ -212,7 +212,7 @@ def test_an_unknown_profile_is_named_with_the_nearest_one() -> None:
 
 def test_a_client_that_speaks_nonsense_is_hung_up_on_and_others_go_on() -> None:
     async def main() -> None:
-        async with EmbeddedBroker() as broker, Client(broker.url) as client:
+        async with EmbeddedBroker("3.10") as broker, Client(broker.url) as client:
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
             assert await asyncio.wait_for(reader.read(), 5) == wire.PROTOCOL_HEADER

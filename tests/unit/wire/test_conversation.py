@@ -1,6 +1,7 @@
 """A client and a server connection through a whole life, in memory."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -358,6 +359,6 @@ def test_all_channels_in_use_is_told_as_none() -> None:
 
 
 @pytest.mark.parametrize("options", [{"channel_max": 0}, {"frame_max": 4095}, {"heartbeat_s": -1}])
-def test_limits_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
+def test_limits_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         wire.Limits(**options)

@@ -6,9 +6,16 @@ from typing import Any
 from redrive.embedded.engine.channel_state import InHand
 from redrive.embedded.engine.consuming import Consuming
 from redrive.embedded.engine.profiles import Returning
-from redrive.embedded.engine.publishing import REPLY_TO
+from redrive.embedded.engine.publishing import REPLY_ADDRESS, REPLY_TO
 from redrive.embedded.engine.queues import Queue
-from redrive.embedded.engine.refusals import access_refused, default_exchange, not_found, precondition, resource
+from redrive.embedded.engine.refusals import (
+    Refusal,
+    access_refused,
+    default_exchange,
+    not_found,
+    precondition,
+    resource,
+)
 from redrive.embedded.engine.settling import Settling
 from redrive.embedded.engine.timers import NEVER
 
@@ -28,9 +35,10 @@ class Channel(Settling, Consuming):
     ) -> tuple[str, int, int]:
         """queue.declare: name, ready messages, consumers. Raises Refusal."""
         name = _without_breaks(name)
+        if name.startswith(REPLY_TO):
+            self._find_replies(name)
+            return name, 0, 1
         if passive:
-            if name.startswith(REPLY_TO):
-                return name, 0, 1
             queue = self.vhost.queue(name, self.connection)
             if not queue.is_quorum:
                 queue.touch()
@@ -149,6 +157,14 @@ class Channel(Settling, Consuming):
         self.apply_settlement((in_hand for _, in_hand in order), Returning.LOST, requeue=True)
         for queue in {id(queue): queue for queue in queues}.values():
             self.left(queue)
+
+    def _find_replies(self, name: str) -> None:
+        """Whether somebody takes replies under that name; the pseudo-queue's own is everybody's. Raises Refusal."""
+        if name == REPLY_TO or name in self.engine.reply_channels:
+            return
+        if self.engine.profile.garbled_reply_to_is_internal_error and not name.startswith(REPLY_ADDRESS):
+            raise Refusal(541)
+        raise not_found("queue", name, self.vhost.name)
 
     def _bound_names(self, name: str, key: str) -> tuple[str, str]:
         """An empty queue name is the last declared queue; then an empty key is its name too."""

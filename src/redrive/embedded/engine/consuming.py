@@ -8,7 +8,7 @@ from redrive.embedded.engine.arguments import check_consumer_priority
 from redrive.embedded.engine.channel_state import ChannelState
 from redrive.embedded.engine.consumers import Consumer
 from redrive.embedded.engine.effects import Got
-from redrive.embedded.engine.publishing import REPLY_TO
+from redrive.embedded.engine.publishing import REPLY_ADDRESS, REPLY_TO
 from redrive.embedded.engine.queues import Queue
 from redrive.embedded.engine.refusals import Refusal, access_refused, precondition, resource
 
@@ -128,8 +128,7 @@ class Consuming(ChannelState):
         if self.reply_tag is not None:
             raise precondition("reply consumer already set")
         self.reply_tag = tag
-        # RabbitMQ's are an Erlang pid in base64, which begins like this.
-        self.reply_address = f"{REPLY_TO}.g1h{self.engine.unique()}"
+        self.reply_address = f"{REPLY_ADDRESS}{self.engine.unique()}"
         self.engine.reply_channels[self.reply_address] = self
 
     def _forget_replies(self) -> None:

@@ -61,7 +61,7 @@ def record_death(
     if profile.deaths_in_headers:
         headers = _headers_with(properties.headers, death)
         drop = ("CC",) if key is not None and profile.dead_letter_key_drops_cc else ()
-        dead.header = properties.edit(headers=headers, drop=drop, expiration=None).raw
+        dead.header = wire.sort_headers(properties.edit(headers=headers, drop=drop, expiration=None).raw, once=False)
     else:
         dead.deaths = _deaths_with(message.deaths, death)
         dead.first_death = message.first_death or death
@@ -69,7 +69,7 @@ def record_death(
         headers |= _pointer("first", dead.first_death)
         if profile.last_death_headers:
             headers |= _pointer("last", death)
-        dead.header = properties.edit(headers=headers, expiration=None).raw
+        dead.header = wire.sort_headers(properties.edit(headers=headers, expiration=None).raw, once=False)
     dead.exchange = exchange
     dead.hops, dead.hop_ms = (message.hops + 1 if message.hop_ms == now_ms else 1), now_ms
     if key is not None:

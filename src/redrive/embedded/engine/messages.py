@@ -103,7 +103,9 @@ class Entry:
         return self.sequence < other.sequence
 
 
-def read_message(exchange: str, routing_key: str, header: bytes, body: bytes, user: str) -> Message:
+def read_message(
+    exchange: str, routing_key: str, header: bytes, body: bytes, user: str, *, sorts_headers: bool = False
+) -> Message:
     """A publish as a message. Raises Refusal for what RabbitMQ refuses in the properties."""
     message = Message(exchange, (routing_key,), header, body)
     flags = int.from_bytes(header[:2], "big")
@@ -125,6 +127,8 @@ def read_message(exchange: str, routing_key: str, header: bytes, body: bytes, us
             message.expiration_ms = _expiration_ms(properties.expiration or "")
         if flags & _HEADERS:
             _read_headers(message, properties)
+            if sorts_headers:
+                message.header = wire.sort_headers(message.header, once=True)
     except wire.RemoteProtocolError as error:
         raise Refusal(502, error.reply_text) from None
     return message

@@ -31,4 +31,4 @@ def presented(entry: Entry, profile: Profile, *, quorum: bool, fetched: bool) ->
             headers["x-delivery-count"] = wire.Int64(count)
     if not headers:
         return redelivered, message.header
-    return redelivered, wire.Properties(message.header).edit(headers=headers).raw
+    return redelivered, wire.sort_headers(wire.Properties(message.header).edit(headers=headers).raw, once=False)

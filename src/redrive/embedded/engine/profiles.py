@@ -87,6 +87,14 @@ class Profile:
     """A message held beyond the consumer timeout closes its channel; on 4.3 a quorum queue takes it back instead."""
     queues_set_timeout: bool
     """A queue may have a consumer timeout of its own, by argument or policy (not on 3.10)."""
+    sorts_headers: bool
+    """Headers are written anew at publishing: sorted by key, each key once (4.x)."""
+    garbled_reply_to_is_internal_error: bool
+    """A reply-to address that can't be one closes the connection with 541 (4.3); elsewhere there is no such queue."""
+    frame_min: int
+    """The smallest frame-max, and the most that a client may send in a frame before tune-ok."""
+    other_protocol: bytes
+    """The header that is offered to a client which begins with a wrong one."""
     message_bytes_max: int
     """The largest body (`max_message_size` where nobody configured it)."""
 
@@ -127,6 +135,10 @@ V3_10 = Profile(
     consumers_return_first=False,
     overdue_closes_channel=True,
     queues_set_timeout=False,
+    sorts_headers=False,
+    garbled_reply_to_is_internal_error=False,
+    frame_min=4096,
+    other_protocol=b"AMQP\x00\x00\x09\x01",
     message_bytes_max=128 * 1024 * 1024,
 )
 
@@ -159,6 +171,10 @@ V4_0 = Profile(
     consumers_return_first=True,
     overdue_closes_channel=True,
     queues_set_timeout=True,
+    sorts_headers=True,
+    garbled_reply_to_is_internal_error=False,
+    frame_min=4096,
+    other_protocol=b"AMQP\x03\x01\x00\x00",
     message_bytes_max=16 * 1024 * 1024,
 )
 
@@ -191,6 +207,10 @@ V4_3 = Profile(
     consumers_return_first=True,
     overdue_closes_channel=False,
     queues_set_timeout=True,
+    sorts_headers=True,
+    garbled_reply_to_is_internal_error=True,
+    frame_min=8192,
+    other_protocol=b"AMQP\x03\x01\x00\x00",
     message_bytes_max=16 * 1024 * 1024,
 )
 

@@ -13,6 +13,9 @@ from redrive.embedded.engine.refusals import Refusal, access_refused, preconditi
 from redrive.embedded.engine.routing import route
 
 REPLY_TO = "amq.rabbitmq.reply-to"
+REPLY_ADDRESS = f"{REPLY_TO}.g1h"
+"""What the addresses of channels begin with; RabbitMQ's go on with an Erlang pid in base64, whose first octets these
+are."""
 
 
 class Publishing(ChannelState):
@@ -37,7 +40,8 @@ class Publishing(ChannelState):
         if exchange.internal:
             where = resource("exchange", exchange_name, self.vhost.name)
             raise access_refused(f"cannot publish to internal {where}")
-        message = read_message(exchange_name, routing_key, header, body, self.connection.user)
+        sorts = self.engine.profile.sorts_headers
+        message = read_message(exchange_name, routing_key, header, body, self.connection.user, sorts_headers=sorts)
         if b"amq.rabbitmq.reply-to" in header:
             self._address_reply(message)
         if message.message_id is not None:

@@ -32,7 +32,7 @@ HARD = frozenset({320, 402, 501, 502, 503, 504, 505, 506, 530, 540, 541})
 class Refusal(RedriveError):
     """A command is refused. `text` is what a client reads, the code's name in front."""
 
-    def __init__(self, code: int, reason: str) -> None:
+    def __init__(self, code: int, reason: str = "") -> None:
         self.code = code
         self.reason = reason
         super().__init__(f"{code} {self.text}")
@@ -40,7 +40,7 @@ class Refusal(RedriveError):
     @property
     def text(self) -> str:
         """As RabbitMQ writes it: "NOT_FOUND - no queue 'nope' in vhost '/'"."""
-        return f"{NAMES[self.code]} - {self.reason}"
+        return f"{NAMES[self.code]} - {self.reason}" if self.reason else NAMES[self.code]
 
     @property
     def is_hard(self) -> bool:
