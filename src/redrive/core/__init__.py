@@ -22,12 +22,13 @@ from redrive.core.observer import SILENT, Observer
 from redrive.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from redrive.core.attempts import Counter, count_retries
+    from redrive.core.attempts import Counter, count_retries, read_deliveries
     from redrive.core.commands import Ack, Command, Discard, Pause, Publish, Return
     from redrive.core.counts import read_count
-    from redrive.core.deaths import Deaths, deaths_in, read_deaths
+    from redrive.core.deaths import Deaths, deaths_in, own_deaths, read_deaths
     from redrive.core.deciding import DELAY_MS_MAX, PAUSE_MS_MAX, decide
     from redrive.core.decisions import Attempt, Decision, Defer, Done, GiveBack, Parked, ParkReason, Report, Retry, Skip
+    from redrive.core.digests import message_digest
     from redrive.core.failures import Failure, describe_error, describe_outcome, shorten
     from redrive.core.letters import Letter, PlainLetter
     from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
@@ -114,13 +115,16 @@ _HOMES = {
     "describe_error": "failures",
     "describe_outcome": "failures",
     "fit_headers": "parking",
+    "message_digest": "digests",
     "original_headers": "parking",
     "original_routing_key": "parking",
     "outcome_of": "statuses",
+    "own_deaths": "deaths",
     "parking_headers": "parking",
     "parse_retry_after": "statuses",
     "read_count": "counts",
     "read_deaths": "deaths",
+    "read_deliveries": "attempts",
     "read_history": "parking",
     "retry_headers": "parking",
     "shorten": "failures",
@@ -197,14 +201,17 @@ __all__ = [
     "fit_headers",
     "format_duration_ms",
     "headers",
+    "message_digest",
     "original_headers",
     "original_routing_key",
     "outcome_of",
+    "own_deaths",
     "parking_headers",
     "parse_duration_ms",
     "parse_retry_after",
     "read_count",
     "read_deaths",
+    "read_deliveries",
     "read_history",
     "retry_headers",
     "shorten",

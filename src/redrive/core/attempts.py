@@ -6,7 +6,9 @@
     DELIVERIES  x-delivery-count                                     a quorum queue, on every return (4.3: not on nack)
 
 To each `x-redrive-attempts-before` is added: what was done before a copy that made the broker's own count start afresh.
-Header values come from outside; what is no whole number counts as nothing.
+Header values come from outside; what is no whole number counts as nothing, and what tells of another message's past
+counts as nothing either: ours without a digest that fits (`Letter.header` hides it), x-death on what did not come back
+from a loop (`own_deaths`), delivery counts on what was never delivered (`read_deliveries`).
 
 What survives (recorded from 3.10, 4.0 and 4.3 in tests/unit/core/recorded): a republish or redrive keeps x-retry-count;
 x-death is passed on but goes on counting on 3.10 only (4.x starts a new one at the next death); x-delivery-count starts
@@ -18,7 +20,7 @@ from enum import StrEnum
 
 from redrive.core import headers
 from redrive.core.counts import read_count
-from redrive.core.deaths import deaths_in
+from redrive.core.deaths import own_deaths
 from redrive.core.letters import Letter
 
 
@@ -37,6 +39,15 @@ def count_retries(letter: Letter, counter: Counter) -> int:
         case Counter.HEADER:
             return before + read_count(letter.header(headers.RETRY_COUNT))
         case Counter.REJECTIONS:
-            return before + deaths_in(letter.header(headers.DEATHS), letter.queue).rejections
+            return before + own_deaths(letter).rejections
         case Counter.DELIVERIES:
-            return before + read_count(letter.header(headers.DELIVERY_COUNT))
+            return before + read_deliveries(letter)
+
+
+def read_deliveries(letter: Letter) -> int:
+    """The returns that a quorum queue has counted, 0 if it has counted none.
+
+    A publisher's own x-delivery-count shines through until the queue writes one: before the first return (4.x), and on
+    4.3 after a nack, which does not count there, so that it can't be told apart.
+    """
+    return read_count(letter.header(headers.DELIVERY_COUNT)) if letter.redelivered else 0

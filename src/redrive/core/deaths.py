@@ -10,7 +10,9 @@ for one queue is kept in it. It is a list still, the header as it was decoded, a
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from redrive.core import headers
 from redrive.core.counts import read_count
+from redrive.core.letters import Letter
 
 REJECTED, EXPIRED = "rejected", "expired"
 
@@ -66,6 +68,18 @@ def deaths_in(header: Any, queue: str) -> QueueDeaths:
     """The deaths in one queue by an x-death header's value."""
     deaths = read_deaths(header)
     return NOWHERE if deaths is None else deaths.in_queue(queue)
+
+
+def own_deaths(letter: Letter) -> QueueDeaths:
+    """The deaths of a message in its queue, as far as they are its own.
+
+    From every loop of ours a message comes back through the default exchange as its queue's name. What came in another
+    way has not died here since it was published: its x-death was copied from another message, or tells of a life before
+    that is over.
+    """
+    if letter.exchange or letter.routing_key != letter.queue or letter.has_anothers_headers:
+        return NOWHERE
+    return deaths_in(letter.header(headers.DEATHS), letter.queue)
 
 
 def _read(deaths: list[Any], queue: str) -> QueueDeaths:

@@ -42,6 +42,8 @@ FIRST_SEEN = "x-redrive-first-seen"
 """Milliseconds since 1970 when a consumer first had it in hand; the age budget of a message without timestamp."""
 POSSIBLE_DUPLICATE = "x-redrive-possible-duplicate"
 """True on a copy that was sent although an earlier one may have arrived."""
+DIGEST = "x-redrive-digest"
+"""Binds what is written on a copy to its queue and its message (`core.digests`); without it nothing is believed."""
 
 DEATHS = "x-death"
 DELIVERY_COUNT = "x-delivery-count"
@@ -83,3 +85,17 @@ ROUTING_HEADERS = frozenset({"CC", "BCC"})
 
 COUNT_HEADERS = frozenset({DELIVERY_COUNT, "x-acquired-count"})
 """The broker's, about the queue the message was in."""
+
+ORIGIN_HEADERS = frozenset({ORIGINAL_QUEUE, ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY})
+
+BOUND_HEADERS = LIFE_HEADERS | ORIGIN_HEADERS | {MESSAGE_ID, STRIPPED, POSSIBLE_DUPLICATE, DIGEST}
+"""What we write on copies: believed on a message only where its `x-redrive-digest` fits."""
+
+REDRIVEN_HEADERS = frozenset({REDRIVEN_ID, REDRIVEN_COUNT, REDRIVEN_MARK, REDRIVEN_AT, REDRIVEN_BY})
+
+_PREFIXES = ("x-redrive-", "x-redriven-")
+
+
+def is_of_a_life(name: str) -> bool:
+    """Whether a header tells of the life of one message, ours or the broker's: none that a new message begins with."""
+    return name.startswith(_PREFIXES) or name in BOUND_HEADERS or name in DEATH_HEADERS or name in COUNT_HEADERS

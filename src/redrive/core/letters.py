@@ -22,15 +22,19 @@ class Letter(Protocol):
     def redelivered(self) -> bool:
         """Whether a consumer may have had it before."""
 
+    @property
+    def has_anothers_headers(self) -> bool:
+        """Whether its headers were copied from another message: its `x-redrive-digest` does not fit it."""
+
     def header(self, name: str, /) -> Any:
-        """A header's value, None if it has none of the name."""
+        """A header's value, None if it has none of the name, or one of ours that is not to be believed."""
 
     def attribute(self, name: str, /) -> Any:
         """A property's value by its AMQP name (`message_id`, `timestamp`, `expiration`), None if it is not set."""
 
 
 class PlainLetter:
-    """A letter made of plain values."""
+    """A letter made of plain values, all of them believed."""
 
     def __init__(
         self,
@@ -41,11 +45,13 @@ class PlainLetter:
         redelivered: bool = False,
         headers: dict[str, Any] | None = None,
         properties: dict[str, Any] | None = None,
+        has_anothers_headers: bool = False,
     ) -> None:
         self.queue = queue
         self.exchange = exchange
         self.routing_key = queue if routing_key is None else routing_key
         self.redelivered = redelivered
+        self.has_anothers_headers = has_anothers_headers
         self.headers = {} if headers is None else headers
         self.properties = {} if properties is None else properties
 

@@ -13,6 +13,7 @@
     x-redrive-history         yes          yes           the newest attempts, bounded: as far as copies have carried
                                                          them, so only the last one where retries are rejects
     x-redrive-parked-at                    yes           milliseconds since 1970
+    x-redrive-digest          yes          yes           whose headers these are; written where the copy is made
 
 Everything written here is bounded: together far below the 131 kB at which a header frame closes the connection. What
 the message had before is not ours to cut, so `fit_headers` gives up our own words where the two together are too much.
@@ -23,7 +24,7 @@ from typing import Any
 
 from redrive.core import headers
 from redrive.core.counts import read_count
-from redrive.core.deaths import deaths_in
+from redrive.core.deaths import own_deaths
 from redrive.core.decisions import Attempt, Parked, Report
 from redrive.core.failures import MESSAGE_BYTES_MAX, STACK_BYTES_MAX, TYPE_BYTES_MAX, shorten
 from redrive.core.letters import Letter
@@ -143,7 +144,7 @@ def fit_headers(written: Mapping[str, Any], room_bytes: int) -> dict[str, Any]:
 
 def _first_route(letter: Letter) -> tuple[str, str]:
     """By the deaths in this queue, else as it came now."""
-    route = deaths_in(letter.header(headers.DEATHS), letter.queue).route
+    route = own_deaths(letter).route
     return (letter.exchange, letter.routing_key) if route is None else route
 
 

@@ -60,6 +60,7 @@ class DeliveredLetter:
     fingerprint is made of their bytes."""
 
     __slots__ = ("_apart", "_properties", "exchange", "headers", "queue", "redelivered", "routing_key")
+    has_anothers_headers = False
 
     def __init__(self, delivery: Delivery, queue: str) -> None:
         # Not the delivery's own, which would keep what is decoded here for as long as the hand is held.

@@ -22,7 +22,16 @@ from functools import lru_cache
 from typing import Any
 
 from redrive.client import Outgoing
-from redrive.core import COPY_DROPS, PlainLetter, RedriveError, headers, original_routing_key, read_count, shorten
+from redrive.core import (
+    COPY_DROPS,
+    PlainLetter,
+    RedriveError,
+    deaths_in,
+    headers,
+    original_routing_key,
+    read_count,
+    shorten,
+)
 from redrive.records import Claimed, Target, make_mark
 from redrive.wire import Properties, ProtocolError, copy_properties
 
@@ -67,6 +76,7 @@ def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
             set_headers=_written(letter, properties, rules, now_ms),
             drop_headers=REDRIVE_DROPS,
             new_id=lambda: letter.id,
+            bound_to=(letter.queue if exchange else routing_key, letter.content.body),
         )
     except ProtocolError as error:
         raise Uncopyable(f"its properties can't be copied: {error}") from None
@@ -163,8 +173,13 @@ def _own_id(message: Properties, *, otherwise: str) -> str:
 
 def _first_routing_key(letter: Claimed) -> str:
     properties = Properties(letter.content.properties)
-    told = {name: properties.header(name) for name in (headers.ORIGINAL_ROUTING_KEY, headers.DEATHS)}
-    known = PlainLetter(
-        queue=letter.queue, exchange=letter.dlq_exchange, routing_key=letter.dlq_routing_key, headers=told
+    died = deaths_in(properties.header(headers.DEATHS), letter.queue).route
+    told = {headers.ORIGINAL_ROUTING_KEY: properties.header(headers.ORIGINAL_ROUTING_KEY)}
+    return original_routing_key(
+        PlainLetter(
+            queue=letter.queue,
+            exchange=letter.dlq_exchange,
+            routing_key=letter.dlq_routing_key if died is None else died[1],
+            headers=told,
+        )
     )
-    return original_routing_key(known)

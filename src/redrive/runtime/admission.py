@@ -27,9 +27,10 @@ from redrive.core import (
     Report,
     Skip,
     count_retries,
-    deaths_in,
     headers,
+    own_deaths,
     read_count,
+    read_deliveries,
 )
 from redrive.runtime.due import PROCESS_AFTER, asked_delay_ms, published_ms
 from redrive.topology import QueuePlan, QueueType
@@ -137,14 +138,13 @@ class Admission:
     def _judge_crashes(self, letter: Letter, *, after_own_loss: bool) -> Verdict | None:
         if self._counts_itself:
             # Nobody has died on what the broker has not counted, however far a rule has let its copies come.
-            if not letter.redelivered or not read_count(letter.header(headers.DELIVERY_COUNT)):
+            if not read_deliveries(letter):
                 return None
             deliveries = count_retries(letter, Counter.DELIVERIES)
             return Crashed(deliveries=deliveries) if deliveries >= self._runs_max else None
         if self._crashes_max is None:
             return None
-        counted = read_count(letter.header(headers.DELIVERY_COUNT))
-        rejected = deaths_in(letter.header(headers.DEATHS), letter.queue).rejections
+        counted, rejected = read_deliveries(letter), own_deaths(letter).rejections
         # 4.0's quorum queues count a reject as a delivery and carry the count through dead-lettering: a message that
         # comes back from its wait is flagged though nobody died. A return of any kind makes the count begin anew.
         may_have_died = letter.redelivered and not after_own_loss and not 0 < counted == rejected

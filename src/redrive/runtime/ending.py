@@ -134,10 +134,10 @@ class Ending:
             # The commonest retry of the reject loops: no copy is made, so nothing needs to be written down.
             delivery.reject(requeue=False)
             if self._is_heard:
-                letter, failure = DeliveryLetter(delivery, self._queue), describe_outcome(outcome, stack=False)
+                letter, failure = DeliveryLetter(delivery, self._plan), describe_outcome(outcome, stack=False)
                 self._tell(decision, letter, past, failure, handler_s=timed_s)
             return None
-        letter = DeliveryLetter(delivery, self._queue)
+        letter = DeliveryLetter(delivery, self._plan)
         # A stack is only wanted on a dead letter, and costs more than everything else here.
         is_last = type(decision) is Parked
         if is_last and has_begun:
@@ -150,7 +150,7 @@ class Ending:
         if mould is None:
             report = _report(letter, past, failure, failed_run, now_ms)
             return self._carry_out(letter, past, decision, report, handler_s=timed_s, is_attempt=has_begun)
-        properties = mould.cast(delivery.properties, now_ms, self._executor.new_id)
+        properties = mould.cast(letter, now_ms, self._executor.new_id)
         tell: Callable[[], None] | None = None
         if self._is_heard:
             tell = partial(self._tell, decision, letter, past, failure, handler_s=timed_s, is_attempt=has_begun)
@@ -193,7 +193,7 @@ class Ending:
         usual = self._usual
         if usual is None or type(outcome) is not Raised or isinstance(outcome.error, Signal):
             return self._decide_anew(outcome, delivery, past, now_ms)
-        key = (past.retries, past.died_otherwise)
+        key = (past.retries, past.must_be_copied)
         known = usual.get(key)
         if known is None:
             known = self._decide_anew(outcome, delivery, past, now_ms)
@@ -205,7 +205,7 @@ class Ending:
         return decision, by_reject
 
     def _decide_anew(self, outcome: Outcome, delivery: Delivery, past: Past, now_ms: int) -> tuple[Decision, bool]:
-        letter = DeliveryLetter(delivery, self._queue)
+        letter = DeliveryLetter(delivery, self._plan)
         age_ms = self._admission.age_ms(letter) if self._asks_age else None
         situation = Situation(retries=past.retries, now_ms=now_ms, age_ms=age_ms, draw=self._draw())
         decision = decide(outcome, situation, self._policy)
@@ -213,7 +213,7 @@ class Ending:
 
     async def carry_out(self, delivery: Delivery, decision: Decision) -> None:
         """Carries out what was decided without a run. Raises `StaleDelivery`."""
-        letter = DeliveryLetter(delivery, self._queue)
+        letter = DeliveryLetter(delivery, self._plan)
         past = self._pasts.of(delivery)
         report = Report(retries=past.retries, now_ms=self._now_ms(), history=read_history(letter))
         await self._carry_out(letter, past, decision, report)
@@ -241,7 +241,7 @@ class Ending:
 
     async def give_back(self, delivery: Delivery, *, pause_ms: int = 0) -> bool:
         """Back to the queue after a pause, uncounted; whether it came to that. Raises `StaleDelivery`."""
-        letter = DeliveryLetter(delivery, self._queue)
+        letter = DeliveryLetter(delivery, self._plan)
         copy = self._admission.home_copy(letter, deliveries=None)
         if copy is not None:
             await self._executor.pause(min(pause_ms, PAUSE_MS_MAX) / 1000)
@@ -267,7 +267,7 @@ class Ending:
     def tell_ack(self, delivery: Delivery, handler_s: float) -> None:
         """A handler returned and its delivery was acked."""
         if self._notes_acks:
-            letter = DeliveryLetter(delivery, self._queue)
+            letter = DeliveryLetter(delivery, self._plan)
             self._tell(Done(), letter, self._pasts.of(delivery), None, handler_s=handler_s)
         elif self._acked is not None:
             header = delivery.header

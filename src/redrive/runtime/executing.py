@@ -23,6 +23,8 @@ from redrive.client import Outcome as PublishOutcome
 from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return, headers
 from redrive.runtime.copies import copy_properties
 from redrive.runtime.outlet import describe_publish
+from redrive.runtime.views import DeliveryLetter
+from redrive.topology import QueuePlan
 from redrive.wire import LocalProtocolError, Properties
 
 Checkpoint = Callable[[str], None]
@@ -42,7 +44,7 @@ class Executor:
 
     def __init__(
         self,
-        queue: str,
+        plan: QueuePlan,
         publisher: Publisher,
         home: Publisher,
         *,
@@ -55,7 +57,8 @@ class Executor:
     ) -> None:
         """`home` is for copies to the queue's own end. Least privilege may not allow them, and a refusal closes the
         channel: on one of its own it leaves the others in peace."""
-        self._queue = queue
+        self._plan = plan
+        self._queue = plan.name
         self.publisher = publisher
         self._home = home
         self._refused: set[str] = set()
@@ -118,7 +121,7 @@ class Executor:
             raise StaleDelivery(delivery.delivery_tag, self._queue)
         if copy.exchange in self._refused:
             return False
-        properties = copy_properties(delivery, copy, new_id=self.new_id)
+        properties = copy_properties(DeliveryLetter(delivery, self._plan), copy, new_id=self.new_id)
         outcome = await self._publish(copy, delivery.body, properties, by=self._home)
         if not isinstance(outcome, Confirmed):
             if isinstance(outcome, InDoubt) and outcome.reason.startswith(_ACCESS_REFUSED):
@@ -210,7 +213,7 @@ class Executor:
     async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
         if delivery.comes_again:
             return False
-        properties = copy_properties(delivery, copy, new_id=self.new_id)
+        properties = copy_properties(DeliveryLetter(delivery, self._plan), copy, new_id=self.new_id)
         outcome = await self._publish(copy, delivery.body, properties)
         return isinstance(outcome, Confirmed) or await self.insist(delivery, copy, properties, outcome)
 

@@ -267,7 +267,7 @@ class Handling:
 
     async def _admit(self, delivery: Delivery) -> bool:
         """Whether the handler is to run now; if not, the delivery has been seen to."""
-        letter = DeliveryLetter(delivery, self._queue)
+        letter = DeliveryLetter(delivery, self._plan)
         verdict = self._admission.judge(letter, delivery.body, after_own_loss=self.lost_lately())
         if verdict is None:
             if letter.header(headers.DELIVERIES) is not None:

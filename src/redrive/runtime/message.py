@@ -28,7 +28,7 @@ class Message:
     __slots__ = ("_letter", "_outlet", "_plan", "attempts_max")
 
     def __init__(self, delivery: Delivery, plan: "QueuePlan", outlet: "Outlet", attempts_max: int) -> None:
-        self._letter = DeliveryLetter(delivery, plan.name)
+        self._letter = DeliveryLetter(delivery, plan)
         self._plan = plan
         self._outlet = outlet
         self.attempts_max = attempts_max
@@ -143,7 +143,9 @@ class Message:
         """Publishes what follows from this message, confirmed and mandatory, and returns its id.
 
         bytes go as they are, anything else as the codec writes it. It carries this message's correlation id (its own id
-        if it has none) and its `traceparent`, `tracestate` and `baggage`, unless given here. Raises `PublishFailed`
+        if it has none) and its `traceparent`, `tracestate` and `baggage`, unless given here. `headers` may be this
+        message's own: what they tell of its life (`x-retry-count`, `x-original-*`, `x-final-*`, `x-redrive-*`,
+        `x-redriven-*`, x-death, delivery counts) is left out: the new message begins its own. Raises `PublishFailed`
         when no queue took it or the broker has not confirmed it in time: let it fail the handler, and the attempt is
         retried. A retry publishes again, so give a `message_id` made from this message's where a duplicate matters.
         """

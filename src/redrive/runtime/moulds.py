@@ -1,9 +1,9 @@
 """Parked copies cast from moulds: what is written on a dead letter, encoded once for all messages that end alike.
 
 When a dependency is down thousands of messages are parked for the same reason, with the same error and the same stack.
-What is written on them differs in the moment, and in the id of those that have none. So the headers that a shape wants
-written are encoded once, cut at the moment, and put together again for each message behind its own headers, whose bytes
-are not looked at.
+What is written on them differs in the moment, in the digest, and in the id of those that have none. So the headers that
+a shape wants written are encoded once, cut at the moment, and put together again for each message behind its own
+headers, whose bytes are not looked at.
 
 A mould knows no header and no shape: it is made from the commands of the first message of its kind. What it can't do is
 left to `copies`, which can do everything: messages that carry headers of ours or have something to be stripped of.
@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from redrive.client import Delivery
 from redrive.core import Ack, Command, Failure, Publish, headers
 from redrive.runtime.pasts import WRITTEN, Past
-from redrive.wire import Properties, encode_entries, flags_of
+from redrive.runtime.views import DeliveryLetter
+from redrive.wire import Properties, digest_of, encode_entries, flags_of
 
 _KEPT_MAX = 64
 _HEADER_BYTES_MAX = 32_000
@@ -44,12 +45,18 @@ class Mould(NamedTuple):
     copy: Publish
     pieces: tuple[bytes, ...]
 
-    def cast(self, properties: Properties, now_ms: int, new_id: Callable[[], str]) -> Properties:
+    def cast(self, letter: DeliveryLetter, now_ms: int, new_id: Callable[[], str]) -> Properties:
         """The properties of one message's copy."""
         written = _moment(now_ms).join(self.pieces)
-        if not properties.has_any(_MESSAGE_ID):
-            given = new_id().encode()
+        properties = letter.properties
+        if properties.has_any(_MESSAGE_ID):
+            message_id = properties.message_id
+        else:
+            message_id = new_id()
+            given = message_id.encode()
             written += _GIVEN_ID + _LENGTH.pack(len(given)) + given
+        digest = digest_of(properties, letter.queue, message_id=message_id, body=letter.delivery.body).encode()
+        written += _DIGEST + _LENGTH.pack(len(digest)) + digest
         return properties.append_headers(written, drop=self.copy.drop_headers)
 
 
@@ -99,5 +106,5 @@ def _encoded(table: Mapping[str, Any]) -> bytes:
     return b"".join(encode_entries(table).values())
 
 
-_GIVEN_ID = _encoded({headers.MESSAGE_ID: ""})[: -_LENGTH.size]
-"""The header that an id is written into, as far as its length."""
+_GIVEN_ID, _DIGEST = (_encoded({name: ""})[: -_LENGTH.size] for name in (headers.MESSAGE_ID, headers.DIGEST))
+"""The headers that an id and a digest are written into, as far as their lengths."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from redrive.client import Confirmed, InDoubt, Nacked, Publisher, Returned
 from redrive.client import Outcome as PublishOutcome
+from redrive.core import headers as names
 from redrive.runtime.codecs import Codec
 from redrive.runtime.errors import PublishFailed
 from redrive.wire import LocalProtocolError, Properties, Timestamp
@@ -46,13 +47,16 @@ class Outlet:
         priority: int | None,
         timeout_s: float,
     ) -> str:
-        """Publishes one message and returns its id. Raises `PublishFailed`."""
+        """Publishes one message and returns its id. Raises `PublishFailed`.
+
+        A new message has no life behind it: what headers tell of another's (counts, deaths, origins) is left out.
+        """
         raw = isinstance(body, bytes | bytearray | memoryview)
         payload = bytes(body) if raw else self._codec.write(body)
         chosen_id = self._new_id() if message_id is None else message_id
         try:
             properties = Properties.of(
-                headers=headers,
+                headers={name: value for name, value in headers.items() if not names.is_of_a_life(name)},
                 content_type=(_RAW if raw else self._codec.content_type) if content_type is None else content_type,
                 delivery_mode=2,
                 priority=priority,

@@ -8,7 +8,7 @@ has a header of its own (a trace), those that have the same x-death and no heade
 from typing import NamedTuple
 
 from redrive.client import Delivery
-from redrive.core import Counter, count_retries, deaths_in, headers
+from redrive.core import Counter, count_retries, headers, own_deaths
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
 from redrive.wire import cut_headers
@@ -23,12 +23,12 @@ key of a table has its length before it."""
 
 
 class Past(NamedTuple):
-    """How often a message was retried, whether it has died in this queue of something else than our rejects, how it
-    first came to the queue as far as its deaths tell, the key it was first published with, and whether its headers may
-    have one among them that a copy has to replace or to strip."""
+    """How often a message was retried, whether it brings what a reject must not take along, how it first came to the
+    queue as far as its deaths tell, the key it was first published with, and whether its headers may have one among
+    them that a copy has to replace or to strip."""
 
     retries: int
-    died_otherwise: bool
+    must_be_copied: bool
     route: tuple[str, str] | None
     routing_key: str
     is_marked: bool
@@ -39,7 +39,6 @@ class Pasts:
 
     def __init__(self, plan: QueuePlan) -> None:
         self._plan = plan
-        self._queue = plan.name
         self._counter = plan.counted_by
         # A header that is read below and is not x-death makes a delivery one of its own.
         self._mark = _ORIGINAL if self._counter is Counter.REJECTIONS else self._counter.value.encode()
@@ -48,40 +47,42 @@ class Pasts:
 
     def of(self, delivery: Delivery) -> Past:
         """The past of one delivery."""
-        # Nothing else than these two is read for it.
-        key = (delivery.route, cut_headers(delivery.header))
+        letter = DeliveryLetter(delivery, self._plan)
+        # Nothing else is read for it: what its headers are worth is told by its body too.
+        key = (delivery.route, delivery.redelivered, letter.belief, cut_headers(delivery.header))
         past = self._by_headers.get(key)
         if past is None:
-            past = self._by_headers.keep(key, self._look_up(DeliveryLetter(delivery, self._queue), key[1] or b""))
+            past = self._by_headers.keep(key, self._look_up(letter, key[3] or b""))
         return past
 
     def _look_up(self, letter: DeliveryLetter, table: bytes) -> Past:
         is_marked = any(mark in table for mark in _MARKS)
         if is_marked or self._mark in table:
             return self._read(letter, is_marked)
-        key = (letter.delivery.route, letter.raw_deaths())
+        # Without a mark of ours there is nothing to believe.
+        count = letter.header(headers.DELIVERY_COUNT)
+        key = (letter.delivery.route, letter.redelivered, count if isinstance(count, int) else 0, letter.raw_deaths())
         past = self._by_deaths.get(key)
         if past is None:
             past = self._by_deaths.keep(key, self._read(letter, is_marked))
         return past
 
     def _read(self, letter: DeliveryLetter, is_marked: bool) -> Past:
-        deaths = deaths_in(letter.header(headers.DEATHS), letter.queue)
         return Past(
             retries=count_retries(letter, self._counter),
-            died_otherwise=deaths.otherwise,
-            route=deaths.route,
+            must_be_copied=self._plan.must_be_copied(letter),
+            route=own_deaths(letter).route,
             routing_key=self._plan.handler_routing_key(letter),
             is_marked=is_marked,
         )
 
 
-class _Kept(dict[tuple[tuple[str, str], bytes | None], Past]):
+class _Kept(dict[tuple[tuple[str, str], bool, object, bytes | None], Past]):
     """Pasts by a way and the bytes that tell them, not too many and not too large."""
 
-    def keep(self, key: tuple[tuple[str, str], bytes | None], past: Past) -> Past:
+    def keep(self, key: tuple[tuple[str, str], bool, object, bytes | None], past: Past) -> Past:
         """Keeps one, and gives it back."""
-        told = key[1]
+        told = key[3]
         if told is None or len(told) <= _BYTES_MAX:
             if len(self) >= _KEPT_MAX:
                 self.clear()

@@ -210,7 +210,7 @@ class Runner:
             )
         # Channels for each queue's copies: a missing exchange closes one, and leaves the others' publishes in peace.
         executor = Executor(
-            queue,
+            one.plan,
             await self._publishing.publisher(),
             await self._publishing.publisher(),
             observer=self._observer,

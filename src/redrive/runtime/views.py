@@ -3,19 +3,45 @@
 from typing import Any
 
 from redrive.client import Delivery
-from redrive.core import Deaths, headers, read_deaths
+from redrive.core import Counter, Deaths, headers, read_deaths
+from redrive.topology import Belief, QueuePlan, QueueType
+from redrive.wire import digest_of
 
 
 class DeliveryLetter:
-    """A `core.Letter` over a delivery; each header is read once it is wanted."""
+    """A `core.Letter` over a delivery; each header is read once it is wanted.
 
-    __slots__ = ("_read", "delivery", "properties", "queue")
+    Headers of ours are read only where they are believed: on copies of this very message that came back by a declared
+    way (`topology`'s `origins` has the table).
+    """
 
-    def __init__(self, delivery: Delivery, queue: str) -> None:
+    __slots__ = ("_belief", "_plan", "_read", "delivery", "properties", "queue")
+
+    def __init__(self, delivery: Delivery, plan: QueuePlan) -> None:
         self.delivery = delivery
-        self.queue = queue
+        self.queue = plan.name
         self.properties = delivery.properties
+        self._plan = plan
+        self._belief: Belief | None = None
         self._read: dict[str, Any] | None = None
+
+    @property
+    def belief(self) -> Belief:
+        """What the headers of ours are worth."""
+        if self._belief is None:
+            self._belief = self._judge() if _DIGEST in self.delivery.header else Belief.NONE
+        return self._belief
+
+    @property
+    def has_anothers_headers(self) -> bool:
+        """Whether its headers were copied from another message."""
+        return self.belief is Belief.ANOTHERS
+
+    @property
+    def has_unbelieved(self) -> bool:
+        """Whether it may have headers of ours that are not believed."""
+        raw = self.delivery.header
+        return self.belief is not Belief.OWN and any(mark in raw for mark in _MARKS)
 
     @property
     def exchange(self) -> str:
@@ -41,7 +67,7 @@ class DeliveryLetter:
             return read[name]
         # Most are not there, and a search in the raw bytes says so without splitting them into properties.
         value = None
-        if name.encode() in self.delivery.header:
+        if name.encode() in self.delivery.header and self._may_be_read(name):
             value = self._read_deaths() if name == headers.DEATHS else self.properties.header(name)
         read[name] = value
         return value
@@ -53,6 +79,28 @@ class DeliveryLetter:
     def attribute(self, name: str, /) -> Any:
         """A property's value by its AMQP name, None if it is not set."""
         return getattr(self.properties, name)
+
+    def _may_be_read(self, name: str) -> bool:
+        if name in headers.BOUND_HEADERS:
+            return self.belief is Belief.OWN
+        if name == headers.DELIVERY_COUNT and self._plan.counted_by is Counter.DELIVERIES:
+            return self._plan.queue.type == QueueType.QUORUM  # no other queue counts: it is a publisher's
+        return True
+
+    def _judge(self) -> Belief:
+        properties = self.properties
+        own_id = properties.message_id
+        message_id = properties.header(headers.MESSAGE_ID) if own_id is None else own_id
+
+        def digest_for(queue: str) -> str:
+            return digest_of(properties, queue, message_id=message_id, body=self.delivery.body)
+
+        return self._plan.judge_headers(
+            self.delivery.route,
+            told=properties.header(headers.DIGEST),
+            home=properties.header(headers.ORIGINAL_QUEUE),
+            digest_for=digest_for,
+        )
 
     def _read_deaths(self) -> Deaths | None:
         """The x-death header, shared by all that have the same."""
@@ -69,7 +117,9 @@ class DeliveryLetter:
         return deaths
 
 
-_DIED = headers.DEATHS.encode()
+_DIED, _DIGEST = headers.DEATHS.encode(), headers.DIGEST.encode()
+_MARKS = (b"x-redrive", b"x-retry-count", b"x-original-", b"x-final-")
+"""What the raw bytes contain where there may be headers of ours."""
 
 # Messages that fail in the same second have died alike, to the byte: when thousands do, few x-deaths are decoded.
 _DEATHS: dict[bytes, Deaths | None] = {}

@@ -53,11 +53,13 @@ if TYPE_CHECKING:
         Shape,
         Tiered,
     )
+    from redrive.topology.shapes.origins import Belief
     from redrive.topology.versions import check_for
 
 _HOMES = {
     "SHAPES": "shapes",
     "Arrangement": "arrangement",
+    "Belief": "shapes.origins",
     "BindingSource": "declared",
     "Compiled": "compiler",
     "Declaration": "declared",
@@ -105,6 +107,7 @@ __all__ = [
     "SHAPES",
     "Arguments",
     "Arrangement",
+    "Belief",
     "Binding",
     "BindingSource",
     "BrokerVersion",

@@ -47,7 +47,8 @@ class Arrangement:
 
     `attempts` counts handler runs. `waits` are in the order of the declared delays, each wait queue once; it is empty
     where no queue waits (`requeue`, `native`). `retry_by` and `park_by` say how the consumer gets a message there,
-    `counted_by` where a delivery tells how often it was tried.
+    `counted_by` where a delivery tells how often it was tried. `way_back` is the exchange and the key with which a
+    message comes back from its wait; None is the default exchange and the queue's own name.
     """
 
     shape: str
@@ -59,6 +60,7 @@ class Arrangement:
     waits: tuple[Wait, ...] = ()
     counted_by: Counter = Counter.HEADER
     vhost: str = "/"
+    way_back: tuple[str, str] | None = None
 
     @property
     def longest_wait_ms(self) -> int:

@@ -60,7 +60,15 @@ class Compiled:
             shape=declared.retry,
             arrangement=next((one for one in self.arrangements if one.queue == name), None),
             dead_letters=dead_letters(queue, queue_settings(queue, PolicyBook(self.topology.policies))),
+            ways_back=self._ways_back(),
         )
+
+    def _ways_back(self) -> dict[tuple[str, str], frozenset[str]]:
+        found: dict[tuple[str, str], frozenset[str]] = {}
+        for one in self.arrangements:
+            if one.way_back is not None:
+                found[one.way_back] = found.get(one.way_back, frozenset()) | {one.queue}
+        return found
 
 
 def compile_declaration(declaration: Declaration, *, vhost: str | None = None) -> Compiled:

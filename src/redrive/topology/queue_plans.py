@@ -7,8 +7,8 @@ nothing else, and what to tell the broker; whether the queue has a shape or `ret
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.core import Command, Counter, Decision, Letter, Report, Retry
@@ -18,7 +18,7 @@ from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Queue, QueueType
 from redrive.topology.shapes import unretried
 from redrive.topology.shapes.base import DELIVERY_LIMIT_NEVER, Shape
-from redrive.topology.shapes.origins import handler_routing_key, is_foreign_copy
+from redrive.topology.shapes.origins import Belief, handler_routing_key, is_foreign_copy, judge_headers, must_be_copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class QueuePlan:
     """One declared queue: as it was declared, as it was compiled, and what is arranged around it.
 
     `shape` and `arrangement` are None together, for `retry: false`; `dead_letters` matters only then: whether a
-    rejected message goes anywhere.
+    rejected message goes anywhere. `ways_back` are the routes by which tiered retries re-enter an exchange that others
+    publish to, each with the queues they belong to: all that are declared, this one's own among them.
     """
 
     declared: DeclaredQueue
@@ -34,6 +35,7 @@ class QueuePlan:
     shape: Shape | None
     arrangement: Arrangement | None
     dead_letters: bool = False
+    ways_back: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -114,9 +116,21 @@ class QueuePlan:
 
     def is_foreign(self, letter: Letter) -> bool:
         """Whether a delivery is another queue's retry, to be acked unhandled (`Skip`)."""
-        if self.shape is None or self.arrangement is None:
-            return is_foreign_copy(letter)
-        return self.shape.is_foreign(letter, self.arrangement)
+        tiered = self.ways_back.get((letter.exchange, letter.routing_key))
+        if tiered is None or not (self.shape is None or self.shape.skips_foreign):
+            return False
+        return is_foreign_copy(letter, tiered)
+
+    def must_be_copied(self, letter: Letter) -> bool:
+        """Whether a reject would take along what is not the message's own."""
+        return must_be_copied(letter)
+
+    def judge_headers(
+        self, route: tuple[str, str], *, told: Any, home: Any, digest_for: Callable[[str], str]
+    ) -> Belief:
+        """What the headers of ours on a delivery are worth (`origins.judge_headers`)."""
+        tiered = self.ways_back.get(route, frozenset())
+        return judge_headers(queue=self.name, route=route, told=told, home=home, tiered=tiered, digest_for=digest_for)
 
     def handler_routing_key(self, letter: Letter) -> str:
         """The key to show to the handler: the original one, also on a retry."""

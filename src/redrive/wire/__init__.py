@@ -10,7 +10,7 @@ reads whole messages in one go, and `connection` is what callers use: bytes in a
 
 from redrive.wire import methods
 from redrive.wire.connection import Connection
-from redrive.wire.copying import copy_properties, stripped_of
+from redrive.wire.copying import copy_properties, digest_of, stripped_of
 from redrive.wire.entries import edit_table, read_entry
 from redrive.wire.errors import (
     EncodingError,
@@ -103,6 +103,7 @@ __all__ = [
     "copy_properties",
     "cut_headers",
     "decode_table",
+    "digest_of",
     "edit_table",
     "encode_entries",
     "encode_frame",

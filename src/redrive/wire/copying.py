@@ -29,20 +29,27 @@ def copy_properties(
     set_headers: Mapping[str, Any],
     drop_headers: frozenset[str],
     new_id: Callable[[], str],
+    bound_to: tuple[str, bytes],
     expiration_ms: int | None = None,
 ) -> Properties:
     """The properties of a copy: `set_headers` written, `drop_headers` taken away; one that is in both is written.
 
-    A message without message_id gets `x-redrive-id` from `new_id`. Raises EncodingError for values that AMQP can't
-    carry, and RemoteProtocolError if the old bytes are malformed.
+    A message without message_id gets `x-redrive-id` from `new_id`. `bound_to` are the queue the copy belongs to and its
+    body: what makes the `x-redrive-digest` without which nobody believes the rest. Raises EncodingError for values that
+    AMQP can't carry, and RemoteProtocolError if the old bytes are malformed.
     """
     raw = properties.raw
     written = dict(set_headers)
     stripped = stripped_of(properties, drop_headers.difference(written) if _ROUTING in raw else frozenset())
     if stripped:
         written[headers.STRIPPED] = stripped
-    if properties.message_id is None and (_ID not in raw or properties.header(headers.MESSAGE_ID) is None):
-        written[headers.MESSAGE_ID] = new_id()
+    message_id = properties.message_id
+    if message_id is None:
+        message_id = properties.header(headers.MESSAGE_ID) if _ID in raw else None
+        if message_id is None:
+            message_id = written[headers.MESSAGE_ID] = new_id()
+    queue, body = bound_to
+    written[headers.DIGEST] = digest_of(properties, queue, message_id=message_id, body=body)
     # By its room's name: core loads what decides about messages when it is first used, a broker starts without it.
     fitting = core.fit_headers(written, max(_HEADER_BYTES_MAX - len(raw), 0))
 
@@ -58,6 +65,17 @@ def copy_properties(
     made = edited(drop_headers)
     # Evidence is given up before the message is: what the broker has added may be what is too much.
     return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drop_headers | headers.DEATH_HEADERS)
+
+
+def digest_of(properties: Properties, queue: str, *, message_id: Any, body: bytes) -> str:
+    """The `x-redrive-digest` of a message in a queue; `message_id` is its own, or the id that we gave it."""
+    return core.message_digest(
+        queue,
+        message_id=message_id,
+        correlation_id=properties.correlation_id,
+        timestamp=properties.timestamp,
+        body=body,
+    )
 
 
 def stripped_of(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ TYPES = pytest.mark.parametrize("queue_type", ["classic", "quorum"])
 class _Letter:
     """A delivery as `explain` wants it."""
 
+    has_anothers_headers = False
+
     def __init__(self, delivery: Delivery) -> None:
         self._properties = delivery.properties
         self.queue, self.redelivered = DLQ, delivery.redelivered

@@ -78,6 +78,7 @@ class Consumption:
             queue=self.plan.name,
             exchange=delivery.exchange,
             routing_key=delivery.routing_key,
+            redelivered=delivery.redelivered,
             headers=dict(delivery.properties.headers),
         )
         now_ms = CLOCK_START_MS + round(asyncio.get_running_loop().time() * 1000)

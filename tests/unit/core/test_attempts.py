@@ -277,4 +277,4 @@ def test_what_was_done_before_a_copy_is_added_to_every_count(before: int, counte
         headers.DELIVERY_COUNT: counted,
         headers.DEATHS: [{"queue": "q", "reason": "rejected", "count": counted}],
     }
-    assert count_retries(PlainLetter(queue="q", headers=found), counter) == before + counted
+    assert count_retries(PlainLetter(queue="q", redelivered=True, headers=found), counter) == before + counted

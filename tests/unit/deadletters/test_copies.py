@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redrive.core import Counter, PlainLetter, count_retries, headers
 from redrive.deadletters.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
 from redrive.records import Claimed, Content, Target, make_mark
-from redrive.wire import Properties
+from redrive.wire import Properties, digest_of
 from tests.examples import examples
 from tests.unit.wire import strategies as amqp
 
@@ -77,6 +77,7 @@ def test_a_parked_message_goes_back_to_its_queue_without_the_marks_of_the_life_t
     assert isinstance(outgoing.properties, Properties)
     assert (outgoing.exchange, outgoing.routing_key, outgoing.body) == ("", "orders", b"\x00\xff")
     assert outgoing.mandatory
+    digest = digest_of(parked, "orders", message_id="m1", body=b"\x00\xff")
     assert outgoing.properties.present() == {
         "message_id": "m1",
         "delivery_mode": 2,
@@ -98,6 +99,7 @@ def test_a_parked_message_goes_back_to_its_queue_without_the_marks_of_the_life_t
             ),
             "x-redriven-at": "2027-01-15T08:00:00.123Z",
             "x-redriven-by": "ann",
+            "x-redrive-digest": digest,
             "x-redrive-stripped": {
                 "expiration": "60000",
                 "user_id": "shop",
@@ -122,7 +124,7 @@ def test_everything_that_is_not_named_is_the_same_to_the_byte(
     assert {name: value for name, value in made.present().items() if name not in changed} == {
         name: value for name, value in original.present().items() if name not in changed
     }
-    may_add = OURS | {headers.STRIPPED, headers.MESSAGE_ID}
+    may_add = OURS | {headers.STRIPPED, headers.MESSAGE_ID, headers.DIGEST}
     assert set(made.headers) - may_add == set(table) - may_add - REDRIVE_DROPS
     for name in set(table) - may_add - REDRIVE_DROPS:
         assert made.raw_header(name) == original.raw_header(name)
@@ -225,3 +227,20 @@ def test_targets_are_counted_by_where_the_copies_go() -> None:
         ("retry.b", "retry"): 3,
     }
     assert targets_of(queues, Target(exchange="shop")) == {("shop", None): 5}
+
+
+@pytest.mark.parametrize(
+    ("target", "queue"),
+    [
+        (Target(), "orders"),
+        (Target(exchange="", routing_key="elsewhere"), "elsewhere"),
+        (Target(exchange="retry.{queue}", routing_key="retry"), "orders"),
+    ],
+)
+def test_what_is_written_on_a_copy_is_bound_to_the_queue_it_goes_to(target: Target, queue: str) -> None:
+    """Its consumer believes nothing else: an edited body, and another queue, need a digest of their own."""
+    parked = Properties.of(headers={"x-redrive-digest": "of the letter before it was edited"}, message_id="m1")
+    outgoing = copy_of(claimed(parked, body=b"edited"), replace(RULES, target=target), now_ms=NOW_MS)
+    assert isinstance(outgoing.properties, Properties)
+    digest = digest_of(parked, queue, message_id="m1", body=b"edited")
+    assert outgoing.properties.header("x-redrive-digest") == digest

@@ -9,6 +9,7 @@ from redrive import App, Park, wire
 from redrive.client import Delivery
 from redrive.core import Publish, headers
 from redrive.runtime.copies import copy_properties
+from redrive.runtime.views import DeliveryLetter
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -129,6 +130,10 @@ def delivery_of(**properties: Any) -> Delivery:
     return Delivery(1, "tag", 1, False, ("", "orders"), wire.Properties.of(**properties).raw, b"body")
 
 
+def letter_of(delivery: Delivery) -> DeliveryLetter:
+    return DeliveryLetter(delivery, compiled().queue("orders"))
+
+
 def test_a_copy_keeps_everything_but_what_it_can_not_and_says_what_that_was() -> None:
     delivery = delivery_of(
         headers={"mine": 1, "CC": ["elsewhere"], "x-death": [{"count": 1}], headers.NOT_BEFORE: 5},
@@ -146,7 +151,8 @@ def test_a_copy_keeps_everything_but_what_it_can_not_and_says_what_that_was() ->
         drop_headers=frozenset({"CC", "x-death"}),
         expiration_ms=700,
     )
-    made = copy_properties(delivery, copy, new_id=lambda: "made-up")
+    made = copy_properties(letter_of(delivery), copy, new_id=lambda: "made-up")
+    digest = made.headers[headers.DIGEST]
     assert made.present() == {
         "content_type": "text/plain",
         "delivery_mode": 2,
@@ -157,6 +163,7 @@ def test_a_copy_keeps_everything_but_what_it_can_not_and_says_what_that_was() ->
             "mine": 1,
             "x-retry-count": 1,
             "x-redrive-id": "made-up",
+            "x-redrive-digest": digest,
             "x-redrive-stripped": {
                 "expiration": "5000",
                 "user_id": "guest",
@@ -168,17 +175,39 @@ def test_a_copy_keeps_everything_but_what_it_can_not_and_says_what_that_was() ->
 
 
 def test_a_copy_of_a_copy_keeps_its_id_and_what_the_first_one_took_away() -> None:
-    delivery = delivery_of(
-        headers={"x-redrive-id": "first", "x-redrive-stripped": {"expiration": "1", "user_id": "a"}},
-        user_id="b",
-        delivery_mode=2,
-    )
-    made = copy_properties(delivery, Publish(exchange="", routing_key="q"), new_id=lambda: "second")
-    assert made.headers == {"x-redrive-id": "first", "x-redrive-stripped": {"expiration": "1", "user_id": "a"}}
+    told = {"x-redrive-id": "first", "x-redrive-stripped": {"expiration": "1", "user_id": "a"}}
+    digest = wire.digest_of(wire.Properties.of(), "orders", message_id="first", body=b"body")
+    delivery = delivery_of(headers={**told, "x-redrive-digest": digest}, user_id="b", delivery_mode=2)
+    made = copy_properties(letter_of(delivery), Publish(exchange="", routing_key="q"), new_id=lambda: "second")
+    assert made.headers == {**told, "x-redrive-digest": digest}
     assert made.user_id is None
+
+
+def test_a_copy_takes_nothing_along_that_another_message_was_told_of() -> None:
+    anothers = {
+        "x-redrive-id": "first",
+        "x-redrive-stripped": {"expiration": "1", "user_id": "a"},
+        "x-retry-count": 2,
+        "x-redrive-attempts-before": 9,
+        "x-redrive-first-seen": 5,
+        "x-redriven-id": "letter",
+        "x-redrive-digest": "0" * 32,
+        "mine": 1,
+    }
+    delivery = delivery_of(headers=anothers, user_id="b", delivery_mode=2)
+    made = copy_properties(letter_of(delivery), Publish(exchange="", routing_key="q"), new_id=lambda: "second")
+    assert made.headers == {
+        "mine": 1,
+        "x-redrive-id": "second",
+        "x-redrive-stripped": {"user_id": "b"},
+        "x-redrive-digest": made.headers["x-redrive-digest"],
+    }
+    assert made.headers["x-redrive-digest"] != "0" * 32
 
 
 @pytest.mark.parametrize("name", ["m", None])
 def test_a_message_with_an_id_of_its_own_gets_no_other(name: str | None) -> None:
-    made = copy_properties(delivery_of(message_id=name), Publish(exchange="", routing_key="q"), new_id=lambda: "x")
-    assert made.headers == ({} if name else {"x-redrive-id": "x"})
+    letter = letter_of(delivery_of(message_id=name))
+    made = copy_properties(letter, Publish(exchange="", routing_key="q"), new_id=lambda: "x")
+    digest = {"x-redrive-digest": made.headers["x-redrive-digest"]}
+    assert made.headers == (digest if name else {"x-redrive-id": "x", **digest})

@@ -74,7 +74,8 @@ def test_what_comes_with_its_last_chance_is_handled_with_nothing_else_in_hand() 
                 names.append(await on.publish("orders", b"plain%d" % number))
                 names.append(await on.publish("others", b"other%d" % number))
                 suspect = {"x-redrive-deliveries": 2}
-                names.append(await on.publish("orders", b"suspect%d" % number, headers=suspect))
+                name = f"suspect{number}"
+                names.append(await on.publish_copy("orders", name.encode(), message_id=name, headers=suspect))
             async with on.running(app):
                 await until(lambda: on.decisions() == {"ack": 12})
                 await until(lambda: not on.places(*names))
@@ -100,7 +101,7 @@ def test_what_is_given_back_starts_afresh_and_is_never_taken_for_a_killer() -> N
                 if len(runs) < 6:
                     raise Requeue(0)
 
-            await on.publish("orders", b"x", message_id="a", headers={"x-redrive-deliveries": 1})
+            await on.publish_copy("orders", b"x", message_id="a", headers={"x-redrive-deliveries": 1})
             async with on.running(app):
                 await until(lambda: len(runs) == 6 and not on.places("a"))
 
@@ -119,7 +120,7 @@ def test_a_run_that_ends_clears_the_count_also_when_it_fails() -> None:
                 seen.append(message.header("x-redrive-deliveries"))
                 raise ValueError
 
-            await on.publish("orders", b"x", message_id="a", headers={"x-redrive-deliveries": 2})
+            await on.publish_copy("orders", b"x", message_id="a", headers={"x-redrive-deliveries": 2})
             async with on.running(app):
                 await until(lambda: on.places("a") == ["ready in orders.parked"])
             assert seen == [2, None, None]
@@ -140,7 +141,7 @@ def test_the_cap_is_the_consumers_to_choose(crashes_max: int | None, deliveries:
             @app.consumer("orders", crashes_max=crashes_max)
             async def place(body: bytes) -> None: ...
 
-            await on.publish("orders", b"x", message_id="a", headers={"x-redrive-deliveries": deliveries})
+            await on.publish_copy("orders", b"x", message_id="a", headers={"x-redrive-deliveries": deliveries})
             async with on.running(app):
                 await until(lambda: on.decisions())
             assert on.decisions() == ({"park": 1} if parked else {"ack": 1})

@@ -60,6 +60,7 @@ class Letter:
     """A delivery of `orders` with these headers."""
 
     queue, exchange, routing_key = "orders", "", "orders"
+    has_anothers_headers = False
 
     def __init__(self, **headers: Any) -> None:
         self.headers = MappingProxyType({name.replace("_", "-"): value for name, value in headers.items()})

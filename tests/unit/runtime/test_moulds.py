@@ -70,7 +70,7 @@ def commands_for(
     shape: str, delivery: Delivery, failure: Failure | None, now_ms: int
 ) -> tuple[Kind, tuple[Command, ...]]:
     """What a message leads to without any mould, and its kind."""
-    letter = DeliveryLetter(delivery, "orders")
+    letter = DeliveryLetter(delivery, PLANS[shape])
     past = Pasts(PLANS[shape]).of(delivery)
     history = () if failure is None else (Attempt(number=past.retries + 1, at_ms=now_ms, error=failure.text),)
     report = Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
@@ -98,8 +98,12 @@ def test_what_is_cast_is_what_would_have_been_copied(
         assert isinstance(copy, Publish)
         assert isinstance(settled, Ack)
         assert (mould.copy.exchange, mould.copy.routing_key) == (copy.exchange, copy.routing_key)
-        cast = mould.cast(delivery.properties, now_ms, lambda: "made-up")
-        assert cast == copy_properties(delivery, copy, new_id=lambda: "made-up")
+        letter = DeliveryLetter(delivery, PLANS[shape])
+        cast = mould.cast(letter, now_ms, lambda: "made-up")
+        assert dict(cast.headers) == dict(copy_properties(letter, copy, new_id=lambda: "made-up").headers)
+        assert cast.edit(headers={}, drop=frozenset(cast.headers)) == copy_properties(
+            letter, copy, new_id=lambda: "made-up"
+        ).edit(headers={}, drop=frozenset(cast.headers))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

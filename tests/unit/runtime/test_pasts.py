@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive.client import Delivery
-from redrive.core import count_retries, deaths_in
+from redrive.core import count_retries, own_deaths
 from redrive.runtime.pasts import Pasts
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
-from redrive.wire import Properties
+from redrive.wire import Properties, digest_of
 from tests.examples import examples
 from tests.unit.runtime.stage import compiled
 
@@ -59,25 +59,35 @@ tables = st.fixed_dictionaries(
 routes = st.sampled_from([("", "orders"), ("shop", "a.key"), ("shop", "orders.retry")])
 
 
-def delivery(route: tuple[str, str], table: dict[str, Any], message_id: str) -> Delivery:
+def delivery(
+    route: tuple[str, str], table: dict[str, Any], message_id: str, *, body: bytes = b"", redelivered: bool = False
+) -> Delivery:
     raw = Properties.of(headers=table, message_id=message_id).raw
-    return Delivery(1, "tag", 1, False, route, raw, b"")
+    return Delivery(1, "tag", 1, redelivered, route, raw, body)
 
 
 @settings(max_examples=examples(150))
-@given(st.sampled_from(SHAPES), st.lists(st.tuples(routes, tables), min_size=1, max_size=8))
+@given(
+    st.sampled_from(SHAPES),
+    st.lists(
+        st.tuples(routes, tables, st.sampled_from([None, b"", b"another"]), st.booleans()), min_size=1, max_size=8
+    ),
+)
 def test_a_past_is_what_the_delivery_says_whoever_came_before(
-    shape: str, sent: list[tuple[tuple[str, str], dict[str, Any]]]
+    shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], bytes | None, bool]]
 ) -> None:
+    """The digest, where there is one, is that of an empty body: the same bytes fit one message and not another."""
     plan = PLANS[shape]
     pasts = Pasts(plan)
-    for number, (route, table) in enumerate([*sent, *sent]):
-        one = delivery(route, table, f"id{number}")
-        letter = DeliveryLetter(one, "orders")
+    digest = digest_of(Properties.of(), "orders", message_id="id", body=b"")
+    for route, untold, body, redelivered in [*sent, *sent]:
+        table = untold if body is None else {**untold, "x-redrive-digest": digest}
+        one = delivery(route, table, "id", body=body or b"", redelivered=redelivered)
+        letter = DeliveryLetter(one, plan)
         assert pasts.of(one) == (
             count_retries(letter, plan.counted_by),
-            deaths_in(table.get("x-death"), "orders").otherwise,
-            deaths_in(table.get("x-death"), "orders").route,
+            plan.must_be_copied(letter),
+            own_deaths(letter).route,
             plan.handler_routing_key(letter),
             any(name.startswith(("x-redrive-", "x-retry-", "x-original-")) for name in table),
         )

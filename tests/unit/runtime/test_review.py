@@ -103,7 +103,7 @@ def test_what_has_run_alone_and_finds_no_wait_queue_does_not_hold_up_the_other_q
 
             async with on.running(app, grace_s=0.1):
                 await delete(on, "orders.wait.30s")
-                await on.publish("orders", message_id="a", headers=LAST_CHANCE)
+                await on.publish_copy("orders", message_id="a", headers=LAST_CHANCE)
                 await until(lambda: failures(on))
                 await on.publish("others", message_id="b")
                 await until(lambda: on.decisions() == {"ack": 1})
@@ -130,7 +130,7 @@ def test_what_is_held_for_want_of_its_wait_queue_does_not_keep_another_from_bein
                 await delete(on, "orders.wait.30s")
                 await on.publish("orders", message_id="a")
                 await until(lambda: failures(on))
-                await on.publish("others", message_id="b", headers=LAST_CHANCE)
+                await on.publish_copy("others", message_id="b", headers=LAST_CHANCE)
                 await until(lambda: on.decisions() == {"ack": 1})
                 await until(lambda: on.places("a", "b") == ["in hand in orders"])  # an ack is told before it is read
             assert on.places("a") == ["ready in orders"]
@@ -154,9 +154,9 @@ def test_a_queue_that_is_gone_does_not_keep_the_others_from_running_alone_and_af
                 pass
 
             async with on.running(app, grace_s=0.1) as runner:
-                await on.publish("orders", b"delete", message_id="a", headers=LAST_CHANCE)
+                await on.publish_copy("orders", b"delete", message_id="a", headers=LAST_CHANCE)
                 await until(lambda: failures(on, "consumer.failed"))
-                await on.publish("orders", message_id="b", headers=LAST_CHANCE)
+                await on.publish_copy("orders", message_id="b", headers=LAST_CHANCE)
                 await until(lambda: on.decisions() == {"ack": 2})
                 await on.publish("orders", message_id="c")
                 await until(lambda: on.decisions() == {"ack": 3})

@@ -75,6 +75,13 @@ def letter(queue: str, **headers: Any) -> PlainLetter:
     return PlainLetter(queue=queue, exchange="events", routing_key="a.key", headers=named)
 
 
+def returned(queue: str, **headers: Any) -> PlainLetter:
+    """The same, after a consumer has given it back."""
+    given = letter(queue, **headers)
+    given.redelivered = True
+    return given
+
+
 def report(retries: int = 0) -> Report:
     return Report(retries=retries, now_ms=NOW_MS)
 
@@ -364,7 +371,7 @@ def test_what_came_too_early_where_nothing_waits_is_held_and_goes_to_the_end(
 
 def test_a_native_retry_is_a_counted_return_and_a_longer_one_is_made_up_for() -> None:
     one = plan("native")
-    third = letter(one.name, x_delivery_count=2)
+    third = returned(one.name, x_delivery_count=2)
     assert one.commands(retry(30_000), letter(one.name), report()) == (Return(counted=True),)
     assert one.commands(retry(90_000), third, report(2)) == (Return(counted=True),)
     assert one.commands(retry(150_000), third, report(2)) == (Pause(pause_ms=60_000), Return(counted=True))
@@ -472,7 +479,7 @@ def test_attempts_from_before_a_copy_are_in_its_x_retry_count_and_not_added_agai
 def test_what_a_quorum_queue_has_taken_back_often_is_given_back_by_a_copy(example: str) -> None:
     one = plan(example)
     counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
-    commands = one.commands(GiveBack(pause_ms=800), letter(one.name, x_delivery_count=10, x_retry_count=1), report(1))
+    commands = one.commands(GiveBack(pause_ms=800), returned(one.name, x_delivery_count=10, x_retry_count=1), report(1))
     assert commands == (
         Pause(pause_ms=800),
         Publish(

@@ -59,10 +59,28 @@ def test_without_skip_foreign_nothing_is_foreign() -> None:
 
 
 def test_a_queue_of_any_shape_that_hears_a_tiered_exchange_skips_foreign_copies() -> None:
-    queues = {"e.all": {"from": {"e": ["#"]}, "retry": ["1m"]}, "plain": {"from": {"e": ["#"]}, "retry": False}}
-    compiled = compile_declaration(declare(exchanges={"e": "topic"}, queues=queues))
+    hearing = {"e.all": {"from": {"e": ["#"]}, "retry": ["1m"]}, "plain": {"from": {"e": ["#"]}, "retry": False}}
+    user = {"e.user": {"from": {"e": ["user.*"]}, "retry": {"shape": "tiered"}}}
+    compiled = compile_declaration(declare(exchanges={"e": "topic"}, queues={**hearing, **user}))
     assert compiled.queue("e.all").is_foreign(returned())
     assert compiled.queue("plain").is_foreign(returned(queue="plain"))
+    # Where nobody has declared that e.user's retries come this way, it is a message like any other.
+    alone = compile_declaration(declare(exchanges={"e": "topic"}, queues=hearing))
+    assert not alone.queue("e.all").is_foreign(returned())
+    assert not alone.queue("plain").is_foreign(returned(queue="plain"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        returned(exchange="other", key="user.retry"),
+        returned(key="payments.retry"),
+        returned(x_original_queue="e.payments"),
+    ],
+    ids=["another-exchange", "another-key", "another-home"],
+)
+def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(other: PlainLetter) -> None:
+    assert not tiered().is_foreign(other)
 
 
 @pytest.mark.parametrize(

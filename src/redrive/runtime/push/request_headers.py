@@ -26,7 +26,11 @@ HEADERS_BYTES_MAX = 6_144
 TRACE_HEADERS = ("traceparent", "tracestate", "baggage")
 """W3C's, passed on under their own names."""
 
-NOT_SENT = names.DEATH_HEADERS | names.ROUTING_HEADERS | {names.HISTORY, names.STACK, names.STRIPPED, *TRACE_HEADERS}
+NOT_SENT = (
+    names.DEATH_HEADERS
+    | names.ROUTING_HEADERS
+    | {names.HISTORY, names.STACK, names.STRIPPED, names.DIGEST, *TRACE_HEADERS}
+)
 """The broker's bookkeeping and ours."""
 
 _PROPERTIES = {

@@ -112,7 +112,8 @@ class Shape(ABC):
     def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
         """To the wait that is long enough: by reject where the queue's own loop is, else by a copy.
 
-        By a copy, too, where the broker would take the way back for a cycle and drop the message.
+        By a copy, too, where the broker would take the way back for a cycle and drop the message, or count another's
+        past as its own.
         """
         delay_ms = decision.delay_ms
         if self.rejects(decision, letter, arrangement):
@@ -124,7 +125,7 @@ class Shape(ABC):
         return (
             arrangement.retry_by is Way.REJECT
             and decision.delay_ms <= arrangement.longest_wait_ms
-            and not origins.looks_like_cycle(letter)
+            and not origins.must_be_copied(letter)
         )
 
     def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
@@ -132,12 +133,10 @@ class Shape(ABC):
         wait_ms = decision.wait_ms
         return carrying.send_to_wait(wait_ms, decision.not_before_ms, letter, arrangement, report, counted=False)
 
-    def is_foreign(self, letter: Letter, arrangement: Arrangement) -> bool:
-        """Whether a delivery is another queue's retry, to be acked unhandled (`Skip`).
-
-        Any queue bound to a tiered exchange gets such copies, whatever its own shape is.
-        """
-        return letter.queue == arrangement.queue and origins.is_foreign_copy(letter)
+    @property
+    def skips_foreign(self) -> bool:
+        """Whether other queues' tiered retries are acked unhandled; any queue bound to a tiered exchange gets them."""
+        return True
 
     def handler_routing_key(self, letter: Letter) -> str:
         """The key to show to the handler: the original one, also on a retry."""

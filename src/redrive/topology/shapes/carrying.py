@@ -31,7 +31,7 @@ from redrive.core import (
     Return,
     headers,
     parking_headers,
-    read_count,
+    read_deliveries,
     retry_headers,
 )
 from redrive.topology.arrangement import Arrangement, Wait, Way
@@ -48,7 +48,7 @@ def give_back(pause_ms: int, letter: Letter, report: Report, counter: Counter) -
 
     Where x-delivery-count is itself the count of attempts the broker's arithmetic is left alone.
     """
-    if counter is not Counter.DELIVERIES and read_count(letter.header(headers.DELIVERY_COUNT)) >= RETURNS_MAX:
+    if counter is not Counter.DELIVERIES and read_deliveries(letter) >= RETURNS_MAX:
         # The rest of a pause longer than the bound is given up: to give back is to try again soon.
         return send_to_own_end(min(pause_ms, PAUSE_MS_MAX), 0, letter, report, counter, counted=False)
     return (*pausing(pause_ms), Return(counted=False))

@@ -28,8 +28,7 @@ from redrive.core import (
     Report,
     Retry,
     Return,
-    headers,
-    read_count,
+    read_deliveries,
 )
 from redrive.topology.arrangement import Arrangement, Parking, Way
 from redrive.topology.declared import DeclaredQueue
@@ -101,7 +100,7 @@ class Native(Shape):
         does a run that only a rule allows, above the queue's own: the broker would end it by its delivery limit.
         """
         counter = arrangement.counted_by
-        broker_ms = self.backoff().delay_ms(read_count(letter.header(headers.DELIVERY_COUNT)) + 1)
+        broker_ms = self.backoff().delay_ms(read_deliveries(letter) + 1)
         missing_ms = decision.delay_ms - broker_ms
         if missing_ms > PAUSE_MS_MAX or report.retries + 1 >= arrangement.attempts:
             return carrying.send_to_own_end(

@@ -2,17 +2,67 @@
 
 A hop changes what a handler would see. Through the default exchange a message comes back with its queue's name as its
 key; in shape `tiered` it re-enters the main exchange as `<domain>.retry`, where every queue that matches gets it. Only
-a delivery that came in one of these ways is read by its `x-original-*` headers and its x-death: a new message that
-somebody made by copying another's headers is what it says it is.
+a delivery that came in one of these ways, with a digest of ours that fits it, is read by the headers we write: a new
+message that somebody made by copying another's headers is what it says it is.
+
+    came through                     has our digest    our headers   its x-death
+    default exchange, queue's name   that fits         believed      believed
+    default exchange, queue's name   none              not           believed: a reject carries no digest
+    default exchange, queue's name   another's         not           not
+    a declared way back (tiered)     that fits         believed      only that it has waited
+    anything else                    whatever          not           not
 """
 
+from collections.abc import Callable, Collection
+from enum import Enum
 from typing import Any
 
-from redrive.core import Letter, deaths_in, headers, original_headers, original_routing_key, read_deaths
+from redrive.core import (
+    Letter,
+    deaths_in,
+    headers,
+    original_headers,
+    original_routing_key,
+    own_deaths,
+    read_count,
+    read_deaths,
+)
 from redrive.topology.model import DEFAULT_EXCHANGE
 
 RETURN_WORD = "retry"
 """The last word of the key with which a tiered retry comes back."""
+
+
+class Belief(Enum):
+    """What the headers of ours on a delivery are worth."""
+
+    NONE = "none"
+    """They are about nobody we know: none are believed."""
+    OWN = "own"
+    """They are about this message, in this queue or in the one whose copy it is."""
+    ANOTHERS = "another's"
+    """They were copied from another message."""
+
+
+def judge_headers(
+    *,
+    queue: str,
+    route: tuple[str, str],
+    told: Any,
+    home: Any,
+    tiered: Collection[str],
+    digest_for: Callable[[str], str],
+) -> Belief:
+    """What they are worth: `told` is the digest they say, `home` the queue (`x-original-queue`), `tiered` the queues
+    whose retries come back by this route, and `digest_for` the digest that would fit in a queue."""
+    if not isinstance(told, str):
+        return Belief.NONE
+    if told == digest_for(queue):
+        came_back = route == (DEFAULT_EXCHANGE, queue) or queue in tiered
+        return Belief.OWN if came_back else Belief.NONE
+    if isinstance(home, str) and home != queue and told == digest_for(home):
+        return Belief.OWN if home in tiered else Belief.NONE
+    return Belief.ANOTHERS
 
 
 def original_route(letter: Letter) -> dict[str, str]:
@@ -41,30 +91,33 @@ def came_back(letter: Letter) -> bool:
     return _is_return_key(letter.routing_key) and letter.header(headers.ORIGINAL_ROUTING_KEY) is not None
 
 
-def is_foreign_copy(letter: Letter) -> bool:
+def is_foreign_copy(letter: Letter, tiered: Collection[str]) -> bool:
     """Whether it is another queue's tiered retry, which the main exchange gave to this queue as well.
 
-    Such a copy is acked unhandled, so the evidence must be complete: it names another queue, it came through an
-    exchange as `<domain>.retry`, and it has expired in a wait queue on the way.
+    Such a copy is acked unhandled, so the evidence must be complete: it is a copy of ours that names another queue, it
+    came by the way that is declared for that queue's retries (`tiered` are all queues whose way it is), and it has
+    expired in a wait queue.
     """
     home = letter.header(headers.ORIGINAL_QUEUE)
-    return (
-        isinstance(home, str)
-        and home != letter.queue
-        and letter.exchange != DEFAULT_EXCHANGE
-        and _is_return_key(letter.routing_key)
-        and _has_waited(letter)
-    )
+    return isinstance(home, str) and home != letter.queue and home in tiered and _has_waited(letter)
 
 
-def looks_like_cycle(letter: Letter) -> bool:
-    """Whether RabbitMQ 3.10 would drop it when it comes back to this queue from a wait it was rejected into.
+def must_be_copied(letter: Letter) -> bool:
+    """Whether it must not be rejected into its wait as it is, but go there as a copy, which leaves all of this behind.
 
-    It goes on in an x-death that the message brings along (4.x does not), and a death in this queue that was no reject
-    makes the way back a cycle in its eyes. A shape's own loop never writes one; a message that was dead here before and
-    was moved back by hand or by a shovel has it.
+    RabbitMQ 3.10 goes on in an x-death that a message brings along (4.x does not). A death in this queue that was no
+    reject makes the way back a cycle in its eyes, and it would drop it: a message that was dead here before and was
+    moved back by hand or by a shovel has one. Rejects that were another message's would be counted as its own. So would
+    a publisher's x-delivery-count on 4.3, which takes a message that brings one for redelivered; and headers of another
+    message would make it a stranger again when it comes back, whatever the broker has counted by then.
     """
-    return deaths_in(letter.header(headers.DEATHS), letter.queue).otherwise
+    deaths = deaths_in(letter.header(headers.DEATHS), letter.queue)
+    return (
+        deaths.otherwise
+        or letter.has_anothers_headers
+        or deaths.rejections > own_deaths(letter).rejections
+        or (not letter.redelivered and read_count(letter.header(headers.DELIVERY_COUNT)) > 0)
+    )
 
 
 def _is_return_key(key: str) -> bool:

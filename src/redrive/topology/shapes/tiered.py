@@ -6,7 +6,8 @@
 
 Guarantees: the document's names, keys and arguments; delays that never block each other; one DLQ for all.
 Not guaranteed: that nobody else sees a retry: the message re-enters the main exchange, so every queue bound with
-`<domain>.*` or `#` gets a copy. Our consumer acks such copies unhandled (`skip_foreign`); other people's run twice.
+`<domain>.*` or `#` gets a copy. Our consumer acks such copies unhandled (`skip_foreign`), if the queue they belong to
+is declared in the same file and the copy is ours beyond doubt; other people's run twice.
 The hop back is at most once where the wait queues are classic, as the document has them; `type: quorum` makes it at
 least once. A retry belongs to the queue it names in `x-original-queue`: before a queue is renamed or removed, its tiers
 must be empty, or what returns from them is skipped by everybody else.
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from redrive.core import Backoff, Counter, Letter, Listed
+from redrive.core import Backoff, Counter, Listed
 from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
@@ -134,12 +135,14 @@ class Tiered(DocumentedShape):
                 counted_by=Counter.HEADER,
                 parking=Parking(queue=dlq, exchange=dlx, routing_key=None),
                 waits=waits,
+                way_back=(exchange, return_key),
             ),
         )
 
-    def is_foreign(self, letter: Letter, arrangement: Arrangement) -> bool:
-        """Never, where the document's own behaviour was chosen."""
-        return self.skip_foreign and super(Tiered, self).is_foreign(letter, arrangement)
+    @property
+    def skips_foreign(self) -> bool:
+        """Not where the document's own behaviour was chosen."""
+        return self.skip_foreign
 
     def _wait_queue(self, queue: DeclaredQueue, wait: Wait, return_to: dict[str, Any]) -> Queue:
         return Queue(
