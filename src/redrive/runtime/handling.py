@@ -321,7 +321,7 @@ class Handling:
     async def _identify(self, delivery: Delivery) -> bool:
         """Whether a message without an id was replaced by a copy that has one. If nobody may publish to the queue, and
         where deliveries are the attempts, it is handled as it is."""
-        letter = DeliveryLetter(delivery, self._queue)
+        letter = DeliveryLetter(delivery, self._plan)
         if delivery.properties.message_id is not None or letter.header(headers.MESSAGE_ID) is not None:
             return False
         copy = self._admission.home_copy(letter, deliveries=None)
