@@ -175,7 +175,8 @@ def questions(store: Store, count: int) -> dict[str, Callable[[], Awaitable[Any]
         "message id": page(named("message_id", f"m-{count // 3:08d}")),
         "correlation id": page(named("correlation_id", f"corr-{count // 7}")),
         "error type": page(named("error_type", "KeyError")),
-        "error text": page(ErrorLike(text="declined: of kind 3")),
+        "error text": page(ErrorLike(text="declined of kind 3")),
+        "error text, in no letter": page(ErrorLike(text="zebra")),
         "status and queue": page(named("status", "pending"), named("queue", busy)),
         "status and queue, few": page(named("status", "resolved"), named("queue", busy)),
         "queue and error": page(named("queue", busy), ErrorLike(text="timeout")),
@@ -202,6 +203,8 @@ def questions(store: Store, count: int) -> dict[str, Callable[[], Awaitable[Any]
         "body path, common": page(BodyPath(path=("customer", "vip"), value="true")),
         "header": page(tenant),
         "header and queue": page(tenant, named("queue", quiet)),
+        "body path, in no letter": page(BodyPath(path=("order", "*"), value="*zebra*", negated=False)),
+        "body path, not so in 20 ways": page(*(BodyPath(path=(f"n{n}",), value="*") for n in range(20))),
         "body path, in no letter's place": page(BodyPath(path=("order", "id"), value="alpha")),
     }
 

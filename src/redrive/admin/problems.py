@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from redrive.admin.wrong_requests import sentences, short, validation_problems
 from redrive.core import InvalidInput, RedriveError
 from redrive.dlq import (
+    FilterTooDear,
     IdempotencyConflict,
     InvalidCursor,
     InvalidEdit,
@@ -187,6 +188,10 @@ def _of_key(error: BaseException) -> Problem:
     return Problem(status=422, name="idempotency-key-reused", title=title, detail=str(error))
 
 
+def _of_cost(error: BaseException) -> Problem:
+    return Problem(status=422, name="filter-too-dear", title="The filter is too dear", detail=str(error))
+
+
 def _of_store(error: BaseException) -> Problem:
     # Its text has the address of the database, which is no business of a client's.
     reason = error.reason if isinstance(error, StoreUnavailable) else "another instance took over"
@@ -230,6 +235,7 @@ _MEANINGS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException]
     ((PeekRefused,), _conflicting("peek-would-destroy")),
     ((StillCollected,), _conflicting("still-collected")),
     ((InvalidFilter,), _of_filter),
+    ((FilterTooDear,), _of_cost),
     ((InvalidEdit, InvalidCursor, InvalidScope, InvalidRedaction, InvalidToken, InvalidInput), _invalid),
     ((VersionConflict,), _of_version),
     ((IdempotencyConflict,), _of_key),

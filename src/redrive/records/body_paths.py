@@ -51,16 +51,19 @@ class BodyValues:
         self._meter = Unmetered() if meter is None else meter
         self._nodes: dict[Path, list[msgspec.Raw]] = {(): _roots(body)}
         self._containers: dict[Path, list[Container]] = {}
-        self._texts: dict[Path, list[str]] = {}
+        self._texts: dict[Path, dict[str, None]] = {}
 
     def has(self, path: Path, value: str) -> bool:
         """Whether the value is at the path. `*` in the value stands for any text, in the path for any key or place.
 
         A path that leads to a list also matches what is in it; tables never equal a value.
         """
-        texts = self._texts.get(path)
-        if texts is None:
-            texts = self._texts[path] = self._read_texts(path)
+        known = self._texts.get(path)
+        if known is None:
+            known = self._texts[path] = dict.fromkeys(self._read_texts(path))
+        if "*" not in value:
+            return value in known
+        texts = list(known)
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
             self._meter.spend(sum(map(len, some)) + NODE_COST * len(some))

@@ -14,6 +14,7 @@ from redrive.stores.clock import OFF_MS as CLOCK_OFF_MS
 from redrive.stores.collecting import Batch, Stored
 from redrive.stores.cursors import InvalidCursor
 from redrive.stores.errors import (
+    FilterTooDear,
     IdempotencyConflict,
     InvalidDatabaseUrl,
     LeaseLost,
@@ -41,6 +42,7 @@ __all__ = [
     "Changed",
     "Edit",
     "Exported",
+    "FilterTooDear",
     "IdempotencyConflict",
     "Imported",
     "InFlight",

@@ -12,6 +12,7 @@ from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.errors import StoreError, VersionConflict
+from redrive.stores.evaluating import SELECTING, within
 from redrive.stores.letter_rows import read_letter
 from redrive.stores.questions import statuses_left, take_apart
 from redrive.stores.searching import matching
@@ -76,6 +77,7 @@ async def change(
     told_by: str | None = None,
 ) -> Changed:
     """What the event makes of the selection. `if_version` is for one id: raises VersionConflict when it has another.
+    Raises FilterTooDear before anything is changed.
 
     `told_by`: whom `who` says to have done it, kept beside `who` and never in its place.
     """
@@ -98,7 +100,7 @@ async def change(
                 done += await _apply(tx, standings, event, who=who, why=why, now_ms=now_ms, subject="", told_by=told_by)
         return Changed(done=done, refused=refused)
     statuses = _statuses(selection, event)
-    async with database.read() as reading:
+    async with within(SELECTING, database, selection.filter), database.read() as reading:
         seqs = await _matching(reading, selection, statuses, now_ms)
     for start in range(0, len(seqs), PIECE):
         async with database.write() as tx:

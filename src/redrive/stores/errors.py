@@ -5,6 +5,7 @@
         ├── InvalidDatabaseUrl     the operator's: the URL can't be used; nothing was tried
         ├── StoreUnavailable       the environment's: locked, full, gone, refused; trying again later may do
         ├── StoreTooNew            the operator's: a newer Redrive has changed the schema
+        ├── FilterTooDear          whoever asks: the filter takes too long to answer; nothing was changed
         ├── LeaseLost              somebody else has the lease now; nothing was changed
         ├── UnknownOperation       no operation has this id
         ├── IdempotencyConflict    the key was used before for another request; nothing was changed
@@ -45,6 +46,15 @@ class StoreTooNew(StoreError):
             f"{address}: its schema is version {found}, this Redrive knows {known}; "
             "install the newer Redrive that has changed it, or name another database"
         )
+
+
+class FilterTooDear(StoreError):
+    """A filter would take too long, or read too much. Nothing was changed, and no part of the answer is given."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.hint = "narrow it down with queue:, status: or dead:, or ask for fewer values with body. and header."
+        super().__init__(f"the filter is too dear: {reason}; {self.hint}")
 
 
 class LeaseLost(StoreError):

@@ -9,6 +9,7 @@ from redrive.stores.arriving import clean
 from redrive.stores.changing import Changed, change, edit
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, Reading, Row
+from redrive.stores.evaluating import LOOKING, within
 from redrive.stores.exporting import Exported, Imported, PastContent, export, insert_exported
 from redrive.stores.histories import unpack_history
 from redrive.stores.letter_rows import read_letter, read_letters, read_whole
@@ -130,13 +131,13 @@ class Letters:
     ) -> Page:
         """Letters that answer the filter: by when they died, or by when they were stored where words are looked for.
 
-        Raises InvalidCursor.
+        Raises InvalidCursor, FilterTooDear.
         """
         after, is_searched = _read_cursor(cursor, newest_first)
         found: list[Key] = []
         looked_at = 0
         # Each statement for itself: who turns pages sees things change anyway, and two round trips are saved.
-        async with self._database.look() as tx:
+        async with within(LOOKING, self._database, filter), self._database.look() as tx:
             walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=newest_first, is_searched=is_searched)
             while True:
                 bite = await walk.bite(after, limit + 1 - len(found))
@@ -153,8 +154,8 @@ class Letters:
         return Page(letters=_values(letters), next_cursor=_write_cursor(after, newest_first), is_partial=True)
 
     async def count(self, filter: Filter, *, now_ms: int, at_most: int | None = None) -> int:
-        """How many answer the filter; not more than `at_most` are counted."""
-        async with self._database.read() as tx:
+        """How many answer the filter; not more than `at_most` are counted. Raises FilterTooDear."""
+        async with within(LOOKING, self._database, filter), self._database.read() as tx:
             if not filter.terms:
                 counted = await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'")
                 return int(counted) if at_most is None else min(int(counted), at_most)
@@ -272,7 +273,7 @@ def _read_cursor(cursor: str | None, newest_first: bool) -> tuple[Key | None, bo
 async def _count_by_looking(tx: Reading, filter: Filter, *, now_ms: int, at_most: int | None) -> int:
     walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True)
     counted = 0
-    async for keys in walk.bites(1_000):
+    async for keys in walk.bites(1_000, LOOKING):
         counted += len(keys)
         if at_most is not None and counted >= at_most:
             return at_most

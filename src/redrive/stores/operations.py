@@ -30,6 +30,7 @@ from redrive.stores.audit import note
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, Writing
 from redrive.stores.errors import IdempotencyConflict
+from redrive.stores.evaluating import LOOKING, SELECTING, is_dear, within
 from redrive.stores.leases import Lease
 from redrive.stores.operations_ending import settle_silent
 from redrive.stores.operations_rows import (
@@ -41,7 +42,14 @@ from redrive.stores.operations_rows import (
     read_item,
     read_operation,
 )
-from redrive.stores.operations_selecting import freeze, freeze_due, leave_batches, may_take_doubtful, preview
+from redrive.stores.operations_selecting import (
+    freeze,
+    freeze_due,
+    leave_batches,
+    look_up_claimable,
+    may_take_doubtful,
+    preview,
+)
 from redrive.stores.rules import ALL, read_rules
 
 _INSERT = """
@@ -97,18 +105,22 @@ class Operations:
         self._database = database
 
     async def preview(self, selection: Selection, *, now_ms: int) -> Preview:
-        """What an operation on this selection would take now, counted exactly."""
-        async with self._database.read() as tx:
+        """What an operation on this selection would take now, counted exactly. Raises FilterTooDear."""
+        async with within(LOOKING, self._database, selection.filter), self._database.read() as tx:
             return await preview(tx, selection, now_ms=now_ms)
 
     async def create(self, new: NewOperation, *, id: str, now_ms: int) -> Operation:
         """Makes an operation and freezes its selection. One without items is done at once. With an idempotency key (or
-        an id) that was used for the same request: the earlier one. Raises `IdempotencyConflict`."""
+        an id) that was used for the same request: the earlier one. Raises `IdempotencyConflict`, `FilterTooDear`."""
+        looked_up: list[int] | None = None
+        if is_dear(new.selection.filter):
+            async with within(SELECTING, self._database, new.selection.filter), self._database.read() as reading:
+                looked_up = await look_up_claimable(reading, new.selection, now_ms=now_ms)
         async with self._database.write() as tx:
             row, is_new = await _insert(tx, new, id=id, now_ms=now_ms)
             if not is_new:
                 return row.operation
-            total = await freeze(tx, row.seq, new.selection, now_ms=now_ms)
+            total = await freeze(tx, row.seq, new.selection, looked_up, now_ms=now_ms)
             if new.kind is OperationKind.RETURN:
                 await leave_batches(tx, row.seq)
             return await _begin(tx, row, total, now_ms=now_ms)

@@ -11,6 +11,7 @@ import msgspec
 
 from redrive.records import Event, Filter, Preview, Selection, Status, sources
 from redrive.stores.database import Reading, Writing
+from redrive.stores.evaluating import LOOKING, SELECTING, Budget, is_dear
 from redrive.stores.searching import condition, matching
 
 _NO_LIMIT = 1 << 62
@@ -49,13 +50,13 @@ def may_take_doubtful(selection: Selection) -> bool:
 
 
 async def preview(tx: Reading, selection: Selection, *, now_ms: int) -> Preview:
-    """What an operation on this selection would take now."""
+    """What an operation on this selection would take now. Raises FilterTooDear."""
     statuses = _takes(includes_in_doubt=may_take_doubtful(selection))
-    every = tuple(Status)
-    where = await _condition(tx, selection, statuses=every, limit=None, now_ms=now_ms, first=3)
+    looked_up = await look_up(tx, selection, statuses=tuple(Status), limit=None, now_ms=now_ms, budget=LOOKING)
+    where = _condition(tx, selection, looked_up, now_ms=now_ms, first=3)
     limit = _NO_LIMIT if selection.limit is None else selection.limit
     by_queue = await tx.rows(_BY_QUEUE.replace("{condition}", where.sql), statuses, limit, *where.arguments)
-    where = await _condition(tx, selection, statuses=every, limit=None, now_ms=now_ms, first=2)
+    where = _condition(tx, selection, looked_up, now_ms=now_ms, first=2)
     left = await tx.rows(_LEFT_ALONE.replace("{condition}", where.sql), statuses, *where.arguments)
     return Preview(
         total=sum(row[1] for row in by_queue),
@@ -64,11 +65,29 @@ async def preview(tx: Reading, selection: Selection, *, now_ms: int) -> Preview:
     )
 
 
-async def freeze(tx: Writing, operation_seq: int, selection: Selection, *, now_ms: int) -> int:
-    """Writes the selection down as the operation's items, the longest dead first; how many."""
+async def look_up_claimable(tx: Reading, selection: Selection, *, now_ms: int) -> list[int] | None:
+    """Numbers of the letters that an operation on the selection takes, where contents must be looked into to know;
+    None where not. Raises FilterTooDear."""
+    statuses = tuple(Status(status) for status in _takes(includes_in_doubt=may_take_doubtful(selection)))
+    return await look_up(tx, selection, statuses=statuses, limit=selection.limit, now_ms=now_ms, budget=SELECTING)
+
+
+async def look_up(
+    tx: Reading, selection: Selection, *, statuses: tuple[Status, ...], limit: int | None, now_ms: int, budget: Budget
+) -> list[int] | None:
+    """The same for any statuses, within a budget."""
+    if selection.ids or selection.filter is None or not is_dear(selection.filter):
+        return None
+    return await matching(tx, selection.filter, statuses=statuses, limit=limit, now_ms=now_ms, budget=budget)
+
+
+async def freeze(
+    tx: Writing, operation_seq: int, selection: Selection, looked_up: list[int] | None, *, now_ms: int
+) -> int:
+    """Writes the selection down as the operation's items, the longest dead first; how many. `looked_up` is what
+    `look_up_claimable` found, before this transaction: it may take long, and nobody can write meanwhile."""
     statuses = _takes(includes_in_doubt=may_take_doubtful(selection))
-    wanted = tuple(Status(status) for status in statuses)
-    where = await _condition(tx, selection, statuses=wanted, limit=selection.limit, now_ms=now_ms, first=4)
+    where = _condition(tx, selection, looked_up, now_ms=now_ms, first=4)
     limit = _NO_LIMIT if selection.limit is None else selection.limit
     sql = _FREEZE.replace("{condition}", where.sql)
     return await tx.run(sql, operation_seq, statuses, limit, *where.arguments)
@@ -100,18 +119,15 @@ class _Where:
     arguments: tuple[Any, ...]
 
 
-async def _condition(
-    tx: Reading, selection: Selection, *, statuses: tuple[Status, ...], limit: int | None, now_ms: int, first: int
-) -> _Where:
-    """The selection in SQL; where contents must be read to decide, they are read here."""
+def _condition(tx: Reading, selection: Selection, looked_up: list[int] | None, *, now_ms: int, first: int) -> _Where:
+    """The selection in SQL; where contents were looked into, what was found."""
     if selection.ids:
         return _Where(sql=f"l.id = ANY(${first}::text[])", arguments=(list(selection.ids),))
+    if looked_up is not None:
+        return _Where(sql=f"l.seq = ANY(${first}::bigint[])", arguments=(looked_up,))
     asked = Filter() if selection.filter is None else selection.filter
     told = condition(asked, dialect=tx.dialect, now_ms=now_ms, first=first)
-    if told.is_exact:
-        return _Where(sql=told.sql, arguments=told.args)
-    seqs = await matching(tx, asked, statuses=statuses, limit=limit, now_ms=now_ms)
-    return _Where(sql=f"l.seq = ANY(${first}::bigint[])", arguments=(seqs,))
+    return _Where(sql=told.sql, arguments=told.args)
 
 
 def _takes(*, includes_in_doubt: bool) -> list[str]:

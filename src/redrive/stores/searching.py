@@ -13,11 +13,12 @@ looked at letter by letter, a window at a time, and a walk says after each bite 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.records import Between, Content, Filter, Named, Status, Unmetered
-from redrive.stores.checking import passes
+from redrive.records import VALUES_BYTES_MAX, Between, BodyPath, Content, Filter, Named, Status
 from redrive.stores.database import Reading
 from redrive.stores.dialect import Dialect
 from redrive.stores.drivers import Driver, choose_driver, expand_names, find_groups
+from redrive.stores.errors import FilterTooDear
+from redrive.stores.evaluating import SELECTING, Budget, evaluate
 from redrive.stores.questions import Condition as ColumnCondition
 from redrive.stores.questions import Question, Statement, sql, take_apart
 
@@ -29,7 +30,11 @@ SMALL = 1_000
 CONTENTS_MAX = 500
 CONTENT_LOOKS = 2
 """A content that is read costs as much as so many letters that are looked at."""
-CONTENTS_BYTES_MAX = 16 << 20
+CONTENTS_BYTES_MAX = 4 << 20
+"""Of contents that are read together."""
+LOOK_COST = 10_000
+"""Looking into contents costs one look for so many bytes; see `records.Meter`."""
+BITE_COST_MAX = 5_000 * LOOK_COST
 LONG = 50_000
 """Fewer letters are looked through at once. PostgreSQL also must not plan what is said of windows while the table is
 empty: it would keep to that plan, which reads all of it, for minutes."""
@@ -39,6 +44,12 @@ WINDOW_LOOKS = 5
 """The database looks at so many of them while one is looked at here."""
 NEAR = 1_000
 """Letters that PostgreSQL looks through for a word before it asks its index for all that have it."""
+
+_CONTENTS_OF = sql(
+    f"SELECT seq, properties, CASE WHEN length(body) <= {VALUES_BYTES_MAX} THEN body END",
+    "FROM contents WHERE seq = ANY($1::bigint[])",
+)
+_PROPERTIES_OF = "SELECT seq, properties, NULL FROM contents WHERE seq = ANY($1::bigint[])"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +87,20 @@ def condition(filter: Filter, *, dialect: Dialect, now_ms: int, first: int = 1) 
 
 
 async def matching(
-    tx: Reading, filter: Filter, *, statuses: Sequence[Status], limit: int | None, now_ms: int
+    tx: Reading,
+    filter: Filter,
+    *,
+    statuses: Sequence[Status],
+    limit: int | None,
+    now_ms: int,
+    budget: Budget = SELECTING,
 ) -> list[int]:
-    """The numbers of the letters that answer the filter and have one of the statuses, the longest dead first."""
+    """The numbers of the letters that answer the filter and have one of the statuses, the longest dead first. Raises
+    FilterTooDear."""
     names = Named(field="status", values=tuple(status.value for status in statuses))
     walk = await start_walk(tx, Filter((*filter.terms, names)), now_ms=now_ms, newest_first=False)
     keys: list[Key] = []
-    async for bite in walk.bites(5_000):
+    async for bite in walk.bites(5_000, budget):
         keys += bite
         if limit is not None and not walk.is_searched and len(keys) >= limit:
             break
@@ -144,12 +162,16 @@ class Walk:
         self._is_long = is_long
         self._windows = 0
         """Windows that were looked through so far."""
+        self.bytes_read = 0
+        """Of contents."""
 
-    async def bites(self, size: int) -> AsyncIterator[list[Key]]:
-        """Everything, in pieces of about `size`."""
+    async def bites(self, size: int, budget: Budget) -> AsyncIterator[list[Key]]:
+        """Everything, in pieces of about `size`. Raises FilterTooDear."""
         last: Key | None = None
         while True:
             bite = await self.bite(last, size)
+            if self.bytes_read > budget.content_bytes:
+                raise FilterTooDear(f"it reads more than {budget.content_bytes:,} bytes of contents")
             if bite.found:
                 yield bite.found
             if bite.is_end:
@@ -170,15 +192,20 @@ class Walk:
         held = await self._held(bite.found)
         contents = await self._contents([key[-1] for key in held])
         found: list[Key] = []
-        for place, key in enumerate(held):
-            content = contents.get(key[-1])
-            if content is not None and passes(content, self._question.checks, Unmetered()):
-                found.append(key)
-            if len(found) == want and place + 1 < len(bite.found):
-                return Bite(found=found, last=key, is_end=False, looked_at=CONTENT_LOOKS * (place + 1))
-        looked_at = CONTENT_LOOKS * len(held)
-        if len(held) < len(bite.found):
-            return Bite(found=found, last=held[-1], is_end=False, looked_at=looked_at)
+        place = cost = 0
+        while place < len(held) and cost < BITE_COST_MAX and len(found) < want:
+            some = [contents.get(key[-1]) for key in held[place:]]
+            answers, spent = await evaluate(some, self._question.checks)
+            cost += spent
+            for passed in answers:
+                if passed and len(found) < want:
+                    found.append(held[place])
+                place += 1
+                if len(found) == want:
+                    break
+        looked_at = CONTENT_LOOKS * place + cost // LOOK_COST
+        if place < len(bite.found):
+            return Bite(found=found, last=held[place - 1], is_end=False, looked_at=looked_at)
         return Bite(found=found, last=bite.last, is_end=bite.is_end, looked_at=max(bite.looked_at, looked_at))
 
     async def _held(self, keys: list[Key]) -> list[Key]:
@@ -193,9 +220,15 @@ class Walk:
         return keys
 
     async def _contents(self, seqs: list[int]) -> dict[int, Content]:
-        query = "SELECT seq, properties, body FROM contents WHERE seq = ANY($1::bigint[])"
+        # What is too large to have values is as good as empty, and quicker to read; and headers need no body.
+        is_read = any(isinstance(check, BodyPath) for check in self._question.checks)
+        query = _CONTENTS_OF if is_read else _PROPERTIES_OF
         rows = await self._tx.rows(query, seqs) if seqs else []
-        return {seq: Content(properties=bytes(properties), body=bytes(body)) for seq, properties, body in rows}
+        contents = {
+            seq: Content(properties=bytes(properties), body=bytes(body or b"")) for seq, properties, body in rows
+        }
+        self.bytes_read += sum(len(each.properties) + len(each.body) for each in contents.values())
+        return contents
 
     async def _candidates(self, after: Key | None, want: int) -> Bite:
         """Letters that answer everything but the checks."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from redrive.records import Filter, Named, Status, matches_glob
 from redrive.stores.database import Database, Reading
+from redrive.stores.evaluating import LOOKING, within
 from redrive.stores.questions import sql, statuses_left
 from redrive.stores.searching import start_walk
 from redrive.stores.tallies import ACTIVITY_BUCKET_MS
@@ -92,12 +93,12 @@ class Statistics:
         self._database = database
 
     async def totals(self, filter: Filter | None = None, *, now_ms: int) -> Stats:
-        """How many there are of what answers the filter."""
+        """How many there are of what answers the filter. Raises FilterTooDear."""
         terms = () if filter is None else filter.terms
         if all(isinstance(term, Named) and term.field == "status" for term in terms):
             async with self._database.look() as tx:
                 return _stats(await _largest(tx, terms), is_partial=False)
-        async with self._database.read() as tx:
+        async with within(LOOKING, self._database, filter), self._database.read() as tx:
             counted, is_partial = await _count(tx, Filter(terms), now_ms)
             counted["group"] = await _by_id(tx, counted["group"])
             return _stats(counted, is_partial=is_partial)

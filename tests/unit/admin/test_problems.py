@@ -11,6 +11,7 @@ from redrive.admin.etags import etag, expected_version, required_version
 from redrive.admin.problems import Problem, conflict, forbidden, invalid, not_found, problem_of
 from redrive.core import RedriveError
 from redrive.dlq import (
+    FilterTooDear,
     IdempotencyConflict,
     InvalidCursor,
     InvalidEdit,
@@ -47,6 +48,7 @@ def invalid_filter() -> InvalidFilter:
         (Missing("there is no group g"), 404, "not-found"),
         (UnknownOperation("x"), 404, "not-found"),
         (invalid_filter(), 422, "invalid-filter"),
+        (FilterTooDear("it takes longer than 10 s to answer"), 422, "filter-too-dear"),
         (InvalidEdit("no"), 422, "invalid-request"),
         (InvalidCursor("no"), 422, "invalid-request"),
         (InvalidScope("no"), 422, "invalid-request"),

@@ -265,3 +265,15 @@ def test_show_as_a_role_is_what_the_api_shows_it(tmp_path: Path) -> None:
     ran = redrive("dlq", "show", letter["id"], "--database", database, "--as-role", "viewer", "--body")
     assert (ran.code, ran.raw) == (2, b"")
     assert redrive("dlq", "show", letter["id"], "--database", database, "--hide-body", "a").code == 2
+
+
+def test_a_filter_that_is_too_dear_is_one_sentence(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.stores.evaluating.LETTER_COST_MAX", 1)
+    for command in (("list",), ("delete", "--yes")):
+        ran = redrive("dlq", *command, "--database", database, "--filter", "-body.a.*.1:zz*")
+        assert (ran.code, ran.out) == (2, "")
+        (sentence,) = ran.err.splitlines()
+        assert sentence.startswith(
+            "error: the filter is too dear: it looks at too many values of one dead letter; narrow"
+        )
+    assert len(redrive("dlq", "list", "--database", database, "--format", "json").json["letters"]) == len(LETTERS)
