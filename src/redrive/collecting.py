@@ -105,6 +105,8 @@ def run_collect(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with _opened(place, telemetry, watching) as (store, client, broker):
+            if request.auto_retry:
+                await declare_rules(place, store)
             for name in request.resumed:
                 await store.collecting.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
             selected = await select_sources(place, client, broker, request)
@@ -208,7 +210,6 @@ async def _opened(
         if watching.metrics_port is not None:
             endpoint = Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
             await stack.enter_async_context(endpoint)
-        await declare_rules(place, store)
         yield store, client, Broker(store, client, management, observer=telemetry)
 
 

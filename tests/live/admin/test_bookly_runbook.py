@@ -93,7 +93,9 @@ def test_the_runbook_line_by_line(vhost: Vhost, tmp_path: Path) -> None:
 @pytest.mark.live(versions=("3.10", "4.3"))
 def test_events_whose_attempts_are_spent_are_listed_as_failed_and_go_back(vhost: Vhost, tmp_path: Path) -> None:
     with bookly(vhost, tmp_path) as (operator, served):
-        operator.fine("dlq", "auto-retry", "on", "--attempts", "1", "--first", "1ms", "--max", "1ms")
+        operator.fine(
+            "dlq", "auto-retry", "on", "--queue", "availability", "--attempts", "1", "--first", "1ms", "--max", "1ms"
+        )
         operator.publish("bookly.events", "availability.checked", "a")
         let_fail_until(operator, FILE, "availability", lambda: by_event(served).get("a", {}).get("status") == "PENDING")
         operator.fine("dlq", "auto-retry", "run", "--once")

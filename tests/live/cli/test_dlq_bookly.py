@@ -61,7 +61,9 @@ def test_stats_list_retry_resolve_and_remove(vhost: Vhost, tmp_path: Path) -> No
 @pytest.mark.live(versions=("3.10", "4.3"))
 def test_auto_retry_runs_until_the_attempts_are_spent(vhost: Vhost, tmp_path: Path) -> None:
     operator = with_dead_letters(vhost, tmp_path, "a")
-    operator.fine("dlq", "auto-retry", "on", "--attempts", "2", "--first", "1ms", "--max", "1ms")
+    operator.fine(
+        "dlq", "auto-retry", "on", "--queue", "availability", "--attempts", "2", "--first", "1ms", "--max", "1ms"
+    )
     for returns in (1, 2):
         assert operator.fine("dlq", "auto-retry", "run", "--once").startswith("1 sent back")
         operator.wait_depths({"availability": 1, "availability.dlq": 0})
