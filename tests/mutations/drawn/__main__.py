@@ -1,7 +1,7 @@
 """Draws mutants by a seed and tries them.
 
-python -m tests.mutations.drawn --count 300 --seed 16           quick and slow tests
-python -m tests.mutations.drawn --count 300 --seed 16 --live    what survives meets the tests on a real broker too
+python -m tests.mutations.drawn --count 300 --seed 16           quick tests, then slow ones, then those on real brokers
+python -m tests.mutations.drawn --stages quick                  quick tests only
 python -m tests.mutations.drawn --only ID…                      these mutants again
 python -m tests.mutations.drawn --rooms core,records            of these rooms only
 
@@ -31,9 +31,11 @@ Run = tuple[dict[str, str], list[str]]
 
 SHARE_MIN = 0.95
 NICENESS = 5
-QUICK: Run = ({"REDRIVE_QUICK": "1"}, ["-n", "3", "-m", "not live and not slow", "tests/unit", "tests/simulation"])
-SLOW: Run = ({}, ["-n", "3", "-m", "not live and slow", "tests/unit", "tests/simulation"])
-LIVE: Run = ({}, ["-n", "4", "--dist", "loadgroup", "-m", "live", "tests/live"])
+STAGES: dict[str, Run] = {
+    "quick": ({"REDRIVE_QUICK": "1"}, ["-n", "3", "-m", "not live and not slow", "tests/unit", "tests/simulation"]),
+    "slow": ({}, ["-n", "3", "-m", "not live and slow", "tests/unit", "tests/simulation"]),
+    "live": ({}, ["-n", "4", "--dist", "loadgroup", "-m", "live", "tests/live"]),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=16)
     parser.add_argument("--rooms", default="", help="only of these rooms, separated by commas")
     parser.add_argument("--only", nargs="*", default=[], metavar="ID", help="only mutants with these identities")
-    parser.add_argument("--live", action="store_true", help="what survives meets the tests on a real broker too")
+    parser.add_argument("--stages", default="quick,slow,live", help="which tests, one kind after the other")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="say what was drawn, and try nothing")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured and found; used again if it is there")
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with snapshot(ROOT) as base, tempfile.TemporaryDirectory(prefix="redrive-drawn-") as scratch:
             folder = chosen.keep or Path(scratch) / "measured"
-            stages = _measure(base, folder, live=chosen.live)
+            stages = _measure(base, folder, chosen.stages.split(","))
             verdicts = _try(drawn, make_copies(base, Path(scratch), chosen.workers), stages)
             if chosen.keep:
                 (folder / "verdicts.json").write_text(report.as_json(verdicts, seed=chosen.seed), encoding="utf-8")
@@ -88,9 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(killed < SHARE_MIN * changing)
 
 
-def _measure(base: Path, folder: Path, *, live: bool) -> list[Stage]:
+def _measure(base: Path, folder: Path, names: Sequence[str]) -> list[Stage]:
     stages = []
-    for name, (environment, arguments) in {"quick": QUICK, "slow": SLOW, **({"live": LIVE} if live else {})}.items():
+    for name in names:
+        environment, arguments = STAGES[name]
         covering: Covering = measure(base, folder / name, arguments, environment)
         _say(f"{name}: {len(covering.seconds)} tests passed and were measured")
         stages.append(Stage(name=name, covering=covering, environment=environment))
