@@ -47,6 +47,8 @@ class Selection:
     limit: int | None = None
     includes_in_doubt: bool = False
     """Without ids, doubtful ones are only taken when this says so: sending them again may make a duplicate."""
+    ends_waiting: bool = False
+    """For resolving, reopening and deleting: also those whose copy was sent and has not come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,16 @@
     pending          retrying  -          -         -         pending|failed -         resolved  (gone)   -
     failed           retrying  -          -         -         -              -         resolved  (gone)   pending
     in_doubt         retrying  -          -         -         pending|failed -         resolved  (gone)   pending
-    retrying         -         retrying   pending   in_doubt  pending|failed resolved  -         -        -
+    retrying         -         retrying   pending   in_doubt  pending|failed resolved  resolved* (gone)*  pending*
     resolved         -         -          -         -         pending|failed -         resolved  (gone)   pending
 
 `claimed`: the intent to send it is committed. `confirmed`: the broker has the copy. `refused`: returned, nacked, or
 certainly not sent. `lost`: nobody can know whether the broker has it. `came back`: the copy died again and was
 collected; `failed` if its attempts are spent. Of a `pending` one only a copy that was in doubt can: somebody said
-that it had not arrived. `silence`: it has not come back for T. A `retrying` letter can be neither resolved nor
-deleted: its copy may be on the way. What has an empty place in the table is refused.
+that it had not arrived. `silence`: it has not come back for T. What has an empty place in the table is refused.
+
+*: only when somebody says in so many words that the waiting is over, and not while its copy is being sent. A copy that
+comes back all the same finds its letter `resolved` or `pending`, and one whose letter is gone is a letter of its own.
 """
 
 from enum import StrEnum
@@ -61,6 +63,9 @@ TRANSITIONS: dict[tuple[Status, Event], Status | None] = {
     (_D, Event.SPENT): _F,
     (_X, Event.SPENT): _F,
     (_R, Event.SILENCE): _X,
+    (_R, Event.RESOLVED): _X,
+    (_R, Event.DELETED): None,
+    (_R, Event.REOPENED): _P,
     (_P, Event.RESOLVED): _X,
     (_F, Event.RESOLVED): _X,
     (_D, Event.RESOLVED): _X,

@@ -1,9 +1,10 @@
-"""What people do to dead letters: resolve, reopen, delete, edit. Never to one whose copy may be on its way.
+"""What people do to dead letters: resolve, reopen, delete, edit. To one whose copy was sent only if they say so.
 
 A selection is frozen first, then changed in pieces, each in a transaction of its own with its entries in the letters'
 lives and in the audit: an interrupted change is done for some letters and not for others, and the audit says for which.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.errors import StoreError, VersionConflict
 from redrive.stores.evaluating import SELECTING, within
 from redrive.stores.letter_rows import read_letter
+from redrive.stores.operations_rows import BEING_SENT
 from redrive.stores.questions import statuses_left, take_apart
 from redrive.stores.searching import matching
 from redrive.stores.tallies import Ledger
@@ -33,10 +35,15 @@ KEEP_EDIT = """
 INSERT INTO edits (letter_seq, at_ms, who, why, diff, properties, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 _MARK_EDITED = "UPDATE letters SET is_edited = 1, version = version + 1, updated_at_ms = $2 WHERE seq = $1"
+_RETRYING = "it is retrying: a copy may be on its way; end the waiting (--end-waiting) to change it all the same"
+_BEING_SENT = "its copy is being sent at this moment; try again when its operation has gone on"
 _REFUSALS = {
-    Status.RETRYING: "it is retrying: a copy may be on its way; wait until it has come back or settled",
+    Status.RETRYING: _RETRYING,
     Status.PENDING: "it is pending already",
+    Status.IN_DOUBT: "it is in doubt whether its copy arrived; ask for status:in_doubt to change it",
 }
+_MEANWHILE = "somebody changed it meanwhile"
+_SENDING = " ".join(("SELECT l.seq FROM letters AS l WHERE l.seq = ANY($1::bigint[]) AND", BEING_SENT))
 _GONE = "there is no such dead letter"
 
 
@@ -59,10 +66,20 @@ class LetterBusy(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """How many were changed, and which of the ids asked for were not, with the reason."""
+    """How many were changed; which of the ids asked for were not, with the reason; and how many of all that was asked
+    for were not, by reason."""
 
     done: int
     refused: dict[str, str] = field(default_factory=dict)
+    not_done: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """How many a change would change now, and how many of those asked for it would leave as they are, by reason."""
+
+    able: int
+    not_able: dict[str, int]
 
 
 async def change(
@@ -84,7 +101,9 @@ async def change(
     done = 0
     refused: dict[str, str] = {}
     if selection.ids:
-        ids = list(dict.fromkeys(selection.ids))[: selection.limit]
+        named_ids = list(dict.fromkeys(selection.ids))
+        ids = named_ids[: selection.limit]
+        refused |= dict.fromkeys(named_ids[len(ids) :], f"it is beyond the limit of {selection.limit}")
         for start in range(0, len(ids), PIECE):
             async with database.write() as tx:
                 named = await _find(tx, ids[start : start + PIECE])
@@ -92,26 +111,38 @@ async def change(
                 standings = await lock(tx, list(named.values()))
                 if if_version is not None:
                     _check_version(standings, if_version)
-                able = sources(event)
-                for each in standings:
-                    if each.status not in able:
-                        refused[each.id] = _REFUSALS.get(each.status, f"it is {each.status.value}")
-                standings = [each for each in standings if each.status in able]
+                standings = await _sort_out(tx, standings, event, selection, refused)
                 done += await _apply(tx, standings, event, who=who, why=why, now_ms=now_ms, subject="", told_by=told_by)
-        return Changed(done=done, refused=refused)
+        return Changed(done=done, refused=refused, not_done=dict(Counter(refused.values())))
     statuses = _statuses(selection, event)
     async with within(SELECTING, database, selection.filter), database.read() as reading:
         seqs = await _matching(reading, selection, statuses, now_ms)
+        not_done = Counter(await _left_out(reading, selection, statuses, len(seqs), now_ms))
     for start in range(0, len(seqs), PIECE):
         async with database.write() as tx:
+            piece = seqs[start : start + PIECE]
             # Whoever changed one meanwhile has decided about it.
-            locked = await lock(tx, seqs[start : start + PIECE])
-            standings = [each for each in locked if each.status in statuses]
+            locked = [each for each in await lock(tx, piece) if each.status in statuses]
+            sending: dict[str, str] = {}
+            standings = await _sort_out(tx, locked, event, selection, sending)
+            not_done.update(sending.values())
+            not_done[_MEANWHILE] += len(piece) - len(locked)
             subject = selection.filter_text or "everything"
             done += await _apply(
                 tx, standings, event, who=who, why=why, now_ms=now_ms, subject=subject, told_by=told_by
             )
-    return Changed(done=done)
+    return Changed(done=done, not_done={reason: n for reason, n in not_done.items() if n})
+
+
+async def outlook(database: Database, selection: Selection, event: Event, *, now_ms: int) -> Outlook:
+    """What `change` would find now."""
+    async with database.read() as tx:
+        if selection.ids:
+            named = await _find(tx, list(dict.fromkeys(selection.ids))[: selection.limit])
+            return Outlook(able=len(named), not_able={})
+        statuses = _statuses(selection, event)
+        able = len(await _matching(tx, selection, statuses, now_ms))
+        return Outlook(able=able, not_able=await _left_out(tx, selection, statuses, able, now_ms))
 
 
 async def edit(
@@ -163,10 +194,49 @@ def _statuses(selection: Selection, event: Event) -> tuple[Status, ...]:
         isinstance(term, Named) and term.field == "status" and not term.negated and Status.IN_DOUBT in term.values
         for term in terms
     )
-    takes_doubt = selection.includes_in_doubt or names_doubt
-    return tuple(
-        status for status in sources(event) if status.value in left and (takes_doubt or status is not Status.IN_DOUBT)
-    )
+    refused = set()
+    if not selection.includes_in_doubt and not names_doubt:
+        refused.add(Status.IN_DOUBT)
+    if not selection.ends_waiting:
+        refused.add(Status.RETRYING)
+    return tuple(status for status in sources(event) if status.value in left and status not in refused)
+
+
+async def _sort_out(
+    tx: Writing, standings: list[Standing], event: Event, selection: Selection, refused: dict[str, str]
+) -> list[Standing]:
+    """The locked ones that may be changed; why not each other one is put into `refused`."""
+    able = [status for status in sources(event) if selection.ends_waiting or status is not Status.RETRYING]
+    retrying = [each.seq for each in standings if each.status is Status.RETRYING and Status.RETRYING in able]
+    # Nobody can begin to send one that is locked here.
+    sending = {row[0] for row in await tx.rows(_SENDING, retrying)} if retrying else set()
+    changeable = []
+    for each in standings:
+        if each.status not in able:
+            refused[each.id] = _REFUSALS.get(each.status, f"it is {each.status.value}")
+        elif each.seq in sending:
+            refused[each.id] = _BEING_SENT
+        else:
+            changeable.append(each)
+    return changeable
+
+
+async def _left_out(
+    tx: Reading, selection: Selection, statuses: Sequence[Status], able: int, now_ms: int
+) -> dict[str, int]:
+    """How many a selection asks for that are in no status to be changed, by reason; no more than its limit leaves."""
+    if selection.filter is None:
+        return {}
+    room = None if selection.limit is None else max(0, selection.limit - able)
+    found: dict[str, int] = {}
+    for status in Status:
+        if status in statuses or room == 0:
+            continue
+        count = len(await matching(tx, selection.filter, statuses=(status,), limit=room, now_ms=now_ms))
+        if count:
+            found[_REFUSALS.get(status, f"it is {status.value}")] = count
+            room = None if room is None else room - count
+    return found
 
 
 async def _matching(tx: Reading, selection: Selection, statuses: Sequence[Status], now_ms: int) -> list[int]:

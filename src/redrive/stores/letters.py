@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from redrive.core import Attempt
 from redrive.records import ID_LENGTH, Content, DeadLetter, Event, Filter, Happening, Selection, Status
 from redrive.stores.arriving import clean
-from redrive.stores.changing import Changed, change, edit
+from redrive.stores.changing import Changed, Outlook, change, edit, outlook
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, Reading, Row
 from redrive.stores.evaluating import LOOKING, within
@@ -205,6 +205,10 @@ class Letters:
         return await change(
             self._database, selection, Event.DELETED, who=who, why=why, now_ms=now_ms, if_version=if_version
         )
+
+    async def outlook(self, selection: Selection, event: Event, *, now_ms: int) -> Outlook:
+        """How many a change would change now, and how many it would leave, by reason."""
+        return await outlook(self._database, selection, event, now_ms=now_ms)
 
     async def edit(
         self,

@@ -23,6 +23,8 @@ async def retain(database: Database, *, before_ms: int, statuses: Sequence[Statu
     """
     deleted = 0
     for status in statuses:
+        if status is Status.RETRYING:
+            continue
         while deleted < limit:
             async with database.write() as tx:
                 rows = await tx.rows(_OLD, status.value, before_ms, min(PIECE, limit - deleted))

@@ -103,14 +103,14 @@ def test_a_bulk_change_leaves_others_queues_alone(
         mine, other = await put_two_queues(put_letter)
         client = await client_for(Role.OPERATOR, queues=("orders",))
         by_filter = await client.post(f"{MESSAGES}/resolve", json={"q": "", "why": "done"})
-        assert by_filter.json() == {"done": 1, "refused": {}}
+        assert by_filter.json() == {"done": 1, "refused": {}, "not_done": {}}
         by_id = await client.post(f"{MESSAGES}/delete", json={"ids": [other.id, mine.id, "nobody"]})
         gone = "there is no such dead letter"
-        assert by_id.json() == {"done": 1, "refused": {other.id: gone, "nobody": gone}}
+        assert by_id.json() == {"done": 1, "refused": {other.id: gone, "nobody": gone}, "not_done": {gone: 2}}
         assert await store.letters.get(mine.id) is None
         assert await store.letters.get(other.id) == other
         none = await client.post(f"{MESSAGES}/delete", json={"ids": [other.id]})
-        assert none.json() == {"done": 0, "refused": {other.id: gone}}
+        assert none.json() == {"done": 0, "refused": {other.id: gone}, "not_done": {gone: 1}}
         assert await store.letters.get(other.id) == other
         entries, _ = await store.audit.page(10, action="letters.resolved")
         assert [entry.subject for entry in entries] == ["queue:orders"]
@@ -127,6 +127,11 @@ def test_a_bulk_change_says_why_it_left_some_alone(run: Run, client_for: ClientF
         assert answer.json()["done"] == 0
         assert "pending already" in answer.json()["refused"][pending.id]
         assert "on its way" in answer.json()["refused"][retrying.id]
+        assert sorted(answer.json()["not_done"].values()) == [1, 1]
+        by_filter = (await client.post(f"{MESSAGES}/reopen", json={"q": ""})).json()
+        assert (by_filter["done"], by_filter["not_done"]) == (0, answer.json()["not_done"])
+        ended = await client.post(f"{MESSAGES}/resolve", json={"q": "", "why": "done", "end_waiting": True})
+        assert ended.json() == {"done": 2, "refused": {}, "not_done": {}}
         for wrong in (
             {},
             {"ids": [], "q": ""},

@@ -1,5 +1,6 @@
 """`redrive dlq resolve`, `reopen`, `delete`, `edit`, `export`, `import`, `auto-retry`: what changes the store alone."""
 
+import asyncio
 import json
 import os
 import pty
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from redrive.records import ItemState, NewOperation, OperationKind, Selection, Sent
+from redrive.stores import open_store
 from tests.unit.cli.dlq_stage import Letter, filled, redrive
 
 LETTERS = (Letter(number=1), Letter(number=2), Letter(number=3, queue="bills"))
@@ -75,7 +78,7 @@ def test_a_deleted_one_is_gone_but_for_the_audit(database: str) -> None:
     assert nobody.code == 2
     assert len(statuses(database)) == 3
     ran = redrive(*arguments, "--yes", "--format", "json")
-    assert (ran.code, ran.json) == (0, {"done": 1, "refused": {}})
+    assert (ran.code, ran.json) == (0, {"done": 1, "refused": {}, "not_done": {}})
     assert statuses(database) == {"m2": "pending", "m3": "pending"}
     (entry,) = redrive("dlq", "audit", "--action", "letters.deleted", "--database", database, "--format", "json").json[
         "entries"
@@ -277,3 +280,32 @@ def test_a_reader_that_left_does_not_hide_that_something_was_refused(database: s
     os.close(writes)
     program.communicate(timeout=30)
     assert program.returncode == 1  # it is pending already
+
+
+def test_what_is_asked_for_and_left_is_counted_before_and_after_and_is_a_finding(database: str) -> None:
+    async def send() -> None:
+        async with await open_store(database) as store:
+            now_ms = store.clock_ms()
+            new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(ids=(LETTERS[0].id,)), who="ada")
+            operation = await store.operations.create(new, id="op", now_ms=now_ms)
+            lease = await store.leases.acquire("operation:op", "test", ttl_ms=60_000)
+            assert lease is not None
+            await store.operations.claim(operation.id, lease, now_ms=now_ms)
+            await store.operations.take(operation.id, lease, limit=1, now_ms=now_ms)
+            sent = [Sent(id=LETTERS[0].id, state=ItemState.SENT)]
+            await store.operations.record(operation.id, lease, sent, now_ms=now_ms)
+
+    asyncio.run(send())
+    arguments = ("dlq", "delete", "--all", "--database", database)
+    asked = redrive(*arguments, typed=b"y\n", is_terminal=True)
+    left = "it is retrying: a copy may be on its way; end the waiting (--end-waiting) to change it all the same"
+    assert f"warning: 1 dead letter would be left: {left}\n" in asked.err
+    assert "Delete for good 2 dead letters?" in asked.err
+    assert (asked.code, asked.out) == (1, "2 dead letters deleted.\n")
+    assert f"warning: 1 dead letter left: {left}\n" in asked.err
+    assert statuses(database) == {"m1": "retrying"}
+    told = redrive(*arguments, "--yes", "--format", "json")
+    assert (told.code, told.json) == (1, {"done": 0, "refused": {}, "not_done": {left: 1}})
+    ended = redrive(*arguments, "--end-waiting", "--yes")
+    assert (ended.code, ended.out) == (0, "1 dead letter deleted.\n")
+    assert statuses(database) == {}

@@ -3,6 +3,7 @@
 What is shown goes through the caller's view, what is found through the caller's scope.
 """
 
+from collections import Counter
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -341,7 +342,7 @@ async def _change_many(
         limit=asked.limit,
         include_in_doubt=asked.include_in_doubt,
     )
-    desk, selection = services_of(request).desk, chosen.selection
+    desk, selection = services_of(request).desk, replace(chosen.selection, ends_waiting=asked.end_waiting)
     try:
         async with taking_turns(request, caller, selection.filter):
             if event is Event.RESOLVED:
@@ -356,7 +357,9 @@ async def _change_many(
         detail = f"{reason}; some may be changed and others not, as the audit tells; ask again"
         raise unavailable("store-unavailable", "The database can't be used now", detail) from None
     refused = {id: reason for id, reason in changed.refused.items() if asked.ids is not None and id in asked.ids}
-    return {"done": changed.done, "refused": {**refused, **dict.fromkeys(chosen.outside, GONE)}}
+    refused |= dict.fromkeys(chosen.outside, GONE)
+    not_done = changed.not_done if asked.ids is None else dict(Counter(refused.values()))
+    return {"done": changed.done, "refused": refused, "not_done": not_done}
 
 
 async def _after(

@@ -234,6 +234,7 @@ class Selected(Asked):
     q: str | None = Field(default=None, max_length=10_000, description="The filter grammar; empty is everything.")
     limit: int = Field(default=1_000, ge=1, le=CHANGED_MAX, description="At most so many, the longest dead first.")
     include_in_doubt: bool = Field(default=False, description="With `q`: doubtful ones too.")
+    end_waiting: bool = Field(default=False, description="Also those whose copy was sent and has not come back.")
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
@@ -259,9 +260,15 @@ class ChangeManyRequest(Selected):
 
 
 class Changed(Answer):
-    """How many were changed; of those named by id, why each other one was not."""
+    """How many were changed; of those named by id, why each other one was not; how many of all that were asked for were
+    not, by reason."""
 
-    model_config = ConfigDict(json_schema_extra=example(done=41, refused={LETTER_ID: "it is pending already"}))
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            done=41, refused={LETTER_ID: "it is pending already"}, not_done={"it is pending already": 1}
+        )
+    )
 
     done: int
     refused: dict[str, str]
+    not_done: dict[str, int]

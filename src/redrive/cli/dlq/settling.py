@@ -11,9 +11,12 @@ from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_li
 from redrive.cli.dlq.selecting import on_store, selection_of
 from redrive.cli.tables import counted
 from redrive.dlq import Changed, Store, desk_on
-from redrive.records import Between, Filter, Selection
+from redrive.records import Between, Event, Filter, Selection
 
 _REFUSED_SHOWN = 20
+_with_end_waiting = click.option(
+    "--end-waiting", is_flag=True, help="Also those that are retrying: their copies were sent and have not come back."
+)
 _ASKS_ABOVE = 1
 
 
@@ -21,17 +24,25 @@ _ASKS_ABOVE = 1
 @with_wanted
 @click.option("--by", "resolved_by", metavar="NAME", help="Who resolved it; the same as --as.")
 @click.option("--resolution", "--why", "why", required=True, metavar="TEXT", help="What was done about it.")
+@_with_end_waiting
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
 @with_place
 def resolve_command(
-    place: PlaceOptions, wanted: Wanted, resolved_by: str | None, why: str, yes: bool, form: str, who: str
+    place: PlaceOptions,
+    wanted: Wanted,
+    resolved_by: str | None,
+    why: str,
+    end_waiting: bool,
+    yes: bool,
+    form: str,
+    who: str,
 ) -> None:
     """Say that dead letters need nothing more. They stay in the database and can be reopened.
 
-    A doubtful one (in_doubt) is settled so when its copy did arrive. One that is being retried can't be resolved: its
-    copy is on the way. More than one asks first, unless --yes.
+    A doubtful one (in_doubt) is settled so when its copy did arrive. One that is retrying is left alone: its copy was
+    sent and may come back; --end-waiting says that nobody need wait for it. More than one asks first, unless --yes.
 
     \b
     Examples:
@@ -43,20 +54,34 @@ def resolve_command(
     async def change(store: Store, selection: Selection) -> Changed:
         return await desk_on(store).resolve(selection, who=who, why=why)
 
-    _change(place, wanted, change, verb="Resolve", done="resolved", asks=_is_many(wanted) and not yes, form=form)
+    _change(
+        place,
+        wanted,
+        change,
+        Event.RESOLVED,
+        end_waiting=end_waiting,
+        verb="Resolve",
+        done="resolved",
+        asks=_is_many(wanted) and not yes,
+        form=form,
+    )
 
 
 @click.command("reopen")
 @with_wanted
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
+@_with_end_waiting
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
 @with_place
-def reopen_command(place: PlaceOptions, wanted: Wanted, why: str, yes: bool, form: str, who: str) -> None:
+def reopen_command(
+    place: PlaceOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
+) -> None:
     """Make resolved, failed or doubtful dead letters pending again.
 
     A doubtful one (in_doubt) is settled so when its copy did not arrive; redriving it may make a duplicate if it did.
+    The same holds for one that is retrying, which is only reopened with --end-waiting.
 
     \b
     Examples:
@@ -67,18 +92,33 @@ def reopen_command(place: PlaceOptions, wanted: Wanted, why: str, yes: bool, for
     async def change(store: Store, selection: Selection) -> Changed:
         return await desk_on(store).reopen(selection, who=who, why=why)
 
-    _change(place, wanted, change, verb="Reopen", done="reopened", asks=_is_many(wanted) and not yes, form=form)
+    _change(
+        place,
+        wanted,
+        change,
+        Event.REOPENED,
+        end_waiting=end_waiting,
+        verb="Reopen",
+        done="reopened",
+        asks=_is_many(wanted) and not yes,
+        form=form,
+    )
 
 
 @click.command("delete")
 @with_wanted
 @click.option("--why", default="", metavar="TEXT", help="For the audit, which is all that stays.")
+@_with_end_waiting
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
 @with_place
-def delete_command(place: PlaceOptions, wanted: Wanted, why: str, yes: bool, form: str, who: str) -> None:
+def delete_command(
+    place: PlaceOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
+) -> None:
     """Throw dead letters away for good. It asks first, unless --yes; with nobody to ask nothing is deleted.
+
+    One that is retrying is only deleted with --end-waiting; a copy that comes back all the same is a new dead letter.
 
     \b
     Examples:
@@ -89,7 +129,17 @@ def delete_command(place: PlaceOptions, wanted: Wanted, why: str, yes: bool, for
     async def change(store: Store, selection: Selection) -> Changed:
         return await desk_on(store).delete(selection, who=who, why=why)
 
-    _change(place, wanted, change, verb="Delete for good", done="deleted", asks=not yes, form=form)
+    _change(
+        place,
+        wanted,
+        change,
+        Event.DELETED,
+        end_waiting=end_waiting,
+        verb="Delete for good",
+        done="deleted",
+        asks=not yes,
+        form=form,
+    )
 
 
 def _is_many(wanted: Wanted) -> bool:
@@ -100,7 +150,9 @@ def _change(
     options: PlaceOptions,
     wanted: Wanted,
     change: Callable[[Store, Selection], Awaitable[Changed]],
+    event: Event,
     *,
+    end_waiting: bool,
     verb: str,
     done: str,
     asks: bool,
@@ -109,16 +161,15 @@ def _change(
     async def work(store: Store) -> Changed | None:
         moment_ms = store.clock_ms()
         selection = await selection_of(store, wanted, moment_ms=moment_ms)
+        selection = replace(selection, ends_waiting=end_waiting)
         if asks:
-            count = len(selection.ids)
             if selection.filter is not None:
                 # What changes while somebody thinks about the answer was not asked about.
                 unchanged = Between(field="updated", from_ms=None, until_ms=moment_ms + 1)
-                chosen = Filter((*selection.filter.terms, unchanged))
-                selection = replace(selection, filter=chosen)
-                count = await store.letters.count(chosen, now_ms=moment_ms)
-                count = count if selection.limit is None else min(count, selection.limit)
-            if count and not is_confirmed(f"{verb} {counted(count, 'dead letter')}?", yes=False):
+                selection = replace(selection, filter=Filter((*selection.filter.terms, unchanged)))
+            found = await store.letters.outlook(selection, event, now_ms=moment_ms)
+            _say_left(found.not_able, "would be left")
+            if found.able and not is_confirmed(f"{verb} {counted(found.able, 'dead letter')}?", yes=False):
                 return None
         return await change(store, selection)
 
@@ -126,17 +177,24 @@ def _change(
     if changed is None:
         raise SystemExit(EXIT_COULD_NOT)
     if form == "json":
-        print_json({"done": changed.done, "refused": changed.refused})
+        print_json({"done": changed.done, "refused": changed.refused, "not_done": changed.not_done})
     else:
         _print(changed, done)
-    if changed.refused:
+    if changed.not_done:
         raise SystemExit(EXIT_FOUND)
 
 
 def _print(changed: Changed, done: str) -> None:
     if changed.done or not changed.refused:
         print_line(f"{counted(changed.done, 'dead letter')} {done}.")
+    if not changed.refused:
+        _say_left(changed.not_done, "left")
     for letter, reason in list(changed.refused.items())[:_REFUSED_SHOWN]:
         warn_line(f"{letter}: {reason}")
     if len(changed.refused) > _REFUSED_SHOWN:
         say(f"… and {len(changed.refused) - _REFUSED_SHOWN:,} more were refused")
+
+
+def _say_left(not_done: dict[str, int], left: str) -> None:
+    for reason, count in not_done.items():
+        warn_line(f"{counted(count, 'dead letter')} {left}: {reason}")

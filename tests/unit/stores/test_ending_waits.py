@@ -1,0 +1,95 @@
+"""What is asked for and not done is counted with its reason; and a person may end the waiting for a sent copy."""
+
+import pytest
+
+from redrive.records import Event, Filter, ItemState, Selection, Status
+from redrive.stores import Store
+from tests.unit.stores.arrivals import (
+    NOW_MS,
+    begin,
+    collect,
+    counts_anew,
+    counts_kept,
+    make_arrival,
+    redrive,
+    statuses,
+)
+from tests.unit.stores.conftest import Run
+
+EVERYTHING = Selection(filter=Filter(), filter_text="all")
+WHO = {"who": "ada", "why": "because", "now_ms": NOW_MS}
+
+
+def by_status(not_done: dict[str, int]) -> list[int]:
+    """How many were left: retrying, in doubt, pending, being sent, others."""
+    words = ("it is retrying", "it is in doubt", "it is pending already", "being sent")
+    counts = [sum(n for reason, n in not_done.items() if word in reason) for word in words]
+    return [*counts, sum(not_done.values()) - sum(counts)]
+
+
+async def four_kinds(store: Store) -> tuple[str, ...]:
+    """Two retrying, one in doubt, two pending."""
+    ids = await collect(store, *(make_arrival(n) for n in range(5)))
+    await redrive(store, *ids[:2])
+    await redrive(store, ids[2], state=ItemState.IN_DOUBT)
+    assert await statuses(store, *ids) == ["retrying", "retrying", "in_doubt", "pending", "pending"]
+    return ids
+
+
+def test_what_a_bulk_change_leaves_is_counted_by_reason(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await four_kinds(store)
+        found = await store.letters.outlook(EVERYTHING, Event.DELETED, now_ms=NOW_MS)
+        assert (found.able, by_status(found.not_able)) == (2, [2, 1, 0, 0, 0])
+        reopened = await store.letters.reopen(EVERYTHING, **WHO)  # type: ignore[arg-type]
+        assert (reopened.done, by_status(reopened.not_done)) == (0, [2, 1, 2, 0, 0])
+        limited = await store.letters.resolve(Selection(filter=Filter(), limit=1), **WHO)  # type: ignore[arg-type]
+        assert (limited.done, limited.not_done) == (1, {})
+        deleted = await store.letters.delete(EVERYTHING, **WHO)  # type: ignore[arg-type]
+        assert (deleted.done, by_status(deleted.not_done)) == (2, [2, 1, 0, 0, 0])
+        assert await statuses(store, *ids[:3]) == ["retrying", "retrying", "in_doubt"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("by_ids", [True, False])
+@pytest.mark.parametrize("event", [Event.RESOLVED, Event.REOPENED, Event.DELETED])
+def test_a_person_ends_the_waiting_and_a_copy_that_comes_back_all_the_same_is_kept(
+    store: Store, run: Run, event: Event, by_ids: bool
+) -> None:
+    async def scenario() -> None:
+        (id,) = await collect(store, make_arrival(1))
+        await redrive(store, id)
+        chosen = Selection(ids=(id,)) if by_ids else EVERYTHING
+        do = {Event.RESOLVED: store.letters.resolve, Event.REOPENED: store.letters.reopen}
+        change = do.get(event, store.letters.delete)
+        refused = await change(chosen, **WHO)  # type: ignore[arg-type]
+        assert (refused.done, by_status(refused.not_done)) == (0, [1, 0, 0, 0, 0])
+        ended = Selection(ids=chosen.ids, filter=chosen.filter, filter_text=chosen.filter_text, ends_waiting=True)
+        changed = await change(ended, **WHO)  # type: ignore[arg-type]
+        assert (changed.done, changed.not_done) == (1, {})
+        assert await counts_kept(store) == await counts_anew(store)
+        # Nobody resolves it by its silence afterwards.
+        assert await store.operations.settle_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
+        back = await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
+        found = [await store.letters.get(one) for one in back]
+        assert [one.status for one in found if one is not None] == [Status.PENDING]
+        assert (back == (id,)) is (event is not Event.DELETED)
+        assert await counts_kept(store) == await counts_anew(store)
+
+    run(scenario())
+
+
+def test_what_is_being_sent_at_this_moment_is_left_even_then(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, make_arrival(1), make_arrival(2))
+        operation_id, lease = await begin(store, *ids)
+        await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
+        ended = Selection(filter=Filter(), ends_waiting=True)
+        changed = await store.letters.delete(ended, **WHO)  # type: ignore[arg-type]
+        assert (changed.done, by_status(changed.not_done)) == (1, [0, 0, 0, 1, 0])
+        named = await store.letters.delete(Selection(ids=ids, ends_waiting=True), **WHO)  # type: ignore[arg-type]
+        assert (named.done, by_status(named.not_done)) == (0, [0, 0, 0, 1, 1])
+        assert await statuses(store, ids[0]) == ["retrying"]
+
+    run(scenario())
