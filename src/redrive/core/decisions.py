@@ -23,6 +23,8 @@ class ParkReason(StrEnum):
     UNDECODABLE = "undecodable"
     CRASHES = "crashes"
     """Its consumers died on it."""
+    OVERSIZED = "oversized"
+    """It can't be retried: no copy of it can be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ FIRST_SEEN = "x-redrive-first-seen"
 """Milliseconds since 1970 when a consumer first had it in hand; the age budget of a message without timestamp."""
 POSSIBLE_DUPLICATE = "x-redrive-possible-duplicate"
 """True on a copy that was sent although an earlier one may have arrived."""
+ENVELOPE = "x-redrive-envelope"
+"""1 on a parked message whose body is an envelope: the message itself, properties and all, had no room for a copy's."""
 DIGEST = "x-redrive-digest"
 """Binds what is written on a copy to its queue and its message (`core.digests`); without it nothing is believed."""
 
@@ -88,7 +90,7 @@ COUNT_HEADERS = frozenset({DELIVERY_COUNT, "x-acquired-count"})
 
 ORIGIN_HEADERS = frozenset({ORIGINAL_QUEUE, ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY})
 
-BOUND_HEADERS = LIFE_HEADERS | ORIGIN_HEADERS | {MESSAGE_ID, STRIPPED, POSSIBLE_DUPLICATE, DIGEST}
+BOUND_HEADERS = LIFE_HEADERS | ORIGIN_HEADERS | {MESSAGE_ID, STRIPPED, POSSIBLE_DUPLICATE, ENVELOPE, DIGEST}
 """What we write on copies: believed on a message only where its `x-redrive-digest` fits."""
 
 REDRIVEN_HEADERS = frozenset({REDRIVEN_ID, REDRIVEN_COUNT, REDRIVEN_MARK, REDRIVEN_AT, REDRIVEN_BY})

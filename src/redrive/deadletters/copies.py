@@ -33,8 +33,10 @@ from redrive.core import (
     shorten,
 )
 from redrive.records import Claimed, Target, make_mark
-from redrive.wire import Properties, ProtocolError, copy_properties
+from redrive.wire import Properties, ProtocolError, copy_properties, unwrap
 
+_PROPERTIES_BYTES_MAX = 131_072 - 20
+"""What a usual frame has room for. More can't be sent by anybody, and to try again is to try for ever."""
 NAME_BYTES_MAX = 255
 """AMQP's names and keys end there."""
 
@@ -69,18 +71,33 @@ class CopyRules:
 def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
     """The copy of a claimed dead letter. Raises Uncopyable."""
     try:
-        properties = Properties(letter.content.properties)
         exchange, routing_key = route_of(letter, rules.target)
+        properties, body, origin = _opened(letter)
         made = copy_properties(
             properties,
-            set_headers=_written(letter, properties, rules, now_ms),
+            set_headers={**origin, **_written(letter, properties, body, rules, now_ms)},
             drop_headers=REDRIVE_DROPS,
             new_id=lambda: letter.id,
-            bound_to=(letter.queue if exchange else routing_key, letter.content.body),
+            bound_to=(letter.queue if exchange else routing_key, body),
         )
     except ProtocolError as error:
         raise Uncopyable(f"its properties can't be copied: {error}") from None
-    return Outgoing(exchange, routing_key, letter.content.body, made)
+    if len(made.raw) > _PROPERTIES_BYTES_MAX:
+        raise Uncopyable(
+            f"its headers leave no room for those of a copy ({len(made.raw)} bytes, and a frame takes"
+            f" {_PROPERTIES_BYTES_MAX}); edit it with fewer, or publish it yourself from an export"
+        )
+    return Outgoing(exchange, routing_key, body, made)
+
+
+def _opened(letter: Claimed) -> tuple[Properties, bytes, dict[str, Any]]:
+    """The message of a dead letter, out of its envelope if it was parked in one, and what that says of its origin."""
+    properties, body = Properties(letter.content.properties), letter.content.body
+    inner = unwrap(body) if properties.header(headers.ENVELOPE) is not None else None
+    if inner is None:
+        return properties, body, {}
+    told = {name: properties.header(name) for name in headers.ORIGIN_HEADERS}
+    return *inner, {name: value for name, value in told.items() if value is not None}
 
 
 def route_of(letter: Claimed, target: Target) -> tuple[str, str]:
@@ -131,7 +148,7 @@ def iso_time(now_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _written(letter: Claimed, properties: Properties, rules: CopyRules, now_ms: int) -> dict[str, Any]:
+def _written(letter: Claimed, properties: Properties, body: bytes, rules: CopyRules, now_ms: int) -> dict[str, Any]:
     written: dict[str, Any] = {
         headers.REDRIVEN_ID: letter.id,
         headers.REDRIVEN_COUNT: letter.redrives,
@@ -142,7 +159,7 @@ def _written(letter: Claimed, properties: Properties, rules: CopyRules, now_ms: 
             letter_id=letter.id,
             count=letter.redrives,
             message_id=_own_id(properties, otherwise=letter.id),
-            body=letter.content.body,
+            body=body,
         ),
         headers.REDRIVEN_AT: iso_time(now_ms),
         headers.REDRIVEN_BY: rules.who

@@ -17,6 +17,7 @@ from redrive.core import (
     Command,
     Decision,
     Defer,
+    Discard,
     Done,
     Exponential,
     Failure,
@@ -43,19 +44,22 @@ from redrive.core import (
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.detached import DetachedCopies
-from redrive.runtime.executing import Executor
+from redrive.runtime.envelopes import SIZES, envelope_of
+from redrive.runtime.executing import Executor, Unsendable
 from redrive.runtime.moulds import Kind, Mould, Moulds, can_be_cast
 from redrive.runtime.pasts import Past, Pasts
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.raising import begin_stack_at_handler
 from redrive.runtime.reporting import Reporter
 from redrive.runtime.views import DeliveryLetter
-from redrive.topology import QueuePlan
+from redrive.topology import QueuePlan, Way
 from redrive.wire import Properties
 
 _COUNTED, _DIED, _COUNTED_BEFORE = b"x-retry-count", b"x-death", b"x-redrive-attempts-before"
 _OWN_FAILURE_S = 1.0
 _USUAL_MAX = 1000
+_UNSENDABLE_S = 10.0
+"""How long a message is held that can neither be copied nor parked, before it is given back."""
 
 
 class Ending:
@@ -72,8 +76,13 @@ class Ending:
         observer: Observer,
         now_ms: Callable[[], int],
         draw: Callable[[], float],
+        has_dead_letters: bool,
     ) -> None:
+        """`has_dead_letters`: whether the queue was seen to have the dead-letter settings that are declared."""
         self._plan = plan
+        # In a reject loop a reject is a retry.
+        loops = plan.arrangement is not None and plan.arrangement.retry_by is Way.REJECT
+        self._rejects_to_parking = has_dead_letters and not loops
         self._queue = plan.name
         self._pasts = Pasts(plan)
         self._moulds = Moulds()
@@ -157,12 +166,24 @@ class Ending:
         # In a task that is being cancelled nobody is left to hear of it: its channel is about to close.
         if detached and not _is_cancelled() and self._detached.send(delivery, mould.copy, properties, tell):
             return None
-        return self._copy(delivery, mould.copy, properties, tell)
+        report = _report(letter, past, failure, failed_run, now_ms)
+        return self._copy(letter, past, decision, report, mould.copy, properties, tell)
 
     async def _copy(
-        self, delivery: Delivery, copy: Publish, properties: Properties, tell: Callable[[], None] | None
+        self,
+        letter: DeliveryLetter,
+        past: Past,
+        decision: Decision,
+        report: Report,
+        copy: Publish,
+        properties: Properties,
+        tell: Callable[[], None] | None,
     ) -> None:
-        if await self._executor.execute_copy(delivery, copy, properties) and tell is not None:
+        try:
+            is_done = await self._executor.execute_copy(letter.delivery, copy, properties)
+        except Unsendable as error:
+            is_done = await self._park_unsendable(letter, past, decision, report, error)
+        if is_done and tell is not None:
             tell()
 
     async def close(self) -> None:
@@ -235,9 +256,41 @@ class Ending:
             commands = self._plan.commands(decision, letter, report)
             if isinstance(decision, Defer):
                 commands = _with_deaths(commands, letter)
-            done = await self._executor.execute(letter.delivery, self._dated(commands, letter, report.now_ms))
+            try:
+                done = await self._executor.execute(letter.delivery, self._dated(commands, letter, report.now_ms))
+            except Unsendable as error:
+                decision = decision if isinstance(decision, Parked) else Parked(reason=ParkReason.OVERSIZED)
+                done = await self._park_unsendable(letter, past, decision, report, error)
         if done and self._is_heard:
             self._tell(decision, letter, past, report.failure, handler_s=handler_s, is_attempt=is_attempt)
+
+    async def _park_unsendable(
+        self, letter: DeliveryLetter, past: Past, decision: Decision, report: Report, error: Unsendable
+    ) -> bool:
+        """No copy of it can ever be sent: parked in another way at once, or it would hold its place for nothing.
+        Whether it came to that; where there is no other way it is given back after a pause."""
+        delivery = letter.delivery
+        note = partial(self._observer.note, queue=self._queue, message_id=letter.message_id, why=error.why)
+        commands = self._plan.commands(decision, letter, report)
+        copy = commands[0]
+        if self._plan.arrangement is not None and isinstance(copy, Publish) and not error.is_body:
+            for header_bytes_max in SIZES:
+                made = envelope_of(letter, copy, header_bytes_max=header_bytes_max, new_id=self._executor.new_id)
+                try:
+                    done = await self._executor.execute_copy(delivery, copy, made.properties, body=made.body)
+                except Unsendable as again:
+                    error = again
+                    continue
+                note("runtime.oversized", how="parked in an envelope")
+                return done
+        if self._rejects_to_parking:
+            note("runtime.oversized", how="rejected to the queue's dead-letter exchange")
+            return await self._executor.execute(delivery, (Discard(),))
+        note("runtime.oversized", how="given back: there is nowhere else to keep it")
+        await self._executor.pause(_UNSENDABLE_S)
+        if not delivery.is_stale:
+            delivery.nack(requeue=True)
+        return False
 
     async def give_back(self, delivery: Delivery, *, pause_ms: int = 0) -> bool:
         """Back to the queue after a pause, uncounted; whether it came to that. Raises `StaleDelivery`."""
@@ -255,7 +308,18 @@ class Ending:
         return await self._executor.execute(delivery, commands)
 
     async def give_back_after(self, delivery: Delivery, error: Exception) -> None:
-        """Something of ours has failed: say so, wait a moment so that it is no hot loop, and give the message back."""
+        """Something of ours has failed: say so, wait a moment so that it is no hot loop, and give the message back.
+        What can never be sent is parked in another way."""
+        if isinstance(error, Unsendable) and not delivery.is_stale:
+            letter, past = DeliveryLetter(delivery, self._plan), self._pasts.of(delivery)
+            decision = Parked(reason=ParkReason.OVERSIZED)
+            report = Report(retries=past.retries, now_ms=self._now_ms(), history=read_history(letter))
+            try:
+                if await self._park_unsendable(letter, past, decision, report, error):
+                    self._tell(decision, letter, past, None, handler_s=None)
+            except ClientError:  # its channel is gone, and it comes again
+                pass
+            return
         self._observer.note("runtime.failed", queue=self._queue, error=f"{type(error).__name__}: {error}")
         await self._executor.pause(_OWN_FAILURE_S)
         if not delivery.is_stale:

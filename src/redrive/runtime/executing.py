@@ -9,6 +9,8 @@ No copy is made of a delivery whose channel is gone: the broker has the message 
 Except where the broker cancelled the consumer. That is what a deleted queue looks like, and then the copy is all there
 is; a consumer timeout on 4.3 looks the same, so a run that fails too late is parked there, not retried.
 
+A copy that can never be sent is not insisted on: `Unsendable` says so at once, and `Ending` parks it in another way.
+
 The windows in which a duplicate can arise are between "published, before confirm" and "after ack written": the copy is
 with the broker, and so is the original.
 """
@@ -25,7 +27,7 @@ from redrive.runtime.copies import copy_properties
 from redrive.runtime.outlet import describe_publish
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
-from redrive.wire import LocalProtocolError, Properties
+from redrive.wire import EncodingError, LocalProtocolError, Properties, ProtocolError, ReplyCode
 
 Checkpoint = Callable[[str], None]
 """Called between any two steps with the name of the place; tests kill the process there."""
@@ -37,6 +39,17 @@ PUBLISH_S_MAX = 30.0
 _FIRST_S, _LONGEST_S = 0.5, 30.0
 ACKS_WRITTEN_S = 0.01
 _ACCESS_REFUSED = "403 "
+_TOO_LARGE = "406 "
+
+
+class Unsendable(Exception):
+    """No copy of this message can be sent, however often it is tried. `is_body`: its body alone is more than the broker
+    takes; else its properties are more than a frame has room for, or can't be written again."""
+
+    def __init__(self, why: str, *, is_body: bool) -> None:
+        self.why = why
+        self.is_body = is_body
+        super().__init__(why)
 
 
 class Executor:
@@ -78,7 +91,7 @@ class Executor:
         """Gives a delivery back so that it is not taken for a death; `Ending` knows how."""
 
     async def execute(self, delivery: Delivery, commands: Iterable[Command]) -> bool:
-        """Does them in order; whether it came to the end. If not, the delivery comes again."""
+        """Does them in order; whether it came to the end. If not, the delivery comes again. Raises `Unsendable`."""
         rest_ms = 0
         try:
             for command in commands:
@@ -98,13 +111,18 @@ class Executor:
             return False
         return True
 
-    async def execute_copy(self, delivery: Delivery, copy: Publish, properties: Properties) -> bool:
-        """A copy whose properties are made already, then an ack; whether it came to the end, as `execute` says it."""
+    async def execute_copy(
+        self, delivery: Delivery, copy: Publish, properties: Properties, *, body: bytes | None = None
+    ) -> bool:
+        """A copy whose properties are made already, then an ack; whether it came to the end, as `execute` says it.
+        `body` instead of the delivery's own. Raises `Unsendable`."""
         if delivery.comes_again:
             return False
         try:
-            outcome = await self._publish(copy, delivery.body, properties)
-            if not isinstance(outcome, Confirmed) and not await self.insist(delivery, copy, properties, outcome):
+            outcome = await self._publish(copy, delivery.body if body is None else body, properties)
+            if not isinstance(outcome, Confirmed) and not await self.insist(
+                delivery, copy, properties, outcome, body=body
+            ):
                 return False
             if self.is_watched:
                 await self._settle_watched(delivery, Ack())
@@ -121,8 +139,12 @@ class Executor:
             raise StaleDelivery(delivery.delivery_tag, self._queue)
         if copy.exchange in self._refused:
             return False
-        properties = copy_properties(DeliveryLetter(delivery, self._plan), copy, new_id=self.new_id)
-        outcome = await self._publish(copy, delivery.body, properties, by=self._home)
+        outcome: PublishOutcome
+        try:
+            properties = self._properties(delivery, copy)
+            outcome = await self._publish(copy, delivery.body, properties, by=self._home)
+        except Unsendable as error:
+            outcome = InDoubt(error.why, sent=False)
         if not isinstance(outcome, Confirmed):
             if isinstance(outcome, InDoubt) and outcome.reason.startswith(_ACCESS_REFUSED):
                 self._refused.add(copy.exchange)  # or every message would close the channel again
@@ -151,8 +173,18 @@ class Executor:
         except TimeoutError:
             pass
 
-    async def insist(self, delivery: Delivery, copy: Publish, properties: Properties, outcome: PublishOutcome) -> bool:
-        """After a copy that was not confirmed: again and again, until one is. False: the delivery comes again."""
+    async def insist(
+        self,
+        delivery: Delivery,
+        copy: Publish,
+        properties: Properties,
+        outcome: PublishOutcome,
+        *,
+        body: bytes | None = None,
+    ) -> bool:
+        """After a copy that was not confirmed: again and again, until one is. False: the delivery comes again. Raises
+        `Unsendable`."""
+        _check_size(outcome)
         pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
         deadline_s = self._loop.time() + HELD_S_MAX
         self.held += 1
@@ -172,9 +204,10 @@ class Executor:
                 # What is with the broker and not answered yet is waited for. To publish it again would put one copy
                 # more into the queue with every round, all of which come alive once the broker is itself again.
                 if late is None:
-                    outcome = await self._publish(copy, delivery.body, properties)
+                    outcome = await self._publish(copy, delivery.body if body is None else body, properties)
                 else:
                     outcome = await _answer(late)
+                _check_size(outcome)
             return True
         finally:
             self.held -= 1
@@ -213,9 +246,15 @@ class Executor:
     async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
         if delivery.comes_again:
             return False
-        properties = copy_properties(DeliveryLetter(delivery, self._plan), copy, new_id=self.new_id)
+        properties = self._properties(delivery, copy)
         outcome = await self._publish(copy, delivery.body, properties)
         return isinstance(outcome, Confirmed) or await self.insist(delivery, copy, properties, outcome)
+
+    def _properties(self, delivery: Delivery, copy: Publish) -> Properties:
+        try:
+            return copy_properties(DeliveryLetter(delivery, self._plan), copy, new_id=self.new_id)
+        except ProtocolError as error:
+            raise Unsendable(f"its properties can't be copied: {error}", is_body=False) from None
 
     async def _publish(
         self, copy: Publish, body: bytes, properties: Properties, *, by: Publisher | None = None
@@ -225,6 +264,8 @@ class Executor:
         try:
             outcome = await (self._watched(publishing) if self.is_watched else publishing)
         except LocalProtocolError as error:
+            if isinstance(error, EncodingError) or error.reply_code == ReplyCode.FRAME_ERROR:
+                raise Unsendable(str(error), is_body=False) from None
             return InDoubt(str(error), sent=False)
         if isinstance(outcome, Confirmed):
             self.count_confirmed()
@@ -268,6 +309,12 @@ def settle(delivery: Delivery, command: Settlement) -> None:
             delivery.nack(requeue=True)
         case _:
             assert_never(command)
+
+
+def _check_size(outcome: PublishOutcome) -> None:
+    """Raises `Unsendable` for what the broker takes from nobody: 3.10 to 4.3 close the channel so, every time."""
+    if isinstance(outcome, InDoubt) and outcome.reason.startswith(_TOO_LARGE) and "max size" in outcome.reason:
+        raise Unsendable(outcome.reason, is_body=True)
 
 
 async def _answer(late: "asyncio.Future[PublishOutcome]") -> PublishOutcome:

@@ -65,6 +65,7 @@ class Handling:
         pausing: Pausing,
         now_ms: Callable[[], int],
         draw: Callable[[], float],
+        has_dead_letters: bool = False,
         records: RunRecords | None = None,
         record: RunRecord | None = None,
     ) -> None:
@@ -95,6 +96,7 @@ class Handling:
             observer=observer,
             now_ms=now_ms,
             draw=draw,
+            has_dead_letters=has_dead_letters,
         )
         self._letting_go = LettingGo(plan.name, self._ending, executor, observer)
         self._turns = Turns(concurrency)

@@ -80,9 +80,7 @@ class Message:
     def id(self) -> str | None:
         """Its identity: its message_id, the same on every attempt. One published without is None until our first copy
         of it gives it one."""
-        own = self._letter.delivery.properties.message_id
-        given = self._letter.header(headers.MESSAGE_ID) if own is None else own
-        return given if isinstance(given, str) else None
+        return self._letter.message_id
 
     @property
     def correlation_id(self) -> str | None:

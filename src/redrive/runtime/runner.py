@@ -24,7 +24,7 @@ from redrive.runtime.handling import Handling
 from redrive.runtime.options import THREADS
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.pausing import Pausing
-from redrive.runtime.readiness import check_version, find_readiness
+from redrive.runtime.readiness import DEAD_LETTER_EXCHANGE, check_version, find_readiness
 from redrive.runtime.run_records import RunRecord, RunRecords
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.subscription import Subscription
@@ -94,6 +94,7 @@ class Runner:
         self._consuming = connect("consuming")
         self._publishing = connect("publishing")
         self._stopping = asyncio.Event()
+        self._different: frozenset[str] = frozenset()
         self._solitude = Solitude()
         self._threads: list[ThreadPoolExecutor] = []
         self.subscriptions: list[Subscription] = []
@@ -186,6 +187,7 @@ class Runner:
                 )
                 told = missing
             await asyncio.sleep(pauses.next_s())
+        self._different = frozenset(plan.name for plan, _ in found.different)
         for plan, difference in found.different:
             self._observer.note(
                 "runtime.queue_differs",
@@ -244,6 +246,7 @@ class Runner:
             pausing=pausing,
             now_ms=options.now_ms,
             draw=options.draw,
+            has_dead_letters=DEAD_LETTER_EXCHANGE in one.plan.queue.arguments and queue not in self._different,
             records=options.records,
             record=options.record,
         )

@@ -71,6 +71,8 @@ class Subscription:
             return "paused"
         if self._consumer is None or not self._consumer.is_consuming:
             return "not consuming"
+        if self.handling.held >= self._prefetch:
+            return "stopped: the broker takes no copies of what is in hand"
         return None
 
     def _lost_lately(self) -> bool:

@@ -26,6 +26,13 @@ class DeliveryLetter:
         self._read: dict[str, Any] | None = None
 
     @property
+    def message_id(self) -> str | None:
+        """Its identity: its own id, else the one that a copy of ours gave it."""
+        own = self.properties.message_id
+        given = self.header(headers.MESSAGE_ID) if own is None else own
+        return given if isinstance(given, str) else None
+
+    @property
     def belief(self) -> Belief:
         """What the headers of ours are worth."""
         if self._belief is None:

@@ -46,6 +46,11 @@ EVENTS: dict[str, tuple[Level, str]] = {
         Level.ERROR,
         "a copy was not confirmed; its message is held and the copy tried again for up to 600 s, then it is given back",
     ),
+    "runtime.oversized": (
+        Level.ERROR,
+        "no copy of a message can ever be sent, because its headers fill a frame or its body is more than the broker"
+        " takes; how it was kept instead",
+    ),
     "runtime.stale": (
         Level.WARNING,
         "a handler ended after its channel had gone: its outcome counts for nothing, the message comes again; told"

@@ -12,6 +12,7 @@ from redrive.wire import methods
 from redrive.wire.connection import Connection
 from redrive.wire.copying import copy_properties, digest_of, stripped_of
 from redrive.wire.entries import edit_table, read_entry
+from redrive.wire.envelopes import unwrap, wrap
 from redrive.wire.errors import (
     EncodingError,
     LocalProtocolError,
@@ -118,4 +119,6 @@ __all__ = [
     "read_entry",
     "sort_headers",
     "stripped_of",
+    "unwrap",
+    "wrap",
 ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redrive.core import Counter, PlainLetter, count_retries, headers
 from redrive.deadletters.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
 from redrive.records import Claimed, Content, Target, make_mark
-from redrive.wire import Properties, digest_of
+from redrive.wire import Properties, digest_of, wrap
 from tests.examples import examples
 from tests.unit.wire import strategies as amqp
 
@@ -244,3 +244,29 @@ def test_what_is_written_on_a_copy_is_bound_to_the_queue_it_goes_to(target: Targ
     assert isinstance(outgoing.properties, Properties)
     digest = digest_of(parked, queue, message_id="m1", body=b"edited")
     assert outgoing.properties.header("x-redrive-digest") == digest
+
+
+def test_what_was_parked_in_an_envelope_goes_back_without_it() -> None:
+    inner = Properties.of(headers={"mine": 1}, message_id="m1", content_type="text/plain")
+    outer = Properties.of(
+        headers={"x-redrive-envelope": 1, "x-original-queue": "orders", "x-original-exchange": "shop", "mine": 1},
+        message_id="m1",
+        content_type="application/vnd.redrive.envelope",
+    )
+    outgoing = copy_of(claimed(outer, body=wrap(inner, b"body")), RULES, now_ms=NOW_MS)
+    made = outgoing.properties
+    assert isinstance(made, Properties)
+    assert outgoing.body == b"body"
+    assert (made.content_type, made.header("mine"), made.header("x-redrive-envelope")) == ("text/plain", 1, None)
+    assert (made.header("x-original-queue"), made.header("x-original-exchange")) == ("orders", "shop")
+    assert made.header("x-redrive-digest") == digest_of(inner, "orders", message_id="m1", body=b"body")
+
+
+def test_what_has_no_room_for_the_headers_of_a_copy_is_refused_with_the_way_out() -> None:
+    large = Properties.of(headers={"large": "x" * 130_900}, message_id="m1")
+    for letter in (
+        claimed(large, body=b"body"),
+        claimed(Properties.of(headers={"x-redrive-envelope": 1}), body=wrap(large, b"body")),
+    ):
+        with pytest.raises(Uncopyable, match="leave no room"):
+            copy_of(letter, RULES, now_ms=NOW_MS)

@@ -1,0 +1,54 @@
+"""The parked copy of a message that no frame has room for: small headers, and the message itself in its body."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redrive import wire
+from redrive.core import Publish, fit_headers, headers
+from redrive.runtime.views import DeliveryLetter
+
+SIZES = (48_000, 2_000)
+"""How much the headers of an envelope may take: below any frame that is usual, then below the smallest there is."""
+_HEADER_BYTES_MAX = 1_000
+"""A header of the message that is larger than this is only in the envelope."""
+_CONTENT_TYPE = "application/vnd.redrive.envelope"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """The properties and the body of the copy."""
+
+    properties: wire.Properties
+    body: bytes
+
+
+def envelope_of(letter: DeliveryLetter, copy: Publish, *, header_bytes_max: int, new_id: Callable[[], str]) -> Envelope:
+    """The copy with the message in its body: what a shape wants written on it, and those of the message's own headers
+    that are small, as far as there is room."""
+    body = wire.wrap(letter.properties, letter.delivery.body)
+    ours = fit_headers({**copy.set_headers, headers.ENVELOPE: 1}, header_bytes_max // 2)
+    properties = wire.copy_properties(
+        _small(letter, copy, header_bytes_max // 2),
+        set_headers=ours,
+        drop_headers=copy.drop_headers | headers.BOUND_HEADERS,
+        new_id=new_id,
+        bound_to=(letter.queue, body),
+    )
+    return Envelope(properties=properties.edit(content_type=_CONTENT_TYPE, content_encoding=None), body=body)
+
+
+def _small(letter: DeliveryLetter, copy: Publish, bytes_max: int) -> wire.Properties:
+    """The message's properties with its small headers; without any where they can't be read."""
+    properties = letter.properties
+    own_id = letter.message_id
+    try:
+        large, room = set(), bytes_max
+        for name in properties.headers:
+            size = len(name) + len(properties.raw_header(name) or b"")
+            if size > min(_HEADER_BYTES_MAX, room):
+                large.add(name)
+            else:
+                room -= size
+        return properties.edit(headers={}, drop=frozenset(large))
+    except wire.ProtocolError:
+        return wire.Properties.of(delivery_mode=2, message_id=own_id)
