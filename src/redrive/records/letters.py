@@ -125,6 +125,13 @@ class DeadLetter:
     operation_id: str | None
     """The operation that has, or last had, it in hand."""
     is_edited: bool
+    forgiven: int = 0
+    """The returns that auto-retry does not count: those up to that of the copy which a person sent last."""
+
+    @property
+    def counted_returns(self) -> int:
+        """The returns that auto-retry counts towards its attempts."""
+        return max(self.returns - self.forgiven, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

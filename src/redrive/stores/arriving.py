@@ -51,6 +51,7 @@ _STANDING = (
     "copy_of",
     "operation_id",
     "is_edited",
+    "forgiven",
 )
 _COLUMNS = (
     *("seq", "id", "version", "status", *_WHERE, *_TOLD),
@@ -113,7 +114,7 @@ def entry_of(arrival: Arrival, *, due_at_ms: int | None, copy_of: str | None) ->
         len(arrival.content.body),
         due_at_ms,
         None,
-        (at_ms, at_ms, 0, 0, 0, due_at_ms, None, None, None, copy_of, None, 0),
+        (at_ms, at_ms, 0, 0, 0, due_at_ms, None, None, None, copy_of, None, 0, 0),
         arrival.content,
         told.history,
         arrival.search_text,

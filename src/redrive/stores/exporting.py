@@ -220,7 +220,7 @@ def _as_it_stands_here(letter: DeadLetter, book: RuleBook) -> DeadLetter:
     if letter.status is not Status.PENDING:
         return letter
     rule = book.rule_for(letter.queue, letter.group_id)
-    if rule is None or rule.due_at_ms(died_at_ms=letter.dead_at_ms, returns=letter.returns) is None:
+    if rule is None or rule.due_at_ms(died_at_ms=letter.dead_at_ms, returns=letter.counted_returns) is None:
         return replace(letter, due_at_ms=None)
     return letter
 

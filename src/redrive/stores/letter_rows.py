@@ -11,7 +11,7 @@ _COLUMNS = f"""l.seq, l.id, l.version, l.status, l.vhost, l.dlq, l.dlq_exchange,
     l.routing_key, l.reason, l.told_by, l.error_type, l.error_message, l.status_code, c.stack, l.attempts, l.message_id,
     l.correlation_id, l.type, l.service, g.id, l.size_bytes, l.dead_at_ms, l.collected_at_ms, l.updated_at_ms,
     l.redrives, l.returns, l.is_poison, l.due_at_ms, CASE WHEN {BEING_SENT} THEN NULL ELSE l.silent_at_ms END,
-    l.status_reason, l.resolved_by, l.copy_of, l.operation_id, l.is_edited"""
+    l.status_reason, l.resolved_by, l.copy_of, l.operation_id, l.is_edited, l.forgiven"""
 _FROM = "FROM letters AS l JOIN groups AS g ON g.seq = l.group_seq LEFT JOIN contents AS c ON c.seq = l.seq"
 _STATUSES = {status.value: status for status in Status}
 _BY_SEQ = " ".join(("SELECT", _COLUMNS, _FROM, "WHERE l.seq = ANY($1::bigint[])"))
@@ -92,4 +92,5 @@ def _letter(row: Row) -> DeadLetter:
         copy_of=row[34],
         operation_id=row[35],
         is_edited=bool(row[36]),
+        forgiven=row[37],
     )

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from redrive.core import Attempt
-from redrive.records import Content, Filter, Happening, Named, Status, Words
+from redrive.records import Content, Filter, Happening, Named, RetryRule, Status, Words
 from redrive.stores import Edit, Exported, Imported, PastContent, Store, exporting, open_store
 from redrive.wire import Properties
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
@@ -14,7 +14,16 @@ from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, 
 ODD = bytes(range(256))
 WHOLE = Exported(
     letter=make_letter(
-        1, status=Status.IN_DOUBT, version=5, is_edited=True, stack="a\nb", copy_of="x", group_id="g", size_bytes=256
+        1,
+        status=Status.IN_DOUBT,
+        version=5,
+        is_edited=True,
+        stack="a\nb",
+        copy_of="x",
+        group_id="g",
+        size_bytes=256,
+        returns=5,
+        forgiven=4,
     ),
     content=Content(
         properties=Properties.of(headers={"x": ODD, "n": 1, "t": True, "said": "one two one three"}).raw, body=ODD
@@ -47,6 +56,19 @@ def test_what_comes_in_is_what_went_out(store_url: str, tmp_path: Path) -> None:
             assert await other.letters.count(phrase, now_ms=NOW_MS) == 1
             (entry,), _ = await other.audit.page(5)
             assert (entry.action, entry.count, entry.who) == ("letters.imported", 2, "ann")
+
+    on_store(store_url, work)
+
+
+def test_a_budget_that_a_person_began_anew_is_still_new_in_another_store(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await store.rules.set(RetryRule(scope="*", attempts=3), now_ms=NOW_MS)
+        pending = [
+            make_letter(number, status=Status.PENDING, returns=5, forgiven=forgiven, due_at_ms=NOW_MS)
+            for number, forgiven in ((1, 4), (2, 0))
+        ]
+        await store.letters.insert_exported([make_exported(one) for one in pending], who="ann", now_ms=NOW_MS)
+        assert [each.letter.due_at_ms for each in await everything(store)] == [NOW_MS, None]
 
     on_store(store_url, work)
 
