@@ -40,6 +40,7 @@ __all__ = [
     "NothingToCollect",
     "Selected",
     "Watching",
+    "declared_owners",
     "known_queues",
     "run_collect",
     "select_sources",
@@ -154,6 +155,13 @@ async def select_sources(place: Place, client: Client, broker: Broker, request: 
         topology=from_file,
     )
     return found if from_file is None else _with_missing(found, from_file, infos)
+
+
+def declared_owners(place: Place) -> dict[str, str]:
+    """The queue that each dead-letter queue of FILE is for, where it is for just one."""
+    from_file = _from_file(place, place.target.vhost, CollectRequest())
+    found = () if from_file is None else from_file.sources
+    return {one.dlq: one.known_queue for one in found if one.known_queue is not None}
 
 
 async def known_queues(

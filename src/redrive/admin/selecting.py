@@ -72,7 +72,7 @@ async def find_group(services: Services, caller: Caller, id: str) -> Group:
     group = await services.store.groups.get(id) if is_id(id) else None
     if group is None:
         raise not_found("group", id)
-    if not caller.may_use(group.queue):
+    if not caller.may_use(group.owner):
         await services.refusals.outside(caller, "group", services, id=group.id, queue=group.queue)
         raise not_found("group", id)
     return group
@@ -127,7 +127,9 @@ async def choose(
         kept = tuple(id for id in named if id in seen)
         return Chosen(selection=Selection(ids=kept or (_NOBODY,), limit=limit), outside=outside)
     asked = await filter_for(request, caller, view, q, terms=(*terms, *hidden_terms))
-    said = format_filter(Filter((*caller.scope_terms(), *terms)))
+    # By the queues of the token: which dead-letter queues are theirs may change, and what was asked is the same.
+    scope = (Named(field="queue", values=caller.queues),) if caller.queues else ()
+    said = format_filter(Filter((*scope, *terms)))
     text = f"{said} {q.strip()}".strip()
     return Chosen(
         selection=Selection(filter=asked, filter_text=text or "all", limit=limit, includes_in_doubt=include_in_doubt)

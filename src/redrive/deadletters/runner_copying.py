@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from redrive.client import Client, ClientError, Outgoing
+from redrive.core import shorten
 from redrive.deadletters.copies import CopyRules, Uncopyable, copy_of
 from redrive.deadletters.preflight import exchange_exists
-from redrive.records import Claimed, ItemState, Operation, OperationKind, Sent
+from redrive.records import Claimed, ItemState, Operation, OperationKind, Sent, may_send
 
 Copying: TypeAlias = Callable[[Operation, Claimed, int], Outgoing]
 """Operation, dead letter, now in milliseconds → its copy. Raises Uncopyable."""
@@ -49,7 +50,14 @@ class Copier:
             raise Uncopyable(f"it is of vhost {letter.vhost}, and this runner works on {vhost}; run it there")
         if operation.kind is OperationKind.RETURN:
             return self._returning(operation, letter, now_ms)
-        return copy_of(letter, rules, now_ms=now_ms)
+        copy = copy_of(letter, rules, now_ms=now_ms)
+        # Here and not when it was asked for: between the two a letter may have come to say another queue.
+        if not may_send(operation.queues, dlq=letter.dlq, exchange=copy.exchange, routing_key=copy.routing_key):
+            where = f"exchange {copy.exchange}" if copy.exchange else f"queue {copy.routing_key}"
+            raise Uncopyable(
+                f"{shorten(where, 300)} is outside of the queues that {operation.who} is limited to; it stays here"
+            )
+        return copy
 
     async def _is_there(self, exchange: str) -> bool:
         """A publish to a missing exchange closes the channel, which would put its neighbours in doubt."""

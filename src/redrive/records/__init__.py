@@ -16,6 +16,7 @@ from redrive.records.access import (
     covers,
     fold_name,
     is_same_secret,
+    may_send,
     mint_token,
     read_token_text,
 )
@@ -89,7 +90,7 @@ from redrive.records.operations import (
 )
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
 from redrive.records.states import TRANSITIONS, Event, GroupState, Status, sources
-from redrive.records.understanding import explain, failed_in, guess_failed_queue, normalise_message
+from redrive.records.understanding import explain, failed_in, guess_failed_queue, normalise_message, owner_of
 from redrive.records.views import HIDDEN_FILTER, View
 from redrive.records.words import (
     GAP,
@@ -202,10 +203,12 @@ __all__ = [
     "matches",
     "matches_glob",
     "matches_header",
+    "may_send",
     "mint_token",
     "moment_json",
     "normalise_message",
     "operation_json",
+    "owner_of",
     "parse_filter",
     "phrases_of",
     "read_head",

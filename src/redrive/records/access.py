@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from redrive.core import RedriveError
 from redrive.records.body_paths import matches_glob
 from redrive.records.identities import ID_LENGTH
+from redrive.records.understanding.queue_names import guess_failed_queue
 
 SECRET_BYTES = 20
 NAME_CHARACTERS_MAX = 100
@@ -156,6 +157,16 @@ def is_same_secret(one: bytes, other: bytes) -> bool:
 def covers(queues: tuple[str, ...], *names: str) -> bool:
     """Whether a token for these queues may touch something of one of the names."""
     return not queues or any(matches_glob(pattern, name) for pattern in queues for name in names)
+
+
+def may_send(queues: tuple[str, ...], *, dlq: str, exchange: str, routing_key: str) -> bool:
+    """Whether a token for these queues may send a dead letter of `dlq` there: to a queue of theirs by its name, or to
+    the one whose DLQ it is. Behind an exchange may be any queue."""
+    if not queues:
+        return True
+    if exchange:
+        return False
+    return covers(queues, routing_key) or (covers(queues, dlq) and routing_key == guess_failed_queue(dlq))
 
 
 def _hash(secret: str) -> bytes:

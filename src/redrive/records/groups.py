@@ -21,6 +21,8 @@ class Group:
     id: str
     title: str
     queue: str
+    owner: str
+    """The queue whose operators it belongs to."""
     error_type: str | None
     state: GroupState
     first_seen_ms: int

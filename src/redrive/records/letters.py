@@ -37,6 +37,8 @@ class Explanation:
     queue, reason, type."""
     group_title: str
     """The kind in a line, for people."""
+    owner: str | None = None
+    """Whose operators it belongs to: see `owner_of`. None: by the DLQ's name."""
     history: tuple[Attempt, ...] = ()
     """Attempts that its properties don't tell of. Those they do tell of are read when somebody asks."""
 

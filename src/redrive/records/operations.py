@@ -78,6 +78,10 @@ class NewOperation:
     """T: not come back for so long counts as resolved."""
     who: str = ""
     why: str = ""
+    queues: tuple[str, ...] = ()
+    """The queues that whoever asks is limited to, names with `*`; none: every queue. Every send is checked by them."""
+    token_id: str = ""
+    """With which token it was asked for."""
     idempotency_key: str | None = None
 
 
@@ -106,6 +110,9 @@ class Operation:
     ended_at_ms: int | None
     note: str
     """Why it waits or stopped, in a sentence."""
+    queues: tuple[str, ...] = ()
+    """As in `NewOperation`."""
+    token_id: str = ""
 
     @property
     def left(self) -> int:
@@ -180,6 +187,8 @@ class RetryRule:
     ceiling_ms: int = 60_000
     settle_ms: int = 600_000
     is_declared: bool = False
+    queues: tuple[str, ...] = ()
+    """The queues that whoever made it is limited to, names with `*`: it counts for their dead letters alone."""
 
     def due_at_ms(self, *, died_at_ms: int, returns: int) -> int | None:
         """When the next attempt is due; None when they are spent or the rule is off.

@@ -15,6 +15,7 @@ from redrive.records import (
     Explanation,
     Status,
     fold,
+    owner_of,
     storable,
 )
 from redrive.stores.database import Writing
@@ -62,8 +63,9 @@ _where, _told, _standing = attrgetter(*_WHERE), attrgetter(*_TOLD), attrgetter(*
 LISTEN = "INSERT INTO silences (silent_at_ms, letter_seq) VALUES ($1, $2) ON CONFLICT DO NOTHING"
 """When to look whether a dead letter has not come back."""
 _SEE_GROUP = """
-INSERT INTO groups (id, title, queue, error_type, state, first_seen_ms, last_seen_ms, letters, redriven, returned)
-VALUES ($1, $2, $3, $4, 'open', $5, $6, 0, 0, 0)
+INSERT INTO groups (id, title, queue, error_type, state, first_seen_ms, last_seen_ms, letters, redriven, returned,
+    owner)
+VALUES ($1, $2, $3, $4, 'open', $5, $6, 0, 0, 0, $7)
 ON CONFLICT (id) DO UPDATE SET
     state = CASE WHEN groups.state = 'resolved' THEN 'regressed' ELSE groups.state END,
     first_seen_ms = CASE WHEN excluded.first_seen_ms < groups.first_seen_ms
@@ -153,7 +155,7 @@ def died_at_ms(arrival: Arrival) -> int:
 async def see_groups(tx: Writing, entries: Iterable[Entry], left: Iterable[int] = ()) -> dict[str, int]:
     """Makes the groups there are not yet, moves `last seen` of the others, and makes resolved ones regressed. Their
     numbers by id. `left`: numbers of groups that letters of this transaction may leave."""
-    seen: dict[str, tuple[str, str, str, str | None, int, int]] = {}
+    seen: dict[str, tuple[str, str, str, str | None, int, int, str]] = {}
     for entry in entries:
         told = entry.told
         first = last = entry.dead_at_ms
@@ -162,13 +164,27 @@ async def see_groups(tx: Writing, entries: Iterable[Entry], left: Iterable[int] 
             if before[4] <= first <= before[5]:
                 continue
             first, last = min(first, before[4]), max(last, before[5])
-        seen[told.group_id] = (told.group_id, entry.group_title, told.queue, told.error_type, first, last)
+        seen[told.group_id] = (
+            told.group_id,
+            entry.group_title,
+            told.queue,
+            told.error_type,
+            first,
+            last,
+            _owner(entry),
+        )
     if not seen:
         return {}
     # By number, as the ledger counts in them: two transactions then wait for each other, and don't lock each other out.
     await tx.rows(_LOCK_GROUPS, sorted(seen), sorted(left))
     await tx.many(_SEE_GROUP, [seen[id] for id in sorted(seen)])
     return dict(await tx.rows(_GROUP_SEQS, sorted(seen)))
+
+
+def _owner(entry: Entry) -> str:
+    told = entry.told
+    known = told.owner if isinstance(told, Explanation) else None
+    return owner_of(entry.where.dlq, queue=told.queue) if known is None else clean(known)
 
 
 async def insert_entries(

@@ -13,7 +13,7 @@ from redrive.stores.errors import StoreError
 from redrive.stores.questions import sql
 
 _COLUMNS = """g.seq, g.id, g.title, g.queue, g.error_type, g.state, g.first_seen_ms, g.last_seen_ms, g.letters,
-    g.redriven, g.returned"""
+    g.redriven, g.returned, g.owner"""
 _ORDERS = {"last_seen": "last_seen_ms", "count": "letters"}
 _STANDING = """
 SELECT key, status, n FROM tallies WHERE dimension = 'group' AND key = ANY($1::text[]) ORDER BY key, status
@@ -49,7 +49,7 @@ class Groups:
     ) -> tuple[list[Group], str | None]:
         """Groups that have dead letters, the last seen or the largest first, and a cursor where there are more.
 
-        With `queues` (names with `*`) only those of these failed queues.
+        With `queues` (names with `*`) only those that belong to these.
         Raises InvalidCursor.
         """
         column = f"g.{_ORDERS[order]}"
@@ -65,8 +65,8 @@ class Groups:
         # Each statement for itself, as a page of letters.
         async with self._database.look() as tx:
             if queues:
-                arguments.append(await _known_queues(tx, queues))
-                conditions.append(f"g.queue = ANY(${len(arguments)}::text[])")
+                arguments.append(await _known_owners(tx, queues))
+                conditions.append(f"g.owner = ANY(${len(arguments)}::text[])")
             query = sql("SELECT", _COLUMNS, "FROM groups AS g WHERE", " AND ".join(conditions))
             rows = await tx.rows(sql(query, f"ORDER BY {column} DESC, g.seq DESC LIMIT $1"), *arguments)
             groups = await _groups(tx, rows[:limit])
@@ -110,9 +110,9 @@ class Groups:
         return group
 
 
-async def _known_queues(tx: Reading, globs: Sequence[str]) -> list[str]:
-    """The failed queues with dead letters that one of the names stands for."""
-    rows = await tx.rows("SELECT DISTINCT key FROM tallies WHERE dimension = 'queue'")
+async def _known_owners(tx: Reading, globs: Sequence[str]) -> list[str]:
+    """The queues that groups belong to and one of the names stands for."""
+    rows = await tx.rows("SELECT DISTINCT owner FROM groups")
     return [row[0] for row in rows if any(matches_glob(glob, row[0]) for glob in globs)]
 
 
@@ -144,6 +144,7 @@ async def _groups(tx: Reading, rows: Sequence[Row]) -> list[Group]:
             by_status=standing[row[0]],
             redriven=row[9],
             returned=row[10],
+            owner=row[11],
             notes=tuple(notes[row[0]]),
         )
         for row in rows

@@ -55,9 +55,9 @@ from redrive.stores.rules import ALL, read_rules
 _INSERT = """
 INSERT INTO operations (id, kind, state, selection_text, target_exchange, target_routing_key, rate_per_s, keep_attempts,
     ramp, settle_s, who, why, includes_in_doubt, idempotency_key, request, total, sending, sent, refused, in_doubt,
-    skipped, created_at_ms, started_at_ms, ended_at_ms, note, secret)
+    skipped, created_at_ms, started_at_ms, ended_at_ms, note, secret, queues, token_id)
 VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, 0, 0, 0, 0, 0, $15, NULL, NULL, '',
-    $16)
+    $16, $17, $18)
 ON CONFLICT DO NOTHING
 """
 _EARLIER = " ".join(("SELECT", COLUMNS, "FROM operations AS o WHERE o.id = $1 OR o.idempotency_key = $2"))
@@ -310,6 +310,8 @@ async def _insert(tx: Writing, new: NewOperation, *, id: str, now_ms: int) -> tu
         request,
         now_ms,
         secrets.token_bytes(MARK_SECRET_BYTES),
+        json.dumps(new.queues),
+        new.token_id,
     )
     found = await tx.row(_EARLIER, id, new.idempotency_key)
     assert found is not None
@@ -335,6 +337,23 @@ async def _note(tx: Writing, operation: Operation, action: str, *, who: str, why
         subject=operation.id,
         count=operation.total,
         why=why,
-        detail={"selection": operation.selection_text},
+        detail=_detail(operation),
     )
     await note(tx, entry)
+
+
+def _detail(operation: Operation) -> dict[str, object]:
+    """What was chosen, where its copies go, and by whose leave."""
+    target = operation.target
+    detail: dict[str, object] = {"selection": operation.selection_text}
+    if operation.kind is OperationKind.RETURN:
+        return {**detail, "target": "the dead-letter queues they came from"}
+    if target.exchange is None:
+        detail["target"] = "the failed queue" if target.routing_key is None else target.routing_key
+    else:
+        detail["target"] = {"exchange": target.exchange, "routing_key": target.routing_key}
+    if operation.token_id:
+        detail["token"] = operation.token_id
+    if operation.queues:
+        detail["queues"] = list(operation.queues)
+    return detail

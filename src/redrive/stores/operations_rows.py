@@ -12,7 +12,7 @@ COLUMNS = """
 o.seq, o.id, o.kind, o.state, o.selection_text, o.target_exchange, o.target_routing_key, o.rate_per_s, o.keep_attempts,
 o.ramp, o.settle_s, o.who, o.why, o.includes_in_doubt, o.request, o.total, o.sending, o.sent, o.refused, o.in_doubt,
 o.skipped, o.created_at_ms, o.started_at_ms, o.ended_at_ms, o.note,
-o.secret
+o.secret, o.queues, o.token_id
 """
 # A letter is claimed with the time at which it may count as silent, and counts as nothing before its copy is confirmed.
 BEING_SENT = """
@@ -54,7 +54,7 @@ def read_operation(row: Row) -> OperationRow:
     (
         seq, id, kind, state, selection_text, exchange, routing_key, rate_per_s, keep_attempts,
         ramp, settle_s, who, why, includes_in_doubt, request, total, sending, sent, refused, in_doubt,
-        skipped, created_at_ms, started_at_ms, ended_at_ms, note, secret,
+        skipped, created_at_ms, started_at_ms, ended_at_ms, note, secret, queues, token_id,
     ) = row  # fmt: skip
     operation = Operation(
         id=id,
@@ -77,6 +77,8 @@ def read_operation(row: Row) -> OperationRow:
         started_at_ms=started_at_ms,
         ended_at_ms=ended_at_ms,
         note=note,
+        queues=tuple(json.loads(queues)),
+        token_id=token_id,
     )
     return OperationRow(
         seq=seq,

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from redrive.records import Event, Filter, Preview, Selection, Status, sources
+from redrive.records import Event, Filter, Preview, Selection, Status, covers, may_send, sources
 from redrive.stores.database import Reading, Writing
 from redrive.stores.evaluating import LOOKING, SELECTING, Budget, is_dear
+from redrive.stores.rules import read_rules
 from redrive.stores.searching import condition, matching
 
 _NO_LIMIT = 1 << 62
@@ -39,6 +40,11 @@ WHERE l.due_at_ms <= $1 AND l.status = 'pending' AND (CAST($3 AS TEXT) IS NULL O
     AND NOT EXISTS (SELECT 1 FROM items AS i WHERE i.letter_seq = l.seq AND i.state = 'queued')
 ORDER BY l.due_at_ms, l.seq LIMIT $2
 """
+_WHOSE = """
+SELECT l.seq, l.queue, l.dlq, g.id, g.owner FROM letters AS l JOIN groups AS g ON g.seq = l.group_seq
+WHERE l.seq = ANY($1::bigint[])
+"""
+_NOT_DUE = "UPDATE letters SET due_at_ms = NULL, version = version + 1 WHERE seq = ANY($1::bigint[])"
 _BATCHES = "SELECT id, entries FROM batches"
 _OF_BATCH = "SELECT letter_id FROM items WHERE operation_seq = $1 AND letter_id = ANY($2::text[])"
 _SHRINK = "UPDATE batches SET entries = $2 WHERE id = $1"
@@ -95,11 +101,29 @@ async def freeze(
 
 async def freeze_due(tx: Writing, operation_seq: int, *, now_ms: int, limit: int, vhost: str | None = None) -> int:
     """Writes down what is due for auto-retry (in one vhost) and not in another operation's queue; how many."""
-    seqs = [row[0] for row in await tx.rows(_DUE, now_ms, limit, vhost)]
+    seqs = await _within_rules(tx, [row[0] for row in await tx.rows(_DUE, now_ms, limit, vhost)])
     if not seqs:
         return 0
     sql = _FREEZE.replace("{condition}", "l.seq = ANY($4::bigint[])")
     return await tx.run(sql, operation_seq, [Status.PENDING.value], _NO_LIMIT, seqs)
+
+
+async def _within_rules(tx: Writing, seqs: list[int]) -> list[int]:
+    """Those that their rules may send. A rule of somebody who is limited to some queues counts for dead letters that
+    were collected for these, and sends to these alone; any other that it made due is not due any more."""
+    book = await read_rules(tx)
+    if not seqs or not any(rule.queues for rule in book.rules.values()):
+        return seqs
+    outside = set()
+    for seq, queue, dlq, group_id, owner in await tx.rows(_WHOSE, seqs):
+        rule = book.rule_for(queue, group_id)
+        queues = () if rule is None else rule.queues
+        is_theirs = covers(queues, dlq, owner)
+        if not is_theirs or not may_send(queues, dlq=dlq, exchange="", routing_key=queue):
+            outside.add(seq)
+    if outside:
+        await tx.run(_NOT_DUE, sorted(outside))
+    return [seq for seq in seqs if seq not in outside]
 
 
 async def leave_batches(tx: Writing, operation_seq: int) -> None:

@@ -26,6 +26,7 @@ from redrive.records import (
     is_same_mark,
     make_mark,
     marking_operation,
+    owner_of,
     sources,
 )
 from redrive.stores.audit import note
@@ -187,7 +188,8 @@ def _as_known(told: Explanation, row: _Row, target: Target) -> Explanation:
     """What a copy tells of its death, with what its row knows of its origin."""
     place = row.standing.place
     queue = told.queue if told.queue == _sent_to(target, place.queue) else place.queue
-    return failed_in(replace(told, exchange=row.exchange, routing_key=place.topic), queue)
+    owner = told.owner if queue == told.queue else owner_of(place.dlq, queue=queue)
+    return failed_in(replace(told, exchange=row.exchange, routing_key=place.topic), queue, owner=owner)
 
 
 def _sent_to(target: Target, queue: str) -> str | None:

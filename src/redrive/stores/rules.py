@@ -15,6 +15,7 @@ whoever changes a rule next goes on from there, and so does auto-retry before it
 """
 
 import asyncio
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,13 +31,15 @@ DECLARED_BY = "auto_retry:"
 _QUEUE = "queue:"
 _GROUP = "group:"
 
-_READ = "SELECT scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared FROM rules ORDER BY scope"
+_READ = (
+    "SELECT scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared, queues FROM rules ORDER BY scope"
+)
 _SET = """
-INSERT INTO rules (scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO rules (scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared, queues)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (scope) DO UPDATE SET enabled = excluded.enabled, attempts = excluded.attempts,
     first_ms = excluded.first_ms, ceiling_ms = excluded.ceiling_ms, settle_ms = excluded.settle_ms,
-    is_declared = excluded.is_declared
+    is_declared = excluded.is_declared, queues = excluded.queues
 """
 _REMOVE = "DELETE FROM rules WHERE scope = $1"
 
@@ -138,6 +141,7 @@ class Rules:
             rule.ceiling_ms,
             rule.settle_ms,
             int(rule.is_declared),
+            json.dumps(rule.queues),
         )
         async with self._database.write() as tx:
             await tx.rows(tx.dialect.alone_with_rules)
@@ -191,7 +195,7 @@ class Rules:
 async def read_rules(tx: Reading) -> RuleBook:
     """All rules there are."""
     rules = {}
-    for scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared in await tx.rows(_READ):
+    for scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared, queues in await tx.rows(_READ):
         rules[scope] = RetryRule(
             scope=scope,
             enabled=bool(enabled),
@@ -200,6 +204,7 @@ async def read_rules(tx: Reading) -> RuleBook:
             ceiling_ms=ceiling_ms,
             settle_ms=settle_ms,
             is_declared=bool(is_declared),
+            queues=tuple(json.loads(queues)),
         )
     return RuleBook(rules)
 

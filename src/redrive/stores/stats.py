@@ -86,11 +86,19 @@ class Bucket:
     resolved: int
 
 
+_DLQS = "SELECT DISTINCT key FROM tallies WHERE dimension = 'dlq' ORDER BY key"
+
+
 class Statistics:
     """The statistics of a store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def dead_letter_queues(self) -> tuple[str, ...]:
+        """The dead-letter queues of which anything is stored."""
+        async with self._database.look() as tx:
+            return tuple(row[0] for row in await tx.rows(_DLQS))
 
     async def totals(self, filter: Filter | None = None, *, now_ms: int) -> Stats:
         """How many there are of what answers the filter. Raises FilterTooDear."""

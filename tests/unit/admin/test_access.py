@@ -139,12 +139,14 @@ def test_every_route_but_the_open_ones_needs_a_role(app: FastAPI) -> None:
 
 def test_what_a_caller_may_is_said_by_its_queues() -> None:
     whole = Caller(token_id="t", name="n", role=Role.VIEWER)
-    some = Caller(token_id="t", name="n", role=Role.VIEWER, queues=("orders*", "bills"))
+    some = Caller(token_id="t", name="n", role=Role.VIEWER, queues=("orders*", "bills"), dlqs=("dead.1",))
     assert whole.scope_terms() == ()
-    assert some.scope_terms() == (Named(field="queue", values=("orders*", "bills")),)
+    assert some.scope_terms() == (Named(field="dlq", values=("orders*", "bills", "dead.1")),)
     assert whole.sees(make_letter(queue="mail"))
-    assert some.sees(make_letter(queue="orders.eu", dlq="x"))
+    assert some.sees(make_letter(queue="orders.eu", dlq="orders.eu.parked"))
     assert some.sees(make_letter(queue="x", dlq="bills"))
+    assert some.sees(make_letter(queue="x", dlq="dead.1"))
+    assert not some.sees(make_letter(queue="orders.eu", dlq="x"))  # where it lay counts, not what it says
     assert not some.sees(make_letter(queue="mail", dlq="mail.parked"))
     assert [some.may_use(one) for one in ("orders", "bills", "bills2", "")] == [True, True, False, False]
 

@@ -83,7 +83,7 @@ def test_stats_count_by_status_topic_service_and_event_type(
 ) -> None:
     async def scenario() -> None:
         await put_letter(queue="q1", routing_key="t", service="s", type="e")
-        await put_letter(queue="q2", routing_key="t", service="s", type="f", status=Status.FAILED)
+        await put_letter(queue="q2", dlq="q2.parked", routing_key="t", service="s", type="f", status=Status.FAILED)
         stats = (await (await client_for(Role.VIEWER)).get("/dlq/stats")).json()
         assert stats == {
             "total": 2,

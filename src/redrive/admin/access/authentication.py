@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redrive.admin.access.caller import LOCAL, Caller, caller_with
 from redrive.admin.access.guard import CALLER, REDACTIONS
+from redrive.admin.access.owning import Owning
 from redrive.admin.access.slowing import Slowing
 from redrive.admin.problems import Problem, forbidden, unauthenticated
 from redrive.admin.services import Services
@@ -31,6 +32,7 @@ class Authentication:
         self._app = app
         self._services = services
         self._slowing = Slowing()
+        self._owning = Owning(services)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; what is no HTTP goes on."""
@@ -81,7 +83,7 @@ class Authentication:
             state = token.state(now_ms)
             raise await self._refused(address, f"the token is {state}; ask for a new one", f"{state} token {token.id}")
         scope[REDACTIONS] = found[2]
-        return caller_with(token)
+        return caller_with(token, dlqs=await self._owning.dlqs_of(token.queues))
 
     async def _refused(self, address: str, detail: str, reason: str) -> Problem:
         await self._services.refusals.unauthenticated(address, reason, self._services)

@@ -13,6 +13,8 @@ class Caller:
     name: str
     role: Role
     queues: tuple[str, ...] = ()
+    dlqs: tuple[str, ...] = ()
+    """Dead-letter queues of `queues` whose own names are not among them."""
     sees_payloads: bool = False
 
     @property
@@ -26,11 +28,15 @@ class Caller:
 
     def scope_terms(self) -> tuple[Term, ...]:
         """What a filter must ask besides, so that it finds only what the caller may see; nothing: everything."""
-        return (Named(field="queue", values=self.queues),) if self.queues else ()
+        return (Named(field="dlq", values=(*self.queues, *self.dlqs)),) if self.queues else ()
 
     def sees(self, letter: DeadLetter) -> bool:
-        """Whether a dead letter is of the caller's queues."""
-        return covers(self.queues, letter.queue, letter.dlq)
+        """Whether a dead letter is of the caller's queues: by where we took it from, never by what it says."""
+        return self.sees_dlq(letter.dlq)
+
+    def sees_dlq(self, dlq: str) -> bool:
+        """Whether what lies in a dead-letter queue is the caller's."""
+        return covers(self.queues, dlq) or dlq in self.dlqs
 
     def may_use(self, queue: str) -> bool:
         """Whether a queue is one of the caller's."""
@@ -41,12 +47,13 @@ LOCAL = Caller(token_id="local", name="local", role=Role.ADMIN, sees_payloads=Tr
 """Whoever reaches an API that asks for no tokens, which listens on this machine only."""
 
 
-def caller_with(token: Token) -> Caller:
+def caller_with(token: Token, *, dlqs: tuple[str, ...] = ()) -> Caller:
     """The caller that a valid token makes."""
     return Caller(
         token_id=token.id,
         name=token.name,
         role=token.role,
         queues=token.queues,
+        dlqs=dlqs,
         sees_payloads=token.shows_payloads,
     )

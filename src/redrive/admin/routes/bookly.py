@@ -126,6 +126,8 @@ async def retry(
         selection=selection,
         who=caller.who,
         why=_RETRIED,
+        queues=caller.queues,
+        token_id=caller.token_id,
         idempotency_key=operation_key(request, caller),
     )
     started = await start_redrive(services, new)

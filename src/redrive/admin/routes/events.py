@@ -141,7 +141,7 @@ class Stream:
             "total": None if queues else stats.total,
             "by_status": None if queues else {one.value: stats.by_status.get(one.value, 0) for one in Status},
             "by_queue": {name: counts for name, counts in stats.by_queue.items() if covers(queues, name)},
-            "by_dlq": {name: counts for name, counts in stats.by_dlq.items() if covers(queues, name)},
+            "by_dlq": {name: counts for name, counts in stats.by_dlq.items() if self._caller.sees_dlq(name)},
         }
 
 

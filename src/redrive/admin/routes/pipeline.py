@@ -146,10 +146,13 @@ async def redrive(
         selection=Selection(filter=filter, filter_text=text, limit=limit),
         who=caller.who,
         why=f"re-drive of {queue}",
+        queues=caller.queues,
+        token_id=caller.token_id,
         idempotency_key=operation_key(request, caller),
     )
     preview = (await services.redrives.plan(new)).preview
-    target = await _target(services, list(preview.by_queue))
+    # Who is limited to some queues sends to these by their names: behind an exchange may be any queue.
+    target = Target() if caller.queues else await _target(services, list(preview.by_queue))
     if not preview.total and new.idempotency_key is None:
         if left:
             raise conflict("not-collected", f"nothing of {queue} is stored, and {note}")

@@ -134,6 +134,10 @@ async def resume(
     """Lets a paused one go on."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
+    if caller.queues and operation.queues != caller.queues:
+        # It would go on by the leave of whoever made it.
+        reason = "the token is limited to some queues, and this redrive was made by somebody who is not; they resume it"
+        raise await forbade(request, caller, reason)
     resumed = await services.redrives.resume(operation.id, who=caller.who)
     services.wake()
     return told_operation(resumed, view, services)
@@ -180,6 +184,8 @@ async def _new_operation(request: Request, caller: Caller, view: View, asked: sh
         settle_s=asked.settle_s,
         who=caller.who,
         why=asked.why,
+        queues=caller.queues,
+        token_id=caller.token_id,
         idempotency_key=None if key is None else f"{caller.token_id}:{key.strip()}",
     )
 

@@ -49,6 +49,7 @@ async def replace(
         first_ms=asked.first_ms,
         ceiling_ms=asked.max_ms,
         settle_ms=asked.settle_ms,
+        queues=caller.queues,
     )
     await services.store.rules.set(
         rule, who=caller.who, why=asked.why, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
@@ -87,4 +88,4 @@ async def _is_within(services: Services, caller: Caller, scope: str) -> bool:
     if kind == "queue":
         return caller.may_use(name)
     group = await services.store.groups.get(name)
-    return group is not None and caller.may_use(group.queue)
+    return group is not None and caller.may_use(group.owner)

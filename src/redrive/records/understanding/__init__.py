@@ -7,7 +7,7 @@
 
 from redrive.records.understanding.explaining import explain, failed_in
 from redrive.records.understanding.normalising import normalise_message
-from redrive.records.understanding.queue_names import guess_failed_queue
+from redrive.records.understanding.queue_names import guess_failed_queue, owner_of
 from redrive.records.understanding.stacks import STACK_HEADERS, top_lines
 
-__all__ = ["STACK_HEADERS", "explain", "failed_in", "guess_failed_queue", "normalise_message", "top_lines"]
+__all__ = ["STACK_HEADERS", "explain", "failed_in", "guess_failed_queue", "normalise_message", "owner_of", "top_lines"]

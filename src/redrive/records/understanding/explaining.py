@@ -7,7 +7,7 @@ from redrive.records.letters import Explanation
 from redrive.records.understanding.deaths import find_failing, latest_ms, read_deaths
 from redrive.records.understanding.grouping import group
 from redrive.records.understanding.header_values import NAME_BYTES_MAX, CarefulLetter, plausible_ms, text_of
-from redrive.records.understanding.queue_names import guess_failed_queue
+from redrive.records.understanding.queue_names import guess_failed_queue, owner_of
 from redrive.records.understanding.tellers import Told, ask_tellers, type_of
 
 _NOBODY = Told(by="nobody", reason="unknown")
@@ -34,6 +34,7 @@ def explain(
     queue = told.queue or careful.name(headers.ORIGINAL_QUEUE)
     if not queue:
         queue = failing.queue if failing is not None else known_queue or guess_failed_queue(dlq)
+    owner = owner_of(dlq, queue=queue, known_queue=known_queue)
     message_type = _text(careful, "type") or type_of(careful)
     kind = group(
         queue=queue,
@@ -43,9 +44,11 @@ def explain(
         error_message=told.error_message,
         stack=told.stack,
         status_code=told.status_code,
+        owner=owner,
     )
     return Explanation(
         queue=queue,
+        owner=owner,
         exchange=_first(
             told.exchange,
             careful.name(headers.ORIGINAL_EXCHANGE),
@@ -75,8 +78,8 @@ def explain(
     )
 
 
-def failed_in(told: Explanation, queue: str) -> Explanation:
-    """The same explanation, of a message that is known to have failed in this queue, whatever it says."""
+def failed_in(told: Explanation, queue: str, *, owner: str | None) -> Explanation:
+    """The same explanation, of a message that is known to have failed in this queue of this owner, whatever it says."""
     if told.queue == queue:
         return told
     kind = group(
@@ -87,8 +90,9 @@ def failed_in(told: Explanation, queue: str) -> Explanation:
         error_message=told.error_message,
         stack=told.stack,
         status_code=told.status_code,
+        owner=owner,
     )
-    return replace(told, queue=queue, group_id=kind.id, group_title=kind.title)
+    return replace(told, queue=queue, owner=owner, group_id=kind.id, group_title=kind.title)
 
 
 def _text(letter: CarefulLetter, name: str) -> str | None:

@@ -28,22 +28,31 @@ def group(
     error_message: str | None,
     stack: str | None,
     status_code: int | None = None,
+    owner: str | None = None,
 ) -> Kind:
-    """By queue, error type, status and the top of the stack with the error's codes, else the normalised message;
-    without an error by queue, reason and the message's type."""
+    """By queue and whose it is (`owner`, if another than the queue), error type, status and the top of the stack with
+    the error's codes, else the normalised message; without an error by queue, reason and the message's type."""
     if error_type is None and error_message is None and stack is None:
         suffix = "" if type is None else f" ({type})"
-        return Kind(id=_digest("reason", queue, reason, type or ""), title=_line(f"{reason} in {queue}{suffix}"))
+        return Kind(
+            id=_digest("reason", *_place(queue, owner), reason, type or ""), title=_line(f"{reason} in {queue}{suffix}")
+        )
     message = "" if error_message is None else normalise_message(error_message)
     frame = None if stack is None else top_frame(stack)
     # One place in the code raises for every status and every code: a client's `raise_for_status`, a database's driver.
     codes = "" if frame is None or error_message is None else error_codes(error_message)
-    return _kind(queue, error_type, message, frame, codes, status_code)
+    return _kind(queue, owner, error_type, message, frame, codes, status_code)
 
 
 @lru_cache(maxsize=4096)
 def _kind(
-    queue: str, error_type: str | None, message: str, frame: str | None, codes: str, status_code: int | None
+    queue: str,
+    owner: str | None,
+    error_type: str | None,
+    message: str,
+    frame: str | None,
+    codes: str,
+    status_code: int | None,
 ) -> Kind:
     named = _short(error_type)
     status = "" if status_code is None else str(status_code)
@@ -53,8 +62,13 @@ def _kind(
     # Errors without status and codes keep the ids they have always had.
     more = [part for part in (status, codes) if part]
     if frame is not None:
-        return Kind(id=_digest("stack", queue, error_type or "", frame, *more), title=_line(title))
-    return Kind(id=_digest("message", queue, error_type or "", message, *more), title=_line(title))
+        return Kind(id=_digest("stack", *_place(queue, owner), error_type or "", frame, *more), title=_line(title))
+    return Kind(id=_digest("message", *_place(queue, owner), error_type or "", message, *more), title=_line(title))
+
+
+def _place(queue: str, owner: str | None) -> tuple[str, ...]:
+    """Letters of one owner and of another are never of one kind, whatever queue they say they failed in."""
+    return (queue,) if owner is None or owner == queue else (queue, "of", owner)
 
 
 def _digest(*parts: str) -> str:

@@ -20,6 +20,13 @@ def guess_failed_queue(dlq: str) -> str:
     return _PREFIX.sub("", dlq, count=1) if _PREFIX.match(dlq) else dlq
 
 
+def owner_of(dlq: str, *, queue: str, known_queue: str | None = None) -> str:
+    """The queue whose operators a dead letter belongs to: its failed queue where the DLQ is known to be that queue's,
+    by what was declared or by its name; else the DLQ itself. Never by what the message says alone."""
+    home = guess_failed_queue(dlq) if known_queue is None else known_queue
+    return queue if queue == home else dlq
+
+
 def is_waiting_place(queue: str) -> bool:
     """Whether messages only wait in a queue of this name before they are tried again."""
     return _WAITING.search(queue) is not None

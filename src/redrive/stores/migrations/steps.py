@@ -15,6 +15,7 @@ from redrive.stores.migrations import (
     s0006_selecting,
     s0007_budgets,
     s0008_rule_changes,
+    s0009_scopes,
 )
 
 if TYPE_CHECKING:
@@ -47,5 +48,6 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(version=7, title="budgets of auto-retry, declared rules", statements=s0007_budgets.statements),
     Step(version=8, title="rules that are being applied", statements=s0008_rule_changes.statements),
+    Step(version=9, title="scopes of senders", statements=s0009_scopes.statements),
 )
 """Versions count from 1 without a gap."""

@@ -1,0 +1,43 @@
+"""Which dead-letter queues belong to the queues of a token: as FILE declares it, else as their names say it.
+
+What a message says about itself decides nothing here.
+"""
+
+from redrive.admin.services import Services
+from redrive.collecting import declared_owners
+from redrive.core import RedriveError
+from redrive.records import covers, guess_failed_queue
+
+
+class Owning:
+    """Asks the store which dead-letter queues there are, and FILE whose they are. One for each app."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._declared: dict[str, str] | None = None
+
+    async def dlqs_of(self, queues: tuple[str, ...]) -> tuple[str, ...]:
+        """The dead-letter queues of these queues, but for those that `queues` name themselves.
+
+        Raises `StoreUnavailable`.
+        """
+        if not queues:
+            return ()
+        declared = self._owners()
+        known = {*await self._services.store.stats.dead_letter_queues(), *declared}
+        # A name with a star would stand for other queues too.
+        return tuple(
+            dlq
+            for dlq in sorted(known)
+            if "*" not in dlq
+            and not covers(queues, dlq)
+            and covers(queues, declared.get(dlq) or guess_failed_queue(dlq))
+        )
+
+    def _owners(self) -> dict[str, str]:
+        if self._declared is None:
+            try:
+                self._declared = declared_owners(self._services.place)
+            except RedriveError:
+                self._declared = {}
+        return self._declared

@@ -1,0 +1,389 @@
+"""An operator with the narrowest scope, one queue, tries to reach another through every endpoint: none is reached.
+
+`ATTACKS` has a line for every operation of the document; a new one fails until somebody has thought of how it could be
+used to get round a scope. What was asked for is then really sent: by a redriver and by auto-retry, to a broker where
+the other queue would take it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from redrive.admin import Services
+from redrive.client import Client
+from redrive.deadletters import AutoRetry, Redriver, RunnerParts
+from redrive.dlq import new_luck
+from redrive.embedded import EmbeddedBroker
+from redrive.records import DeadLetter, ItemState, NewOperation, OperationKind, RetryRule, Role, Selection, Target
+from redrive.stores import Store
+from tests.unit.admin.conftest import Clock, PutLetter, Run, make_token
+from tests.unit.admin.seeding import ask
+
+MINE, MY_DLQ = "orders", "orders.parked"
+THEIRS, THEIR_DLQ = "payments", "payments.parked"
+SECRET = "only-for-payments"
+LONG_AGO_MS = 1_700_000_000_000
+Call: TypeAlias = tuple[str, str, Any]
+"""Method, path, body."""
+
+
+@dataclass(slots=True)
+class Ids:
+    """What there is. Each attack finds everything anew."""
+
+    mine: str = ""
+    edited: str = ""
+    """Of my dead-letter queue; an operator has edited where it says it came from."""
+    forged: str = ""
+    """Of my dead-letter queue, and says that it failed in theirs."""
+    theirs: str = ""
+    claimed: str = ""
+    """Of their dead-letter queue, and says that it failed in mine."""
+    my_group: str = ""
+    forged_group: str = ""
+    their_group: str = ""
+    claimed_group: str = ""
+    their_operation: str = ""
+    whole_operation: str = ""
+    """Made by an admin of letters that are mine, to their queue; paused."""
+    token: str = ""
+    redaction: str = "0000000000000000"
+    letters: dict[str, DeadLetter] = field(default_factory=dict)
+
+
+WHY = {"why": "an attack"}
+
+
+def _each(path: str, body: Any = None, *, method: str = "POST") -> Callable[[Ids], list[Call]]:
+    """The call on each letter that is not, or not quite, the attacker's."""
+
+    def calls(ids: Ids) -> list[Call]:
+        return [(method, path.format(one), body) for one in (ids.theirs, ids.claimed, ids.forged)]
+
+    return calls
+
+
+def _groups(path: str, body: Any = None, *, method: str = "POST") -> Callable[[Ids], list[Call]]:
+    def calls(ids: Ids) -> list[Call]:
+        return [(method, path.format(one), body) for one in (ids.their_group, ids.claimed_group, ids.forged_group)]
+
+    return calls
+
+
+def _gets(*paths: str) -> Callable[[Ids], list[Call]]:
+    return lambda ids: [("GET", path, None) for path in paths]
+
+
+def _many(path: str) -> Callable[[Ids], list[Call]]:
+    def calls(ids: Ids) -> list[Call]:
+        named = [ids.theirs, ids.claimed, ids.forged]
+        questions = ("", f"queue:{THEIRS}", f"queue:{MINE}", f"dlq:{THEIR_DLQ}", f"vhost:/ -queue:{MINE}")
+        return [("POST", path, {**WHY, "ids": named}), *(("POST", path, {**WHY, "q": q}) for q in questions)]
+
+    return calls
+
+
+def _redrives(ids: Ids) -> list[Call]:
+    selections: list[dict[str, Any]] = [
+        {"ids": [ids.mine, ids.edited, ids.forged, ids.theirs, ids.claimed]},
+        {"queue": THEIRS},
+        {"queue": MINE},
+        {"q": f"dlq:{THEIR_DLQ}"},
+        {"q": ""},
+        {"group": ids.forged_group},
+        {"group": ids.claimed_group},
+        {"group": ids.their_group},
+    ]
+    targets: list[dict[str, Any]] = [
+        {},
+        {"target": {"exchange": "", "routing_key": THEIRS}},
+        {"target": {"exchange": "", "routing_key": "{queue}"}},
+        {"target": {"exchange": "events", "routing_key": "any"}},
+        {"target": {"exchange": "", "routing_key": THEIR_DLQ}},
+        {"target": {"exchange": "{queue}"}},
+        {"target": {"exchange": "", "routing_key": MY_DLQ}},
+        {"dry_run": True, "target": {"exchange": "", "routing_key": THEIRS}},
+    ]
+    return [("POST", "/api/v1/redrives", {**one, **to}) for one in selections for to in targets]
+
+
+def _edits(ids: Ids) -> list[Call]:
+    body = {**WHY, "set_headers": {"x-original-queue": THEIRS, "x-original-routing-key": THEIRS}}
+    edits: list[Call] = [("PATCH", f"/api/v1/messages/{one}", body) for one in (ids.edited, ids.theirs, ids.claimed)]
+    marks = {**WHY, "set_headers": {"x-redriven-id": ids.theirs, "x-redriven-count": 0, "x-redriven-mark": "x"}}
+    edits.append(("PATCH", f"/api/v1/messages/{ids.mine}", marks))
+    return [*edits, ("POST", "/api/v1/redrives", {"ids": [ids.edited]}), ("POST", f"/dlq/{ids.edited}/retry", None)]
+
+
+def _rules(ids: Ids) -> list[Call]:
+    scopes = ("*", f"queue:{THEIRS}", f"queue:{MINE}", *(f"group:{one}" for one in _group_ids(ids)))
+    rule = {**WHY, "attempts": 5, "first_ms": 1_000, "max_ms": 1_000}
+    return [("PUT", f"/api/v1/rules/{scope}", rule) for scope in scopes]
+
+
+def _group_ids(ids: Ids) -> tuple[str, ...]:
+    return (ids.my_group, ids.forged_group, ids.their_group, ids.claimed_group)
+
+
+def _operations(path: str) -> Callable[[Ids], list[Call]]:
+    method = "POST" if path.count("/") > 1 and not path.endswith(("items", "}")) else "GET"
+    return lambda ids: [(method, path.format(one), None) for one in (ids.their_operation, ids.whole_operation)]
+
+
+ATTACKS: dict[str, Callable[[Ids], list[Call]]] = {
+    "GET /api/v1/messages": _gets(
+        "/api/v1/messages", f"/api/v1/messages?q=queue:{MINE}", f"/api/v1/messages?q=queue:{THEIRS}"
+    ),
+    "GET /api/v1/messages/{message_id}": _each("/api/v1/messages/{}", method="GET"),
+    "PATCH /api/v1/messages/{message_id}": _edits,
+    "DELETE /api/v1/messages/{message_id}": _each("/api/v1/messages/{}", method="DELETE"),
+    "GET /api/v1/messages/{message_id}/body": _each("/api/v1/messages/{}/body", method="GET"),
+    "GET /api/v1/messages/{message_id}/preview": _each("/api/v1/messages/{}/preview?role=viewer", method="GET"),
+    "GET /api/v1/messages/{message_id}/headers": _each("/api/v1/messages/{}/headers", method="GET"),
+    "POST /api/v1/messages/{message_id}/resolve": _each("/api/v1/messages/{}/resolve", WHY),
+    "POST /api/v1/messages/{message_id}/reopen": _each("/api/v1/messages/{}/reopen", WHY),
+    "POST /api/v1/messages/{message_id}/settle": _each("/api/v1/messages/{}/settle", {**WHY, "arrived": True}),
+    "POST /api/v1/messages/resolve": _many("/api/v1/messages/resolve"),
+    "POST /api/v1/messages/reopen": _many("/api/v1/messages/reopen"),
+    "POST /api/v1/messages/delete": _many("/api/v1/messages/delete"),
+    "GET /api/v1/groups": _gets("/api/v1/groups", f"/api/v1/groups?queue={THEIRS}", f"/api/v1/groups?queue={MINE}"),
+    "GET /api/v1/groups/{group_id}": _groups("/api/v1/groups/{}", method="GET"),
+    "POST /api/v1/groups/{group_id}/acknowledge": _groups("/api/v1/groups/{}/acknowledge", WHY),
+    "POST /api/v1/groups/{group_id}/ignore": _groups("/api/v1/groups/{}/ignore", WHY),
+    "POST /api/v1/groups/{group_id}/resolve": _groups("/api/v1/groups/{}/resolve", WHY),
+    "POST /api/v1/groups/{group_id}/reopen": _groups("/api/v1/groups/{}/reopen", WHY),
+    "POST /api/v1/groups/{group_id}/notes": _groups("/api/v1/groups/{}/notes", {"text": "seen"}),
+    "POST /api/v1/redrives": _redrives,
+    "GET /api/v1/redrives": _gets("/api/v1/redrives"),
+    "GET /api/v1/redrives/{redrive_id}": _operations("/api/v1/redrives/{}"),
+    "GET /api/v1/redrives/{redrive_id}/items": _operations("/api/v1/redrives/{}/items"),
+    "POST /api/v1/redrives/{redrive_id}/pause": _operations("/api/v1/redrives/{}/pause"),
+    "POST /api/v1/redrives/{redrive_id}/resume": _operations("/api/v1/redrives/{}/resume"),
+    "POST /api/v1/redrives/{redrive_id}/cancel": _operations("/api/v1/redrives/{}/cancel"),
+    "GET /api/v1/stats": _gets("/api/v1/stats"),
+    "GET /api/v1/stats/timeseries": _gets("/api/v1/stats/timeseries"),
+    "GET /api/v1/queues": _gets("/api/v1/queues"),
+    "GET /api/v1/rules": _gets("/api/v1/rules"),
+    "PUT /api/v1/rules/{scope}": _rules,
+    "DELETE /api/v1/rules/{scope}": lambda ids: [
+        ("DELETE", f"/api/v1/rules/{scope}", None) for scope in ("*", f"queue:{THEIRS}", f"group:{ids.their_group}")
+    ],
+    "GET /api/v1/events": _gets("/api/v1/events"),
+    "GET /api/v1/audit": _gets("/api/v1/audit"),
+    "GET /api/v1/tokens": _gets("/api/v1/tokens"),
+    "POST /api/v1/tokens": lambda ids: [("POST", "/api/v1/tokens", {"name": "wide", "role": "admin"})],
+    "GET /api/v1/tokens/{token_id}": lambda ids: [("GET", f"/api/v1/tokens/{ids.token}", None)],
+    "DELETE /api/v1/tokens/{token_id}": lambda ids: [("DELETE", f"/api/v1/tokens/{ids.token}", None)],
+    "GET /api/v1/redactions": _gets("/api/v1/redactions"),
+    "POST /api/v1/redactions": lambda ids: [
+        ("POST", "/api/v1/redactions", {"kind": "header", "path": "x", "hidden_from": "viewer"})
+    ],
+    "DELETE /api/v1/redactions/{redaction_id}": lambda ids: [("DELETE", f"/api/v1/redactions/{ids.redaction}", None)],
+    "GET /dlq": _gets("/dlq", f"/dlq?queue={MINE}", f"/dlq?queue={THEIRS}"),
+    "GET /dlq/stats": _gets("/dlq/stats"),
+    "GET /dlq/{dlq_id}": _each("/dlq/{}", method="GET"),
+    "DELETE /dlq/{dlq_id}": _each("/dlq/{}", method="DELETE"),
+    "POST /dlq/{dlq_id}/retry": _each("/dlq/{}/retry"),
+    "POST /dlq/{dlq_id}/resolve": _each("/dlq/{}/resolve", {"resolvedBy": "ada", "resolution": "by hand"}),
+    "GET /admin/dlq/queues": _gets("/admin/dlq/queues"),
+    "GET /admin/dlq/queues/{queue}/messages": _gets(
+        f"/admin/dlq/queues/{THEIR_DLQ}/messages", f"/admin/dlq/queues/{MY_DLQ}/messages"
+    ),
+    "POST /admin/dlq/queues/{queue}/re-drive": lambda ids: [
+        ("POST", f"/admin/dlq/queues/{dlq}/re-drive", {"limit": 10}) for dlq in (THEIR_DLQ, MY_DLQ)
+    ],
+    "GET /healthz": _gets("/healthz"),
+    "GET /readyz": _gets("/readyz"),
+    "GET /metrics": _gets("/metrics"),
+}
+
+
+def test_there_is_an_attack_through_every_operation_of_the_document(app: FastAPI) -> None:
+    documented = {
+        f"{method.upper()} {path}" for path, operations in app.openapi()["paths"].items() for method in operations
+    }
+    assert documented == set(ATTACKS)
+
+
+@dataclass
+class Stage:
+    """The API, a broker with both queues, and everything that could be reached."""
+
+    app: FastAPI
+    services: Services
+    store: Store
+    put_letter: PutLetter
+    client: Client
+    ids: Ids = field(default_factory=Ids)
+
+    async def set_up(self) -> None:
+        channel = await self.client.channel()
+        for name in (MINE, MY_DLQ, THEIRS, THEIR_DLQ):
+            await channel.declare_queue(name)
+        await channel.declare_exchange("events", "fanout")
+        await channel.declare_exchange(f"retry.{MINE}", "fanout")
+        await channel.declare_exchange(f"retry.{THEIRS}", "fanout")
+        for exchange in ("events", f"retry.{MINE}", f"retry.{THEIRS}"):
+            await channel.bind_queue(THEIRS, exchange, "")
+        await channel.close()
+        await self.seed()
+
+    async def seed(self) -> None:
+        """One of everything, anew."""
+        ids, number = Ids(), self.services.new_id()
+        kinds = {
+            "mine": (MINE, MY_DLQ, "my_group"),
+            "edited": (MINE, MY_DLQ, "my_group"),
+            "forged": (THEIRS, MY_DLQ, "forged_group"),
+            "theirs": (THEIRS, THEIR_DLQ, "their_group"),
+            "claimed": (MINE, THEIR_DLQ, "claimed_group"),
+        }
+        for name, (queue, dlq, group) in kinds.items():
+            is_theirs = dlq == THEIR_DLQ
+            said = SECRET if is_theirs else "mine"
+            letter = await self.put_letter(
+                queue=queue,
+                dlq=dlq,
+                dlq_routing_key=dlq,
+                routing_key=said if is_theirs else queue,
+                group_id=f"{group}{number}",
+                title=f"in {said}",
+                error_message=said,
+                body={"said": said},
+                headers={"x-original-queue": queue, "x-original-routing-key": queue},
+                dead_at_ms=LONG_AGO_MS,
+            )
+            setattr(ids, name, letter.id)
+            setattr(ids, group, f"{group}{number}")
+            ids.letters[letter.id] = letter
+        store, now_ms = self.store, self.services.clock_ms()
+        for name, letter_id, target in (
+            ("their_operation", ids.theirs, Target()),
+            ("whole_operation", ids.mine, Target(exchange="", routing_key=THEIRS)),
+        ):
+            selection = Selection(ids=(letter_id,))
+            new = NewOperation(kind=OperationKind.REDRIVE, selection=selection, who=f"admin {number}", target=target)
+            made = await store.operations.create(new, id=self.services.new_id(), now_ms=now_ms)
+            await store.operations.pause(made.id, "by an admin", who="admin", now_ms=now_ms)
+            setattr(ids, name, made.id)
+        text = await make_token(store, f"somebody {number}", Role.VIEWER, now_ms=now_ms)
+        ids.token = text.split("_")[1]
+        self.ids = ids
+
+    async def call(self, call: Call, token: str) -> httpx.Response:
+        method, path, body = call
+        headers = {"Authorization": f"Bearer {token}", "If-Match": "*"} if method == "PATCH" else {}
+        headers["Authorization"] = f"Bearer {token}"
+        content = b"" if body is None else httpx.Request("POST", "http://x", json=body).content
+        if content:
+            headers["Content-Type"] = "application/json"
+        return await ask(self.app, method, path, headers=headers, body=content)
+
+    async def send_everything(self) -> None:
+        """Runs whatever waits, and auto-retry."""
+        parts = RunnerParts(store=self.store, client=self.client, owner="runner", clock_ms=self.services.clock_ms)
+        redriver = Redriver(parts)
+        for operation_id in await self.store.operations.waiting():
+            await redriver.run(operation_id)
+        await AutoRetry(redriver, luck=new_luck).once()
+
+    async def reached(self) -> dict[str, int]:
+        """How many messages lie in each queue that is not the attacker's."""
+        channel = await self.client.channel()
+        found = {}
+        for name in (THEIRS, THEIR_DLQ):
+            found[name] = (await channel.declare_queue(name, passive=True)).messages_ready
+        await channel.close()
+        return found
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.ADMIN])
+@pytest.mark.parametrize("label", ATTACKS)
+def test_no_other_queue_is_reached(
+    run: Run,
+    app: FastAPI,
+    services: Services,
+    store: Store,
+    clock: Clock,
+    put_letter: PutLetter,
+    label: str,
+    role: Role,
+) -> None:
+    async def scenario() -> None:
+        token = await make_token(store, "narrow", role, now_ms=clock(), queues=(MINE,))
+        async with EmbeddedBroker() as broker, Client(broker.url) as client:
+            stage = Stage(app, services, store, put_letter, client)
+            await stage.set_up()
+            for call in ATTACKS[label](stage.ids):
+                answer = await stage.call(call, token)
+                assert answer.status_code < 500 or answer.status_code == 503, (call, answer.text)
+                assert SECRET not in answer.text, call
+                asked = f"{call[1]} {call[2]}"
+                assert not [id for id in (stage.ids.theirs, stage.ids.claimed) if id in answer.text and id not in asked]
+                await stage.send_everything()
+            assert await stage.reached() == {THEIRS: 0, THEIR_DLQ: 0}, label
+            for id in (stage.ids.theirs, stage.ids.claimed):
+                letter = await store.letters.get(id)
+                assert letter is not None, label
+                # A rule for their failed queue makes due what says it failed there, until its sender sees whose it is.
+                assert replace(letter, version=1) == stage.ids.letters[id], label
+
+    run(scenario())
+
+
+def test_what_is_refused_at_the_moment_of_sending_stays_and_says_why(
+    run: Run, app: FastAPI, services: Services, store: Store, clock: Clock, put_letter: PutLetter
+) -> None:
+    async def scenario() -> None:
+        token = await make_token(store, "narrow", Role.OPERATOR, now_ms=clock(), queues=(MINE,))
+        async with EmbeddedBroker() as broker, Client(broker.url) as client:
+            stage = Stage(app, services, store, put_letter, client)
+            await stage.set_up()
+            ids = stage.ids
+            answer = await stage.call(("POST", "/api/v1/redrives", {"ids": [ids.mine, ids.forged]}), token)
+            assert answer.status_code == 202, answer.text
+            await stage.send_everything()
+            items, _ = await store.operations.items(answer.json()["id"], 10)
+            told = {item.letter_id: (item.state, item.reason) for item in items}
+            assert told[ids.mine][0] is ItemState.SENT
+            assert told[ids.forged] == (
+                ItemState.REFUSED,
+                f"queue {THEIRS} is outside of the queues that narrow is limited to; it stays here",
+            )
+            created = [one for one in (await store.audit.page(50, action="redrive.created"))[0] if one.who == "narrow"]
+            assert [one.detail for one in created] == [
+                {
+                    "selection": "2 by id",
+                    "target": "the failed queue",
+                    "token": token.split("_")[1],
+                    "queues": [MINE],
+                }
+            ]
+
+    run(scenario())
+
+
+def test_a_rule_of_a_limited_operator_sends_their_letters_and_no_others(
+    run: Run, app: FastAPI, services: Services, store: Store, clock: Clock, put_letter: PutLetter
+) -> None:
+    async def scenario() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as client:
+            stage = Stage(app, services, store, put_letter, client)
+            await stage.set_up()
+            for scope in (f"queue:{MINE}", f"group:{stage.ids.forged_group}"):
+                rule = RetryRule(scope=scope, first_ms=1, ceiling_ms=1, queues=(MINE, MY_DLQ))
+                await store.rules.set(rule, now_ms=clock(), who="narrow")
+            await stage.send_everything()
+            channel = await client.channel()
+            there = {name: (await channel.declare_queue(name, passive=True)).messages_ready for name in (MINE, THEIRS)}
+            assert there == {MINE: 1, THEIRS: 0}  # the other one waits in an operation
+            for id in (stage.ids.claimed, stage.ids.forged):
+                letter = await store.letters.get(id)
+                assert letter is not None
+                assert (letter.status, letter.due_at_ms, letter.redrives) == ("pending", None, 0)
+
+    run(scenario())
