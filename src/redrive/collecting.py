@@ -188,7 +188,13 @@ async def known_queues(
         found = select_from_broker(infos.values(), policies=book, patterns=wanted, topology=from_file)
         for source in found.sources:
             known.setdefault(source.dlq, KnownQueue(vhost=source.vhost, dlq=source.dlq))
-        depths = {name: (one.messages, one.consumers) for name, one in infos.items()}
+        # What a collector has in hand is stored, or will be in a moment, and not acked yet: it counts once, as stored.
+        # And the management API tells of a moment ago, so that what has just been stored is asked for by AMQP.
+        depths = {name: (one.messages_ready, one.consumers) for name, one in infos.items()}
+        collected = [name for name in known if name in stored and depths.get(name, (0, 0))[0]]
+        if collected:
+            fresh, _ = await _depths(place, collected, "", patience_s=patience_s)
+            depths.update({name: (ready, depths[name][1]) for name, (ready, _) in fresh.items()})
     except (ManagementError, TimeoutError) as error:
         problem = str(error) or f"the management API did not answer in {patience_s:g} s"
         depths, problem = await _depths(place, [*known, *stored], problem, patience_s=patience_s)

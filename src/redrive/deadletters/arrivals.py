@@ -13,7 +13,7 @@ from redrive.records import ID_LENGTH, Arrival, Content, explain, marking_operat
 from redrive.wire import Properties
 
 _UNREAD = frozenset((headers.HISTORY,))
-"""Read from the stored properties when somebody looks at the letter."""
+"""Read from the stored properties when somebody looks at the letter; and before only if nothing else tells."""
 
 
 class Explaining:
@@ -88,6 +88,11 @@ class DeliveredLetter:
 
     def header(self, name: str, /) -> Any:
         """A header's value, None if it has none of the name."""
+        if name in _UNREAD and self._apart is not None:
+            try:
+                return self._properties.header(name)
+            except RedriveError:
+                return None
         return self.headers.get(name)
 
     def attribute(self, name: str, /) -> Any:

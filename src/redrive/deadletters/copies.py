@@ -8,12 +8,13 @@
     written
     x-redriven-id, -count, -at, -by                     which dead letter it was, how often, when, by whom
     x-redriven-mark                                     the proof of that, for when it dies again
+    x-original-queue, -exchange, -routing-key           where it came from, if it does not say so itself
     x-redrive-attempts-before                           the runs so far, if the operation keeps them
     x-redrive-possible-duplicate                        true if an earlier copy may be with the broker already
     x-redrive-stripped                                  what could not be kept and can't be known otherwise
     x-redrive-id                                        the dead letter's id, if the message has no message_id
 
-Everything else goes out as it came in, byte for byte; x-original-* stay.
+Everything else goes out as it came in, byte for byte; x-original-* that are there stay.
 """
 
 from dataclasses import dataclass
@@ -165,6 +166,7 @@ def _written(letter: Claimed, properties: Properties, body: bytes, rules: CopyRu
         headers.REDRIVEN_BY: rules.who
         if len(rules.who) < 60 and rules.who.isascii()
         else shorten(rules.who, NAME_BYTES_MAX),
+        **_origin(letter, properties),
     }
     if rules.keep_attempts:
         # All runs so far, since the header that counted them is taken off. One that died without being counted keeps
@@ -186,6 +188,23 @@ def _own_id(message: Properties, *, otherwise: str) -> str:
     if own is None:
         return otherwise
     return own if isinstance(own, str) else ""
+
+
+def _origin(letter: Claimed, properties: Properties) -> dict[str, str]:
+    """What the copy is to say about where it came from and its message does not: whoever parked it, its next death must
+    not be all that is known, and its handler sees the key that it was published with."""
+    known = {headers.ORIGINAL_QUEUE: letter.queue}
+    # How it came into its dead-letter queue is told where nothing better is known, and is no origin.
+    if (letter.exchange, letter.routing_key) != (letter.dlq_exchange, letter.dlq_routing_key):
+        known[headers.ORIGINAL_EXCHANGE] = letter.exchange
+        known[headers.ORIGINAL_ROUTING_KEY] = letter.routing_key
+    return {
+        name: value
+        for name, value in known.items()
+        if (value or name != headers.ORIGINAL_QUEUE)
+        and len(value.encode("utf-8", "replace")) <= NAME_BYTES_MAX
+        and properties.header(name) is None
+    }
 
 
 def _first_routing_key(letter: Claimed) -> str:

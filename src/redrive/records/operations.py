@@ -132,6 +132,9 @@ class Claimed:
     dlq_routing_key: str
     content: Content
     """Edited, where somebody edited it."""
+    exchange: str = ""
+    routing_key: str = ""
+    """How it was published first, as far as anybody knows."""
     redrives: int
     """Counting this one: `x-redriven-count`."""
     attempts: int | None

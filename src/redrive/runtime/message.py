@@ -25,17 +25,22 @@ CARRIED = ("traceparent", "tracestate", "baggage")
 class Message:
     """The message in hand; it is settled by how the handler ends, never through this object."""
 
-    __slots__ = ("_letter", "_outlet", "_plan", "attempts_max")
+    __slots__ = ("_attempts_max", "_letter", "_outlet", "_plan")
 
     def __init__(self, delivery: Delivery, plan: "QueuePlan", outlet: "Outlet", attempts_max: int) -> None:
         self._letter = DeliveryLetter(delivery, plan)
         self._plan = plan
         self._outlet = outlet
-        self.attempts_max = attempts_max
-        """Runs the queue gives it in all; a rule with an `attempts_max` of its own may give it more or fewer."""
+        self._attempts_max = attempts_max
 
     def __repr__(self) -> str:
         return f"<Message {self.id or 'without id'} of {self.queue}, attempt {self.attempt} of {self.attempts_max}>"
+
+    @property
+    def attempts_max(self) -> int:
+        """Runs the queue gives it in all; a rule with an `attempts_max` of its own may give it more or fewer. One that
+        was sent back with its attempts kept is given this run beyond them."""
+        return max(self._attempts_max, self.attempt)
 
     @property
     def body(self) -> bytes:

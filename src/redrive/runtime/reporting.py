@@ -65,7 +65,7 @@ class Reporter:
             decision=WORDS[type(decision)],
             reason=reason,
             attempt=attempt,
-            attempts_max=self._attempts_max,
+            attempts_max=self._attempts_max if attempt is None else max(self._attempts_max, attempt),
             delay_ms=delay_ms,
             error=error,
             status=status,

@@ -32,7 +32,7 @@ UPDATE items SET state = 'skipped', reason = $3, at_ms = $4 WHERE operation_seq 
 """
 # Two questions that each have one answer by key; joined, PostgreSQL goes astray as long as it knows no statistics.
 _WHENCE = """
-SELECT seq, vhost, queue, dlq, dlq_exchange, dlq_routing_key, attempts, is_edited FROM letters
+SELECT seq, vhost, queue, dlq, dlq_exchange, dlq_routing_key, exchange, routing_key, attempts, is_edited FROM letters
 WHERE seq = ANY($1::bigint[])
 """
 _CONTENTS = "SELECT seq, properties, body FROM contents WHERE seq = ANY($1::bigint[])"
@@ -125,7 +125,7 @@ async def _give_out(tx: Writing, row: OperationRow, marks: list[tuple[int, str, 
             contents[seq] = Content(properties=properties, body=body)
     given_out = []
     for seq, letter_id, redrives, was_in_doubt in marks:
-        _, vhost, queue, dlq, dlq_exchange, dlq_routing_key, attempts, _ = letters[seq]
+        _, vhost, queue, dlq, dlq_exchange, dlq_routing_key, exchange, routing_key, attempts, _ = letters[seq]
         claimed = Claimed(
             id=letter_id,
             vhost=vhost,
@@ -133,6 +133,8 @@ async def _give_out(tx: Writing, row: OperationRow, marks: list[tuple[int, str, 
             dlq=dlq,
             dlq_exchange=dlq_exchange,
             dlq_routing_key=dlq_routing_key,
+            exchange=exchange,
+            routing_key=routing_key,
             content=contents[seq],
             redrives=redrives,
             attempts=attempts,

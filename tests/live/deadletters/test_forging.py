@@ -9,16 +9,16 @@ from redrive.client import Client
 from redrive.stores import open_store
 from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.forging_scene import ForgingScene, play_copied_marks, play_forged_headers
+from tests.unit.deadletters.forging_scene import ForgingScene, play_copied_marks, play_forged_headers, play_origin
 
-PLAYS = (play_forged_headers, play_copied_marks)
+PLAYS = (play_forged_headers, play_copied_marks, play_origin)
 PLACES = (("quorum", "sqlite"), ("classic", "postgresql"))
 
 
 @pytest.mark.live
 @pytest.mark.parametrize(("kind", "database"), PLACES)
 @pytest.mark.parametrize("play", PLAYS)
-def test_every_forgery_is_a_letter_of_its_own(
+def test_a_letter_stays_what_it_is(
     vhost: Vhost,
     kind: str,
     database: str,

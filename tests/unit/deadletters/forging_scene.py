@@ -65,6 +65,17 @@ class ForgingScene:
     async def publish(self, body: bytes = BODY, message_id: str = "m1", queue: str = MAIN) -> None:
         await park(self.client, queue, [(Properties.of(message_id=message_id, delivery_mode=2), body)])
 
+    async def publish_as(self, exchange: str, key: str, body: bytes = BODY) -> None:
+        """Publishes through a topic exchange, as an application does."""
+        channel = await self.client.channel()
+        await channel.declare_exchange(exchange, "topic")
+        await channel.bind_queue(MAIN, exchange, key)
+        await channel.close()
+        publisher = await self.client.publisher()
+        await publisher.publish_many([Outgoing(exchange, key, body, Properties.of(message_id="m1"), True)])
+        await publisher.close()
+        await wait_for(lambda: self._has(MAIN, 1))
+
     async def resend(self, got: Got, queue: str) -> None:
         """The same message once more, to the byte."""
         publisher = await self.client.publisher()
@@ -169,3 +180,28 @@ async def play_copied_marks(scene: ForgingScene) -> None:
     assert len(letters) == 6
     assert letters[first.id] == back
     assert sorted(one.copy_of or "" for one in letters.values()) == ["", "", "", "", first.id, first.id]
+
+
+async def play_origin(scene: ForgingScene) -> None:
+    """Where a message came from is known after every redrive as after the first death, whoever parked it."""
+    await scene.set_up()
+    await scene.publish_as("shop", "orders.placed")
+    await scene.die()
+    await scene.collect()
+    (first,) = (await scene.letters()).values()
+    assert (first.exchange, first.routing_key, first.told_by) == ("shop", "orders.placed", "x-death")
+    for turn in (1, 2, 3):
+        await scene.redrive(first.id)
+        copy = await scene.take()
+        told = {name: copy.properties.header(f"x-original-{name}") for name in ("queue", "exchange", "routing-key")}
+        assert told == {"queue": MAIN, "exchange": "shop", "routing-key": "orders.placed"}
+        # Somebody's handler may drop what it does not know before it parks.
+        headers = copy.properties.headers
+        if turn == 3:
+            headers = {name: value for name, value in headers.items() if not name.startswith("x-original-")}
+        await scene.forge(headers, dlq=MAIN, body=copy.body, message_id="m1")
+        await scene.die()
+        await scene.collect()
+        (letter,) = (await scene.letters()).values()
+        assert (letter.exchange, letter.routing_key, letter.queue) == ("shop", "orders.placed", MAIN)
+        assert (letter.returns, letter.redrives) == (turn, turn)

@@ -28,6 +28,8 @@ def claimed(properties: Properties | None = None, *, body: bytes = b"{}", **fiel
         "dlq": "orders.parked",
         "dlq_exchange": "",
         "dlq_routing_key": "orders.parked",
+        "exchange": "",
+        "routing_key": "orders.parked",
         "redrives": 1,
         "attempts": 4,
         "was_in_doubt": False,
@@ -110,6 +112,21 @@ def test_a_parked_message_goes_back_to_its_queue_without_the_marks_of_the_life_t
     }
 
 
+def test_a_copy_says_where_its_message_came_from_whoever_parked_it() -> None:
+    names = ("x-original-queue", "x-original-exchange", "x-original-routing-key")
+
+    def origin(parked: dict[str, Any], **fields: Any) -> list[Any]:
+        made = made_of(Properties.of(message_id="m1", headers=parked), **fields)
+        return [made.header(name) for name in names]
+
+    known = {"exchange": "shop", "routing_key": "orders.placed"}
+    assert origin({}, **known) == ["orders", "shop", "orders.placed"]
+    assert origin({}, exchange="", routing_key="orders") == ["orders", "", "orders"]
+    # What it says itself stays, and what is not known is not made up of how it came to the dead letters.
+    assert origin(dict(zip(names, ("a", "b", "c"), strict=True)), **known) == ["a", "b", "c"]
+    assert origin({}, exchange="", routing_key="orders.parked") == ["orders", None, None]
+
+
 @settings(max_examples=examples(200), deadline=None)
 @given(table=amqp.tables, fields=amqp.properties, body=st.binary(max_size=50))
 def test_everything_that_is_not_named_is_the_same_to_the_byte(
@@ -124,7 +141,7 @@ def test_everything_that_is_not_named_is_the_same_to_the_byte(
     assert {name: value for name, value in made.present().items() if name not in changed} == {
         name: value for name, value in original.present().items() if name not in changed
     }
-    may_add = OURS | {headers.STRIPPED, headers.MESSAGE_ID, headers.DIGEST}
+    may_add = OURS | {headers.STRIPPED, headers.MESSAGE_ID, headers.DIGEST, headers.ORIGINAL_QUEUE}
     assert set(made.headers) - may_add == set(table) - may_add - REDRIVE_DROPS
     for name in set(table) - may_add - REDRIVE_DROPS:
         assert made.raw_header(name) == original.raw_header(name)

@@ -9,14 +9,14 @@ from redrive.client import Client
 from redrive.embedded import PROFILES, EmbeddedBroker
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import sqlite_store
-from tests.unit.deadletters.forging_scene import ForgingScene, play_copied_marks, play_forged_headers
+from tests.unit.deadletters.forging_scene import ForgingScene, play_copied_marks, play_forged_headers, play_origin
 
-PLAYS = (play_forged_headers, play_copied_marks)
+PLAYS = (play_forged_headers, play_copied_marks, play_origin)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("play", PLAYS)
-def test_every_forgery_is_a_letter_of_its_own(
+def test_a_letter_stays_what_it_is(
     profile: str, play: Callable[[ForgingScene], Awaitable[None]], tmp_path: Path
 ) -> None:
     async def steps() -> None:

@@ -135,6 +135,19 @@ def test_of_expiries_alone_the_one_outside_a_wait_queue_counts() -> None:
     assert told.queue == "orders"
 
 
+def test_what_copies_of_ours_wrote_down_is_told_of_a_message_that_died_by_a_reject() -> None:
+    runs = [{"number": n, "at_ms": n, "error": f"TimeoutError: no answer {n}"} for n in (1, 2, 3)]
+    told = explained({"x-death": [death("orders", "rejected")], "x-redrive-history": runs})
+    assert (told.attempts, told.error_type, told.error_message) == (4, "TimeoutError", "no answer 3")
+    assert (told.reason, told.told_by) == ("rejected", "x-death")
+    expired = explained({"x-death": [death("orders", "delivery_limit")], "x-redrive-history": runs})
+    assert (expired.attempts, expired.error_type) == (3, "TimeoutError")
+    kept = {"x-redrive-attempts-before": 9, "x-redrive-history": runs, "x-death": [death("orders", "rejected")]}
+    assert explained(kept).attempts == 10
+    for odd in (7, [], [3], [{"error": 5}], [{"number": -1, "error": ""}], {"error": "x"}):
+        assert explained({"x-redrive-history": odd}).error_type is None
+
+
 def test_the_queue_that_is_known_to_die_here_wins_among_the_deaths() -> None:
     deaths = [death("b", "rejected"), death("a", "rejected")]
     headers = {"x-death": deaths, "x-first-death-queue": "a"}

@@ -2,13 +2,20 @@
 
 from dataclasses import replace
 
-from redrive.core import Letter, headers
+from redrive.core import Letter, RedriveError, headers, read_count, read_history
 from redrive.records.letters import Explanation
 from redrive.records.understanding.deaths import find_failing, latest_ms, read_deaths
 from redrive.records.understanding.grouping import group
 from redrive.records.understanding.header_values import NAME_BYTES_MAX, CarefulLetter, plausible_ms, text_of
 from redrive.records.understanding.queue_names import guess_failed_queue, owner_of
-from redrive.records.understanding.tellers import Told, ask_tellers, type_of
+from redrive.records.understanding.tellers import (
+    MESSAGE_BYTES_MAX,
+    TYPE_BYTES_MAX,
+    Told,
+    ask_tellers,
+    split_error,
+    type_of,
+)
 
 _NOBODY = Told(by="nobody", reason="unknown")
 
@@ -30,6 +37,8 @@ def explain(
     attempts = told.attempts
     if attempts is None and failing is not None and failing.rejections > 0 and told.by in ("x-death", "event-bus"):
         attempts = failing.rejections
+    if told.by in ("x-death", "nobody"):
+        told, attempts = _with_history(told, attempts, letter)
 
     queue = told.queue or careful.name(headers.ORIGINAL_QUEUE)
     if not queue:
@@ -76,6 +85,23 @@ def explain(
         group_id=kind.id,
         group_title=kind.title,
     )
+
+
+def _with_history(told: Told, attempts: int | None, letter: Letter) -> tuple[Told, int | None]:
+    """The same with what our own copies have written down of the runs before: a reject can write nothing itself. The
+    broker counts only those since the last copy."""
+    try:
+        history = read_history(letter)
+        counted = read_count(letter.header(headers.ATTEMPTS_BEFORE))
+    except RedriveError:
+        return told, attempts  # its headers can't be read
+    if not history:
+        return told, attempts
+    last = history[-1]
+    before = max(last.number, counted)
+    runs = before + (0 if attempts is None else attempts)
+    kind, message = split_error(text_of(last.error, TYPE_BYTES_MAX + MESSAGE_BYTES_MAX) or "")
+    return replace(told, error_type=kind, error_message=message or None), runs if runs > 0 else None
 
 
 def failed_in(told: Explanation, queue: str, *, owner: str | None) -> Explanation:

@@ -67,7 +67,7 @@ def _redrive(letter: CarefulLetter) -> Told | None:
     if reason is None and parked_at is None:
         return None
     error = letter.text(headers.FINAL_ERROR, TYPE_BYTES_MAX + MESSAGE_BYTES_MAX + 2)
-    kind, message = (None, None) if error is None else _split(error)
+    kind, message = (None, None) if error is None else split_error(error)
     retries = letter.header(headers.FINAL_RETRY_COUNT)
     runs = None if retries is None else read_count(retries) + (reason != UNDECODABLE)
     return Told(
@@ -87,7 +87,7 @@ def _event_bus(letter: CarefulLetter) -> Told | None:
     status = number_of(letter.header(headers.FINAL_STATUS_CODE))
     if error is None and status is None:
         return None
-    kind, message = (None, None) if error is None else _split(error)
+    kind, message = (None, None) if error is None else split_error(error)
     if kind is not None and _ERROR_TYPE.fullmatch(kind) is None:
         kind, message = None, error  # the document writes the message alone
     if kind is None and status is not None:
@@ -189,7 +189,7 @@ _ERROR_TYPE = re.compile(r"HTTP \d{3}|[A-Za-z_$][\w.$]*(?:Error|Exception|Fault|
 _PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
 
 
-def _split(error: str) -> tuple[str | None, str | None]:
+def split_error(error: str) -> tuple[str | None, str | None]:
     """`Type: message` taken apart. What is too long for a type, or has no form of one, is a message."""
     kind, _, message = error.partition(": ")
     if not kind.strip() or len(kind) > TYPE_BYTES_MAX or "\n" in kind:

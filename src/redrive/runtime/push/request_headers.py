@@ -51,8 +51,8 @@ _TOKEN = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~/ ;=\"-]{1,255}")
 class PushedMessage(Protocol):
     """What a request is made from; a `Message` has it all."""
 
-    attempts_max: int
-
+    @property
+    def attempts_max(self) -> int: ...
     @property
     def queue(self) -> str: ...
     @property
