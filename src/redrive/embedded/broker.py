@@ -147,10 +147,7 @@ class EmbeddedBroker:
 
     def depths(self, vhost: str = "/") -> dict[str, int]:
         """Every queue of a vhost, and how many messages are in it: ready, in hand, delayed or held."""
-        return {
-            queue.name: len(queue.ready) + queue.in_hand + len(queue.delayed) + queue.held
-            for queue in self.engine.vhosts[vhost].queues.values()
-        }
+        return {queue.name: queue.stored for queue in self.engine.vhosts[vhost].queues.values()}
 
     def add_vhost(self, name: str) -> None:
         """Make a vhost."""

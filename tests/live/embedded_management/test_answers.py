@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
 from redrive.embedded import EmbeddedBroker
@@ -36,9 +37,13 @@ LATE = frozenset(
         "message_bytes_ready",
         "message_bytes_unacknowledged",
         "messages",
+        "messages_active_priorities",
+        "messages_by_priority",
         "messages_delayed",
         "messages_dlx",
         "messages_ready",
+        "messages_ready_returned",
+        "readers",
         "messages_unacknowledged",
         "operator_policy",
         "policy",
@@ -164,6 +169,79 @@ def test_a_queues_figures_are_the_real_brokers_once_it_has_them(vhost: Vhost) ->
     ours = asyncio.run(steps())
     theirs = statistics(vhost.management, vhost.name)
     assert differences(ours, theirs, "queues", frozenset()) == []
+
+
+def ask_about_a_stream(management: Management, vhost: str) -> list[Any]:
+    """A stream loaded from definitions: how it is shown, and what can't be done with it."""
+    table = {"x-queue-type": "stream", "x-max-age": "1h"}
+    stream = {"name": "s", "vhost": vhost, "durable": True, "auto_delete": False, "arguments": table}
+    answers: list[Any] = [ask(management, vhost, {"vhosts": [{"name": vhost}], "queues": [stream]})["queues"]]
+    for verb, place, body in (
+        ("post", ("queues", vhost, "s", "get"), {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}),
+        ("delete", ("queues", vhost, "s", "contents"), None),
+    ):
+        with pytest.raises(ManagementRefused) as refused:
+            getattr(management, verb)(*place, **({} if body is None else {"body": body}))
+        answers.append((refused.value.status, str(refused.value)))
+    return answers
+
+
+@pytest.mark.live
+def test_definitions_with_a_stream_load_and_it_is_shown_and_refused_alike(vhost: Vhost) -> None:
+    async def steps() -> list[Any]:
+        async with EmbeddedBroker(vhost.broker.profile) as broker, ManagementServer(broker) as management:
+            return await asyncio.to_thread(ask_about_a_stream, Management(management.url), vhost.name)
+
+    ours, theirs = asyncio.run(steps()), ask_about_a_stream(vhost.management, vhost.name)
+    assert differences(ours[0], theirs[0], "queues") == []
+    assert [status for status, _ in theirs[1:]] == [400, 400]
+    assert [_reason(text) for _, text in ours[1:]] == [_reason(text) for _, text in theirs[1:]]
+
+
+def _reason(text: str) -> str:
+    """What follows the address of the API."""
+    return text[text.index("540") if "540" in text else text.index("queue.purge") :]
+
+
+DELAYED = ("messages_delayed", "messages_by_priority", "messages_active_priorities", "messages_ready_returned")
+
+
+@pytest.mark.live(versions=("4.3",))
+def test_delayed_and_returned_messages_are_counted_as_4_3_counts_them(vhost: Vhost) -> None:
+    delays = {"x-delayed-retry-type": "all", "x-delayed-retry-min": 60_000, "x-delayed-retry-max": 60_000}
+
+    def prepare(url: str) -> None:
+        with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            for name, more in (("delays", delays), ("returns", {})):
+                channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum", **more})
+                for priority in (None, 7, 40):
+                    channel.basic_publish("", name, b"m", pika.BasicProperties(priority=priority))
+                method, _, _ = channel.basic_get(name)
+                channel.basic_nack(method.delivery_tag)
+                channel.queue_declare(name, passive=True)
+
+    def figures(management: Management, vhost: str) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for name in ("delays", "returns"):
+            shown = management.get("queues", vhost, name)
+            seen[name] = {key: shown.get(key) for key in DELAYED}
+            seen[name]["moments"] = [key for key in ("next_delayed_at", "last_delayed_at") if key in shown]
+        return seen
+
+    async def steps() -> dict[str, Any]:
+        async with EmbeddedBroker("4.3") as broker, ManagementServer(broker) as management:
+            await asyncio.to_thread(prepare, broker.url)
+            return await asyncio.to_thread(figures, Management(management.url), "/")
+
+    ours = asyncio.run(steps())
+    assert (ours["delays"]["messages_delayed"], ours["returns"]["messages_ready_returned"]) == (1, 1)
+    prepare(vhost.amqp_url)
+    patience = time.monotonic() + STATISTICS_S_MAX
+    while (theirs := figures(vhost.management, vhost.name)) != ours and time.monotonic() < patience:
+        time.sleep(0.5)
+    assert ours == theirs
 
 
 def refusals(management: Management, vhost: str) -> list[tuple[int, str]]:

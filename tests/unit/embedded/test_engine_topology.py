@@ -134,10 +134,6 @@ def test_refusals_are_in_rabbitmqs_words(profile: str) -> None:
             f"406 PRECONDITION_FAILED - invalid arg 'x-expires' for {where}: {{value_zero,0}}",
         ),
         (
-            lambda: rig.queue("n", "stream"),
-            "540 NOT_IMPLEMENTED - the embedded broker does not support streams; use a real RabbitMQ for it",
-        ),
-        (
             lambda: rig.publish("q", "m", expiration="abc"),
             "406 PRECONDITION_FAILED - invalid expiration 'abc': no_integer",
         ),

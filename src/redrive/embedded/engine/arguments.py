@@ -1,16 +1,17 @@
 """The arguments of a queue as RabbitMQ checks them: each by its value, then by the kind of queue.
 
 Arguments that RabbitMQ does not know it takes and ignores, and so does this broker: a client sees the same. What
-RabbitMQ knows and this broker can't do (streams) is refused. The texts and their order were read off the brokers.
+RabbitMQ knows and this broker can't do is refused. The texts and their order were read off the brokers.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from redrive.embedded.engine.ages import read_age_ms
 from redrive.embedded.engine.amqp_values import erlang, is_integer, type_name
 from redrive.embedded.engine.profiles import Profile
-from redrive.embedded.engine.refusals import Refusal, precondition, resource, unsupported
-from redrive.embedded.engine.settings import CLASSIC, DROP_HEAD, QUORUM, REJECT_PUBLISH, REJECT_PUBLISH_DLX
+from redrive.embedded.engine.refusals import Refusal, precondition, resource
+from redrive.embedded.engine.settings import CLASSIC, DROP_HEAD, QUORUM, REJECT_PUBLISH, REJECT_PUBLISH_DLX, STREAM
 
 Check: TypeAlias = Callable[[Any, Mapping[str, Any], Profile], str | None]
 """What is wrong with a value, as RabbitMQ's text has it after the colon; None if nothing is."""
@@ -28,9 +29,7 @@ def queue_kind(arguments: Mapping[str, Any], where: str) -> str:
     kind = arguments.get("x-queue-type", CLASSIC)
     if not isinstance(kind, str):
         raise _invalid("x-queue-type", where, f"{{unacceptable_type,{type_name(kind)}}}")
-    if kind == "stream":
-        raise unsupported("streams")
-    if kind not in (CLASSIC, QUORUM):
+    if kind not in (CLASSIC, QUORUM, STREAM):
         raise _invalid("x-queue-type", where, f"\"unsupported queue type '{kind}'\"")
     return kind
 
@@ -60,17 +59,19 @@ def check_queue(
             raise precondition(f"invalid arg '{key}' for {where} of queue type rabbit_{kind}_queue")
     if "x-queue-master-locator" in arguments and kind == CLASSIC and profile.delayed_retry:
         raise Refusal(541, _MASTER_LOCATOR_GONE)
-    if kind == QUORUM:
+    if kind != CLASSIC:
         for wrong, what in ((not durable, "non-durable"), (exclusive, "exclusive-owner"), (auto_delete, "auto-delete")):
             if wrong:
                 raise precondition(f"invalid property '{what}' for {where}")
+    if kind == STREAM:
+        _check_filter_size(arguments, profile)
     return kind
 
 
 def foreign_arguments(kind: str, profile: Profile) -> frozenset[str]:
     """The arguments that RabbitMQ knows and this kind of queue does not have."""
     foreign = _FOREIGN[kind]
-    if profile.delayed_retry and kind == CLASSIC:
+    if profile.delayed_retry and kind != QUORUM:
         foreign |= DELAYED_RETRY | {"x-consumer-timeout", "x-consumer-disconnected-timeout"}
     if profile.deaths_in_headers and kind == CLASSIC:
         foreign |= {"x-queue-leader-locator"}
@@ -97,7 +98,33 @@ _ONLY_QUORUM = frozenset(
     }
 )
 _ONLY_CLASSIC = frozenset({"x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator"})
-_FOREIGN = {CLASSIC: _ONLY_STREAM | _ONLY_QUORUM, QUORUM: _ONLY_STREAM | _ONLY_CLASSIC}
+_NOT_STREAM = frozenset(
+    {
+        "x-message-ttl",
+        "x-expires",
+        "x-max-length",
+        "x-overflow",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-single-active-consumer",
+    }
+)
+_FOREIGN = {
+    CLASSIC: _ONLY_STREAM | _ONLY_QUORUM,
+    QUORUM: _ONLY_STREAM | _ONLY_CLASSIC,
+    STREAM: _ONLY_QUORUM | _ONLY_CLASSIC | _NOT_STREAM,
+}
+_FILTER_BYTES = (16, 255)
+
+
+def _check_filter_size(arguments: Mapping[str, Any], profile: Profile) -> None:
+    """What 4.x says only when it makes the stream, and 3.10 never."""
+    size = arguments.get("x-stream-filter-size-bytes")
+    if size is None or not profile.streams_filter:
+        return
+    if not is_integer(size) or not _FILTER_BYTES[0] <= size <= _FILTER_BYTES[1]:
+        gap = " " if profile.delayed_retry else "  "
+        raise precondition(f"Invalid value for{gap}x-stream-filter-size-bytes")
 
 
 def _invalid(key: str, where: str, problem: str) -> Refusal:
@@ -158,6 +185,16 @@ def _consumer_timeout(value: Any, arguments: Mapping[str, Any], profile: Profile
     return _whole()(value, arguments, profile) if profile.delayed_retry else None
 
 
+def _age(value: Any, _arguments: Mapping[str, Any], profile: Profile) -> str | None:
+    if not isinstance(value, str):
+        return f"{{unacceptable_type,{type_name(value)}}}"
+    return None if read_age_ms(value, profile) is not None else "invalid_max_age"
+
+
+def _filter_size(value: Any, arguments: Mapping[str, Any], profile: Profile) -> str | None:
+    return None if not profile.delayed_retry or is_integer(value) else _whole()(value, arguments, profile)
+
+
 def _leader(value: Any, arguments: Mapping[str, Any], profile: Profile) -> str | None:
     if profile.deaths_in_headers and arguments.get("x-queue-type", CLASSIC) == CLASSIC:
         return None  # it is foreign there, which is said later
@@ -189,4 +226,8 @@ _CHECKS: dict[str, Check] = {
     "x-queue-version": _file_version,
     "x-queue-leader-locator": _leader,
     "x-consumer-timeout": _consumer_timeout,
+    "x-max-age": _age,
+    "x-stream-max-segment-size-bytes": _whole(),
+    "x-initial-cluster-size": _whole(1),
+    "x-stream-filter-size-bytes": _filter_size,
 }

@@ -66,6 +66,8 @@ class Channel(Settling, Consuming):
             return 0
         queue = self.vhost.queue(name, self.connection)
         where = resource("queue", name, self.vhost.name)
+        if queue.is_stream:
+            if_unused = if_empty = False  # RabbitMQ does not look
         if if_unused and queue.consumers.all:
             raise precondition(f"{where} in use")
         if if_empty and queue.ready:

@@ -11,6 +11,7 @@ from redrive.embedded.engine.effects import Got
 from redrive.embedded.engine.publishing import REPLY_ADDRESS, REPLY_TO
 from redrive.embedded.engine.queues import Queue
 from redrive.embedded.engine.refusals import Refusal, access_refused, precondition, resource
+from redrive.embedded.engine.streams import Stream
 
 
 class Consuming(ChannelState):
@@ -41,6 +42,8 @@ class Consuming(ChannelState):
             raise Refusal(530, f"attempt to reuse consumer tag '{tag}'")
         queue = self.vhost.queue(self.named_queue(queue_name), self.connection)
         where = resource("queue", queue.name, self.vhost.name)
+        if isinstance(queue, Stream):
+            return self._read_stream(queue, tag, no_ack=no_ack, arguments=arguments)
         check_consumer_priority(arguments, where)
         if queue.is_quorum and self.shared_prefetch:
             raise Refusal(540, f"{where} does not support global qos")
@@ -62,6 +65,15 @@ class Consuming(ChannelState):
         self.consumers[tag] = consumer
         queue.consumers.add(consumer)
         return consumer
+
+    def _read_stream(self, stream: Stream, tag: str, *, no_ack: bool, arguments: Mapping[str, Any]) -> Consumer:
+        if self.shared_prefetch and self.prefetch:
+            raise Refusal(540, f"{resource('queue', stream.name, self.vhost.name)} does not support global qos")
+        self.engine.sequence += 1
+        reader = stream.subscribe(self, tag, no_ack=no_ack, number=self.engine.sequence, arguments=arguments)
+        self.consumers[tag] = reader
+        stream.consumers.add(reader)
+        return reader
 
     def cancel(self, tag: str) -> None:
         """basic.cancel: what is in hand stays in hand. An unknown tag is fine."""
@@ -86,6 +98,8 @@ class Consuming(ChannelState):
     def get(self, queue_name: str, *, no_ack: bool) -> bool:
         """basic.get: puts a `Got` among the effects, or False if the queue is empty. Raises Refusal."""
         queue = self.vhost.queue(self.named_queue(queue_name), self.connection)
+        if isinstance(queue, Stream):
+            raise queue.refusal("basic.get not supported by stream queues")
         if queue.is_quorum and queue.settings.single_active:
             where = resource("queue", queue.name, self.vhost.name)
             raise Refusal(

@@ -34,6 +34,11 @@ class Delayed:
         """When the next one is due."""
         return NEVER if self._next is None else self._next[0]
 
+    @property
+    def last_ms(self) -> int:
+        """When the last one is due."""
+        return max((ready_ms for ready_ms, _, _ in self._heap), default=NEVER)
+
     def add(self, ready_ms: int, entry: Entry) -> None:
         """Keep a message until then."""
         item = (ready_ms, entry.sequence, entry)

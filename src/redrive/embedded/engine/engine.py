@@ -128,14 +128,14 @@ class Engine:
         """Where the copies of a message are now; empty when there are none. Looks through all queues."""
         places = []
         for queue in self.queues():
-            found = [(entry, "ready") for entry in queue.ready]
+            found = [(entry, "ready") for entry in queue.resting()]
             found += [(entry, "delayed") for entry in queue.delayed]
             found += [] if queue.holding is None else [(entry, "held") for entry in queue.holding.entries()]
             places += [_place(queue, entry, state) for entry, state in found if entry.message.message_id == message_id]
         for connection in self.connections:
             for channel in connection.channels.values():
                 for entry, queue, _ in channel.unacked.values():
-                    if entry.message.message_id == message_id and not queue.is_deleted:
+                    if entry.message.message_id == message_id and not (queue.is_deleted or queue.is_stream):
                         places.append(_place(queue, entry, "in hand"))
         return places
 

@@ -7,11 +7,12 @@ The texts are RabbitMQ's: "inequivalent arg 'x-message-ttl' for queue 'q' in vho
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from redrive.embedded.engine.ages import read_age_ms
 from redrive.embedded.engine.amqp_values import erlang, type_class, type_name
 from redrive.embedded.engine.arguments import DELAYED_RETRY, foreign_arguments
 from redrive.embedded.engine.profiles import Profile
 from redrive.embedded.engine.refusals import precondition
-from redrive.embedded.engine.settings import CLASSIC, QUORUM
+from redrive.embedded.engine.settings import CLASSIC
 
 _ABSENT = object()
 
@@ -35,11 +36,15 @@ _COMPARED = (
     "x-max-in-memory-length",
     "x-max-in-memory-bytes",
     "x-quorum-initial-group-size",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-initial-cluster-size",
+    "x-stream-filter-size-bytes",
     "x-consumer-timeout",
     "x-consumer-disconnected-timeout",
     *sorted(DELAYED_RETRY),
 )
-_LATE = DELAYED_RETRY | {"x-consumer-timeout", "x-consumer-disconnected-timeout"}
+_LATE = DELAYED_RETRY | {"x-stream-filter-size-bytes", "x-consumer-timeout", "x-consumer-disconnected-timeout"}
 
 
 def compare_field(name: str, received: Any, current: Any, where: str) -> None:
@@ -73,7 +78,10 @@ def _typed(arguments: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     """x-queue-type made comparable: absent is classic; 4.x says so in its text, 3.10 says there is none."""
     kind = arguments.get("x-queue-type", CLASSIC)
     rest = {key: value for key, value in arguments.items() if key != "x-queue-type"}
-    return {"x-queue-type": kind, **rest} if profile.fills_in_queue_type or kind == QUORUM else rest
+    age = rest.get("x-max-age")
+    if profile.delayed_retry and isinstance(age, str):
+        rest["x-max-age"] = str(read_age_ms(age, profile))  # 4.3 compares milliseconds, and says so
+    return {"x-queue-type": kind, **rest} if profile.fills_in_queue_type or kind != CLASSIC else rest
 
 
 def _different(key: str, where: str, received: str, current: str) -> Exception:

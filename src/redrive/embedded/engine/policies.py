@@ -8,15 +8,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from redrive.embedded.engine.settings import CLASSIC, QUORUM, bounded
+from redrive.embedded.engine.settings import CLASSIC, QUORUM, STREAM, bounded
 from redrive.topology import Policy
 
 _APPLIES = {
-    "all": ("exchange", CLASSIC, QUORUM),
+    "all": ("exchange", CLASSIC, QUORUM, STREAM),
     "exchanges": ("exchange",),
-    "queues": (CLASSIC, QUORUM),
+    "queues": (CLASSIC, QUORUM, STREAM),
     "classic_queues": (CLASSIC,),
     "quorum_queues": (QUORUM,),
+    "streams": (STREAM,),
 }
 
 
@@ -39,7 +40,7 @@ class Policies:
         return [policy for policy, _ in self._policies.values()]
 
     def definition(self, name: str, kind: str) -> Mapping[str, Any]:
-        """What policies say about a thing; `kind` is exchange, classic or quorum."""
+        """What policies say about a thing; `kind` is exchange, classic, quorum or stream."""
         if not self._policies:
             return {}
         return bounded(self._chosen(name, kind, operator=False), self._chosen(name, kind, operator=True))

@@ -91,6 +91,14 @@ class Profile:
     """Headers are written anew at publishing: sorted by key, each key once (4.x)."""
     garbled_reply_to_is_internal_error: bool
     """A reply-to address that can't be one closes the connection with 541 (4.3); elsewhere there is no such queue."""
+    streams_only_ack: bool
+    """What a stream delivered may only be acked: nack and reject close the connection (3.10)."""
+    streams_lose_dead_letters: bool
+    """A message that dies at most once into a stream is lost (3.10)."""
+    streams_filter: bool
+    """A stream's consumer may ask for messages with certain filter values (4.x)."""
+    garbled_age_is_internal_error: bool
+    """An age that does not begin with a digit closes the connection with 541 (3.10, 4.0); 4.3 says what is wrong."""
     frame_min: int
     """The smallest frame-max, and the most that a client may send in a frame before tune-ok."""
     other_protocol: bytes
@@ -137,6 +145,10 @@ V3_10 = Profile(
     queues_set_timeout=False,
     sorts_headers=False,
     garbled_reply_to_is_internal_error=False,
+    streams_only_ack=True,
+    streams_lose_dead_letters=True,
+    streams_filter=False,
+    garbled_age_is_internal_error=True,
     frame_min=4096,
     other_protocol=b"AMQP\x00\x00\x09\x01",
     message_bytes_max=128 * 1024 * 1024,
@@ -173,6 +185,10 @@ V4_0 = Profile(
     queues_set_timeout=True,
     sorts_headers=True,
     garbled_reply_to_is_internal_error=False,
+    streams_only_ack=False,
+    streams_lose_dead_letters=False,
+    streams_filter=True,
+    garbled_age_is_internal_error=True,
     frame_min=4096,
     other_protocol=b"AMQP\x03\x01\x00\x00",
     message_bytes_max=16 * 1024 * 1024,
@@ -209,6 +225,10 @@ V4_3 = Profile(
     queues_set_timeout=True,
     sorts_headers=True,
     garbled_reply_to_is_internal_error=True,
+    streams_only_ack=False,
+    streams_lose_dead_letters=False,
+    streams_filter=True,
+    garbled_age_is_internal_error=False,
     frame_min=8192,
     other_protocol=b"AMQP\x03\x01\x00\x00",
     message_bytes_max=16 * 1024 * 1024,

@@ -5,7 +5,7 @@ them through its house. Only the head expires, on all versions and both kinds: a
 behind it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from redrive.embedded.engine import journal
@@ -37,6 +37,8 @@ UNSENT_EFFECTS_MAX = 2_000
 
 class Queue:
     """One queue. `owner` is the connection that an exclusive one belongs to."""
+
+    is_stream = False
 
     def __init__(
         self,
@@ -91,6 +93,15 @@ class Queue:
             return NEVER
         own_ms = self.settings.consumer_timeout_ms
         return CONSUMER_TIMEOUT_MS if own_ms is None else own_ms
+
+    @property
+    def stored(self) -> int:
+        """How many messages there are: ready, in hand, delayed or held."""
+        return len(self.ready) + self.in_hand + len(self.delayed) + self.held
+
+    def resting(self) -> Iterator[Entry]:
+        """The messages that can be given out now."""
+        return iter(self.ready)
 
     @property
     def held(self) -> int:

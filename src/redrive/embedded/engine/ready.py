@@ -318,6 +318,15 @@ class QuorumStrict:
         self._count -= 1
         return next(level for level in self._levels if level).popleft()
 
+    @property
+    def returned(self) -> int:
+        """How many came back and wait to be given out again."""
+        return len(self._returned)
+
+    def count_by_priority(self) -> dict[int, int]:
+        """How many wait in each priority, apart from what came back; the lowest first."""
+        return {level: len(self._by_priority[level]) for level in sorted(self._by_priority) if self._by_priority[level]}
+
     def first_to_expire(self) -> Entry | None:
         """Of all heads the one whose time is up first; a head without a deadline holds up its own priority only."""
         source = self._expiring()

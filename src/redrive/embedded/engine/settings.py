@@ -11,7 +11,7 @@ from typing import Any
 from redrive.embedded.engine.amqp_values import is_integer
 from redrive.embedded.engine.profiles import Profile
 
-CLASSIC, QUORUM = "classic", "quorum"
+CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 
 _SMALLER = frozenset(

@@ -8,6 +8,7 @@ from redrive.embedded.engine.profiles import Returning
 from redrive.embedded.engine.publishing import Publishing
 from redrive.embedded.engine.queues import Queue
 from redrive.embedded.engine.refusals import Refusal, precondition
+from redrive.embedded.engine.streams import Stream
 
 
 class Settling(Publishing, ChannelState):
@@ -32,16 +33,18 @@ class Settling(Publishing, ChannelState):
 
     def nack(self, tag: int, multiple: bool = False, requeue: bool = True) -> None:
         """basic.nack. Raises Refusal."""
-        self._settle(self._collect(tag, multiple), Returning.NACK, requeue=requeue)
+        self._settle(self._returnable(self._collect(tag, multiple)), Returning.NACK, requeue=requeue)
 
     def reject(self, tag: int, requeue: bool = True) -> None:
         """basic.reject. Raises Refusal."""
-        self._settle(self._collect(tag, False), Returning.REJECT, requeue=requeue)
+        self._settle(self._returnable(self._collect(tag, False)), Returning.REJECT, requeue=requeue)
 
     def recover(self, requeue: bool) -> None:
         """basic.recover. Raises Refusal without requeue, which RabbitMQ does not do."""
         if not requeue:
             raise Refusal(540, "requeue=false")
+        if self.engine.profile.streams_only_ack and any(queue.is_stream for _, queue, _ in self.unacked.values()):
+            raise Refusal(541)
         items, self.unacked = self.unacked, {}
         self.apply_settlement(items.values(), Returning.NACK, requeue=True)
         if self.released:
@@ -92,6 +95,14 @@ class Settling(Publishing, ChannelState):
         self.apply_settlement(items.values(), how, requeue=requeue)
         self.engine.finish()
 
+    def _returnable(self, items: dict[int, InHand]) -> dict[int, InHand]:
+        """The same, unless one is a stream's and must be acked (3.10). Raises Refusal."""
+        if self.engine.profile.streams_only_ack:
+            for _, queue, _ in items.values():
+                if isinstance(queue, Stream):
+                    raise queue.refusal("basic.nack and basic.reject not supported by stream queues")
+        return items
+
     def _collect(self, tag: int, multiple: bool) -> dict[int, InHand]:
         """Take messages out of hand: one, all up to a tag, or with `multiple` and 0 all."""
         if multiple and tag == 0:
@@ -140,7 +151,9 @@ class Settling(Publishing, ChannelState):
         consumer.in_hand -= 1
         was_full = self.is_full
         self.shared_in_hand = max(0, self.shared_in_hand - 1)
-        if was_full and not self.is_full:
+        if queue.is_stream:
+            queue.dispatch()
+        elif was_full and not self.is_full:
             self.serve_refused(queue)
         elif not consumer.standing and self.consumers.get(consumer.tag) is consumer:
             if self.shared_prefetch:

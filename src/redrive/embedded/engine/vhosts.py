@@ -21,7 +21,8 @@ from redrive.embedded.engine.refusals import (
     resource,
     unsupported,
 )
-from redrive.embedded.engine.settings import CLASSIC, settle
+from redrive.embedded.engine.settings import CLASSIC, STREAM, settle
+from redrive.embedded.engine.streams import Stream
 from redrive.topology import Policy
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class Vhost:
             exclusive=owner is not None,
             auto_delete=auto_delete,
         )
-        made = Queue(
+        made = (Stream if kind == STREAM else Queue)(
             self.engine,
             self,
             name,
@@ -203,6 +204,8 @@ class Vhost:
     def count_consumers(self, queue: Queue) -> int:
         """As queue.declare-ok tells it: a quorum queue counts whoever holds a message of it, cancelled or not."""
         count = len(queue.consumers)
+        if queue.is_stream:
+            return 0  # to a stream they are readers of its own kind
         if not (queue.is_quorum and queue.in_hand):
             return count
         holders: set[int] = set()

@@ -70,8 +70,11 @@ def _take(house: House, channel: Channel, queue: str, count: int, *, no_ack: boo
     """So many messages; below zero all there are."""
     got: list[Got] = []
     for _ in range(_COUNT_MAX if count < 0 else min(count, _COUNT_MAX)):
-        if not channel.get(queue, no_ack=no_ack):
-            break
+        try:
+            if not channel.get(queue, no_ack=no_ack):
+                break
+        except Refusal as refusal:
+            raise bad_request(f"{refusal.code} {refusal.reason}") from None
         got += [effect for effect in house.take_effects_of(channel) if isinstance(effect, Got)]
     return got
 

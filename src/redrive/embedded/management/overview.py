@@ -25,7 +25,9 @@ def add_routes(routes: Routes) -> None:
 def _overview(house: House) -> dict[str, JSON]:
     profile, engine = house.engine.profile, house.engine
     queues = engine.queues()
-    ready, in_hand = sum(len(one.ready) for one in queues), sum(one.in_hand for one in queues)
+    streamed = sum(one.stored for one in queues if one.is_stream)
+    ready = streamed + sum(len(one.ready) for one in queues)
+    in_hand = sum(one.in_hand for one in queues if not one.is_stream)
     waiting = sum(len(one.delayed) + one.held for one in queues)
     clients = house.clients()
     totals = {

@@ -2,6 +2,8 @@
 
 from redrive.embedded.engine import Engine
 from redrive.embedded.engine.queues import Queue
+from redrive.embedded.engine.ready import QuorumStrict
+from redrive.embedded.engine.streams import Stream
 from redrive.embedded.management.connections import show_consumer
 from redrive.embedded.management.fields import flag, short, table
 from redrive.embedded.management.house import NODE, House
@@ -33,6 +35,8 @@ def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: b
     active = queue.consumers.active
     ready = queue.ready_bytes + sum(queue.size_of(entry.message) for entry in queue.delayed)
     held = 0 if queue.holding is None else sum(queue.size_of(entry.message) for entry in queue.holding.entries())
+    if isinstance(queue, Stream):
+        ready, in_hand = queue.stored_bytes, 0
     shown: dict[str, JSON] = {
         "arguments": shown_arguments(queue),
         "auto_delete": queue.auto_delete,
@@ -43,9 +47,9 @@ def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: b
         "message_bytes": ready + in_hand + held,
         "message_bytes_ready": ready,
         "message_bytes_unacknowledged": in_hand,
-        "messages": len(queue.ready) + queue.in_hand + len(queue.delayed) + queue.held,
-        "messages_ready": len(queue.ready),
-        "messages_unacknowledged": queue.in_hand,
+        "messages": queue.stored,
+        "messages_ready": queue.stored if queue.is_stream else len(queue.ready),
+        "messages_unacknowledged": 0 if queue.is_stream else queue.in_hand,
         "name": queue.name,
         "node": NODE,
         "operator_policy": policy_name(vhost, queue.name, queue.kind, operator=True),
@@ -55,7 +59,16 @@ def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: b
         "type": queue.kind,
         "vhost": vhost.name,
     }
-    if queue.is_quorum:
+    if queue.is_stream:
+        shown |= {"leader": NODE, "members": [NODE], "online": [NODE], "readers": {NODE: len(queue.consumers)}}
+        for key in (
+            "message_bytes",
+            "message_bytes_ready",
+            "message_bytes_unacknowledged",
+            "single_active_consumer_tag",
+        ):
+            del shown[key]
+    elif queue.is_quorum:
         shown |= {
             "leader": NODE,
             "members": [NODE],
@@ -70,6 +83,8 @@ def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: b
                 if queue.settings.delivery_limit is None
                 else queue.settings.delivery_limit,
                 "messages_delayed": len(queue.delayed),
+                **_by_priority(queue),
+                **_delayed_moments(queue),
             }
     else:
         owner = next((one.tag for one in queue.consumers.all if one.exclusive), None)
@@ -141,6 +156,25 @@ def _delayed_retry(queue: Queue) -> str:
         return settings.delayed_retry
     most = "" if settings.delayed_max_ms is None else f", max: {settings.delayed_max_ms}ms"
     return f"{settings.delayed_retry} (min: {settings.delayed_min_ms}ms{most})"
+
+
+def _by_priority(queue: Queue) -> dict[str, JSON]:
+    """What waits in a quorum queue of 4.3, by priority, and apart from that what came back."""
+    ready = queue.ready
+    assert isinstance(ready, QuorumStrict)
+    counts: dict[str, JSON] = {str(priority): count for priority, count in ready.count_by_priority().items()}
+    return {
+        "messages_active_priorities": len(counts),
+        "messages_by_priority": counts,
+        "messages_ready_returned": ready.returned,
+    }
+
+
+def _delayed_moments(queue: Queue) -> dict[str, JSON]:
+    """When the first and the last delayed message are due; nothing is said where there is none."""
+    if not queue.delayed:
+        return {}
+    return {"next_delayed_at": queue.delayed.next_ms, "last_delayed_at": queue.delayed.last_ms}
 
 
 def _found(house: House, vhost: str, name: str) -> Queue:
