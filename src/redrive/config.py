@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 from redrive.core import RedriveError
 
@@ -31,11 +32,27 @@ class Setting:
 def broker_url(
     *, flag: str | None, environment: Mapping[str, str], file: str | None, file_name: str | None = None
 ) -> Setting:
-    """The broker's URL. `file` is what the file's `broker:` says, `file_name` its name, for messages."""
+    """The broker's URL. `file` is what the file's `broker:` says, `file_name` its name, for messages.
+
+    Secrets need not be on a command line, where every user of the machine sees them: the environment may have the URL,
+    a file with it (`REDRIVE_URL_FILE`), or the password beside it (`REDRIVE_PASSWORD`, `REDRIVE_PASSWORD_FILE`). Raises
+    `InvalidSetting` where a file can't be read.
+    """
+    setting = _broker_url(flag, environment, file, file_name)
+    password = _secret(environment, "REDRIVE_PASSWORD")
+    if password is None:
+        return setting
+    return Setting(
+        value=_with_password(setting.value, password.value), source=f"{setting.source} and {password.source}"
+    )
+
+
+def _broker_url(flag: str | None, environment: Mapping[str, str], file: str | None, file_name: str | None) -> Setting:
     if flag is not None:
         return Setting(value=flag, source="--url")
-    if environment.get("REDRIVE_URL"):
-        return Setting(value=environment["REDRIVE_URL"], source="REDRIVE_URL")
+    said = _secret(environment, "REDRIVE_URL")
+    if said is not None:
+        return said
     if file is not None:
         return Setting(value=file, source="the file's broker:" if file_name is None else f"broker: of {file_name}")
     return Setting(value=DEFAULT_URL, source="the default")
@@ -45,17 +62,16 @@ def management_url(*, flag: str | None, environment: Mapping[str, str]) -> Setti
     """The management API's URL; None: nobody said one, and it is guessed from the broker's."""
     if flag is not None:
         return Setting(value=flag, source="--management-url")
-    if environment.get("REDRIVE_MANAGEMENT_URL"):
-        return Setting(value=environment["REDRIVE_MANAGEMENT_URL"], source="REDRIVE_MANAGEMENT_URL")
-    return None
+    return _secret(environment, "REDRIVE_MANAGEMENT_URL")
 
 
 def database_url(*, flag: str | None, environment: Mapping[str, str], file: str | None) -> Setting:
     """The URL of the database that keeps dead letters."""
     if flag is not None:
         return Setting(value=flag, source="--database")
-    if environment.get("REDRIVE_DATABASE"):
-        return Setting(value=environment["REDRIVE_DATABASE"], source="REDRIVE_DATABASE")
+    said = _secret(environment, "REDRIVE_DATABASE")
+    if said is not None:
+        return said
     if file is not None:
         return Setting(value=file, source="the file's database:")
     return Setting(value=DEFAULT_DATABASE, source="the default")
@@ -100,3 +116,30 @@ def names_vhost(url: str) -> bool:
         return urlsplit(url).path not in ("", "/")
     except ValueError:
         return False
+
+
+def _secret(environment: Mapping[str, str], variable: str) -> Setting | None:
+    """What a variable says, or the file that the variable with `_FILE` names. Raises `InvalidSetting`."""
+    if environment.get(variable):
+        return Setting(value=environment[variable], source=variable)
+    name = environment.get(f"{variable}_FILE")
+    if not name:
+        return None
+    try:
+        text = Path(name).read_text(encoding="utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise InvalidSetting(f"{variable}_FILE names {name}, which can't be read: {reason}") from None
+    if not text.strip():
+        raise InvalidSetting(f"{variable}_FILE names {name}, which is empty")
+    return Setting(value=text, source=f"{variable}_FILE")
+
+
+def _with_password(url: str, password: str) -> str:
+    """The URL with this password, whatever characters it has; its user stays."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url  # whoever reads it says what is wrong with it
+    account, at, place = rest.rpartition("@")
+    user = account.partition(":")[0] if at else "guest"
+    return f"{scheme}://{user}:{quote(password, safe='')}@{place}"

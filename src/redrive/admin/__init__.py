@@ -4,7 +4,7 @@
 they answer. `limits`, `idempotency`, `security_headers` and `problems` are what every request goes through.
 """
 
-from redrive.admin.access import CALLER, Caller, ensure_admin_token
+from redrive.admin.access import CALLER, Caller, ensure_admin_token, keep_first, mint_first
 from redrive.admin.app import create_app
 from redrive.admin.broker_link import BrokerLink, Doing, WorkerState
 from redrive.admin.live_updates import close_live_updates
@@ -23,4 +23,6 @@ __all__ = [
     "close_live_updates",
     "create_app",
     "ensure_admin_token",
+    "keep_first",
+    "mint_first",
 ]

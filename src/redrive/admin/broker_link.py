@@ -60,6 +60,11 @@ class WorkerState:
         return self.doing is Doing.OFF or (self.doing is Doing.COLLECTING and not self.reason)
 
     @property
+    def reason_without_address(self) -> str:
+        """The reason as everybody may hear it: what comes after a colon may name hosts."""
+        return self.reason.partition(":")[0]
+
+    @property
     def text(self) -> str:
         """In a few words: `collecting`, `waiting: for the broker: …`."""
         doing = "redriving only" if self.doing is Doing.COLLECTING and not self.collects else str(self.doing)

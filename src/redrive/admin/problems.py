@@ -33,12 +33,13 @@ from redrive.dlq import (
     UnknownToken,
     VersionConflict,
 )
-from redrive.records import InvalidFilter, InvalidRedaction, InvalidToken
+from redrive.records import InvalidFilter, InvalidRedaction, InvalidToken, Role
 from redrive.redriving import ClientError, ManagementError, PeekRefused, StillCollected, TargetRefused
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 _FINDINGS_SHOWN = 20
+_ABOUT_BROKER = frozenset({"broker-unavailable", "management-unavailable"})
 
 
 class Problem(Exception):
@@ -61,6 +62,13 @@ class Problem(Exception):
         self.headers = dict(headers or {})
         self.extra = dict(extra or {})
         super().__init__(detail)
+
+    def for_others(self) -> "Problem":
+        """As those hear it who are no admins: where the broker is and what it says is no business of theirs."""
+        if self.name not in _ABOUT_BROKER:
+            return self
+        detail = "the broker can't be asked now, and an admin sees why; what is stored can still be read"
+        return Problem(status=self.status, name=self.name, title=self.title, detail=detail, headers=self.headers)
 
     def response(self, path: str) -> Response:
         """The answer to a request for this path."""
@@ -149,7 +157,8 @@ def install(app: FastAPI) -> None:
         problem = problem_of(error)
         if problem is None:
             raise error
-        return problem.response(request.url.path)
+        may_know = getattr(request.scope.get("redrive.caller"), "role", None) is Role.ADMIN
+        return (problem if may_know else problem.for_others()).response(request.url.path)
 
     for kind in (Problem, HTTPException, RequestValidationError, RedriveError, TimeoutError):
         app.add_exception_handler(kind, answer)

@@ -16,6 +16,7 @@ from redrive.admin.access.guard import route_path
 from redrive.admin.problems import Problem, forbidden, not_found
 from redrive.admin.services import Services, services_of
 from redrive.records import (
+    AuditEntry,
     BodyPath,
     DeadLetter,
     ErrorLike,
@@ -65,6 +66,23 @@ async def check_seen(services: Services, caller: Caller, letter: DeadLetter) -> 
     if not caller.sees(letter):
         await services.refusals.outside(caller, "dead letter", services, id=letter.id, queue=letter.queue)
         raise not_found("dead letter", letter.id)
+
+
+async def note_read(services: Services, caller: Caller, view: View, subject: str, queue: str) -> None:
+    """The audit tells who read a payload, where that was asked for. It is noted before it is shown."""
+    if not services.settings.audit_reads or not view.sees_payloads:
+        return
+    entry = AuditEntry(
+        at_ms=services.clock_ms(),
+        who=caller.who,
+        action="payload.read",
+        subject=subject,
+        count=1,
+        why="",
+        detail={"queue": queue},
+        token_id=caller.token_id,
+    )
+    await services.store.audit.add(entry)
 
 
 async def find_group(services: Services, caller: Caller, id: str) -> Group:

@@ -20,6 +20,8 @@ class Settings:
     port: int = 8080
     require_auth: bool = True
     """False: whoever reaches it may do everything."""
+    audit_reads: bool = False
+    """Whether who reads a payload is in the audit."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses whose X-Forwarded-For is believed."""
     body_bytes_max: int = MEGABYTE

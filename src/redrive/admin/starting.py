@@ -42,11 +42,11 @@ async def start_redrive(services: Services, new: NewOperation) -> StartedRedrive
         if isinstance(error, Problem) and error.status != 503:
             raise
         operation = await services.redrives.start(new)
-        note = f"it waits for the broker: {error.detail if isinstance(error, Problem) else error}"
+        note = "it waits for the broker, which can't be reached now"
     services.wake()
     worker = services.workers()
     if not note and worker.doing is Doing.WAITING:
-        note = f"it waits {worker.reason}"
+        note = f"it waits {worker.reason_without_address}"
     return StartedRedrive(operation=operation, note=note)
 
 

@@ -41,4 +41,4 @@ def _why_waiting(operation: Operation, services: Services) -> str:
     worker = services.workers()
     if operation.state is not OperationState.WAITING or worker.is_ready or not worker.reason:
         return ""
-    return f"it waits: {worker.reason}"
+    return f"it waits: {worker.reason_without_address}"

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, say, wants_colour, warn, write
+from redrive.cli.secret_files import with_broker_files
 from redrive.config import broker_url, names_vhost
 from redrive.config import management_url as management_setting
 from redrive.connecting import management_of, target_of, telling, where_rights_are
@@ -25,6 +26,7 @@ _MANAGEMENT_S_MAX = 5.0
 
 @click.command("apply")
 @click.argument("file")
+@with_broker_files
 @click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost. Its vhost wins over the file's.")
 @click.option("--management-url", metavar="URL", help="Its management API, asked for bindings; guessed from --url.")
 @click.option("--wait", metavar="T", help="Wait so long for a broker that is not up yet, such as 60s; else it fails.")

@@ -7,6 +7,7 @@ import click
 from redrive.cli.console import EXIT_FOUND, greet
 from redrive.cli.dlq.options import with_who
 from redrive.cli.dlq.output import fail_line, print_json, print_line, warn_line
+from redrive.cli.secret_files import with_secret_files
 from redrive.cli.tables import counted
 from redrive.collecting import CollectReport, CollectRequest, Selected, Watching, run_collect
 from redrive.core import Finding, Severity
@@ -16,6 +17,7 @@ from redrive.dlq import Place, find_place
 @click.command("collect")
 @click.argument("file", required=False)
 @click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Queues by name, '*.dlq'; repeatable.")
+@with_secret_files
 @click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost.")
 @click.option("--management-url", metavar="URL", help="Its management API; guessed from --url.")
 @click.option("--database", metavar="DB", help="sqlite:///redrive.db, sqlite:////var/lib/… or postgresql://…")

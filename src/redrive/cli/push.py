@@ -6,6 +6,7 @@ from typing import Literal, cast
 import click
 
 from redrive.cli.console import greet
+from redrive.cli.secret_files import with_broker_files
 from redrive.files import read_text
 from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
 
@@ -25,6 +26,7 @@ from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
     is_flag=True,
     help="With --existing reject: QUEUE has one, though it can't be seen (from a policy; no right to configure).",
 )
+@with_broker_files
 @click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost.")
 @click.option("--no-wait", is_flag=True, help="Fail if QUEUE is missing, instead of waiting for it.")
 @click.option("--concurrency", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Requests at once.")

@@ -6,12 +6,14 @@ from typing import Literal, cast
 import click
 
 from redrive.cli.console import greet
+from redrive.cli.secret_files import with_broker_files
 from redrive.core import InvalidDuration, parse_duration_ms
 from redrive.running import Prepared, Watching, load_app, run_fleet, run_watched, take_worker_url
 
 
 @click.command("run")
 @click.argument("app", metavar="MODULE:APP")
+@with_broker_files
 @click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes.")
 @click.option("--apply", "declare", is_flag=True, help="Declare what is missing first; otherwise nothing is declared.")

@@ -7,8 +7,10 @@ import click
 
 from redrive.cli.console import say
 from redrive.cli.dlq.output import print_json_line, print_line, print_table
-from redrive.cli.tables import Column
+from redrive.cli.secret_files import with_secret_files
+from redrive.cli.tables import Column, moment_text
 from redrive.collecting import Watching
+from redrive.records import moment_json
 from redrive.serving import ServeConfig, Started, check_configuration, find_configuration, run_serve
 
 
@@ -16,6 +18,7 @@ from redrive.serving import ServeConfig, Started, check_configuration, find_conf
 @click.argument("file", required=False)
 @click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost.")
 @click.option("--management-url", metavar="URL", help="Its management API; guessed from --url.")
+@with_secret_files
 @click.option("--database", metavar="DB", help="sqlite:///redrive.db, sqlite:////var/lib/… or postgresql://…")
 @click.option("--host", help="Where to listen.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free one.  [default: 8025]")
@@ -24,6 +27,14 @@ from redrive.serving import ServeConfig, Started, check_configuration, find_conf
 @click.option("--no-collect", is_flag=True, help="Take nothing out of queues here.")
 @click.option("--no-auto-retry", is_flag=True, help="Leave auto-retry to another process, and settling with it.")
 @click.option("--no-auth", is_flag=True, help="Ask for no token; on this machine's own addresses only.")
+@click.option("--audit-payloads", is_flag=True, help="Note in the audit who read which payload.")
+@click.option(
+    "--first-token-file",
+    metavar="FILE",
+    help="Where a new database's first token goes.  [default: a terminal, else the file redrive-first-token]",
+)
+@click.option("--tls-cert", metavar="FILE", help="Serve HTTPS with this certificate (PEM, with its chain).")
+@click.option("--tls-key", metavar="FILE", help="Its key, where it is not in the same file.")
 @click.option(
     "--trusted-proxy",
     "proxies",
@@ -51,6 +62,10 @@ def serve_command(
     no_collect: bool,
     no_auto_retry: bool,
     no_auth: bool,
+    audit_payloads: bool,
+    first_token_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
     proxies: tuple[str, ...],
     print_config: bool,
     log_level: str,
@@ -59,8 +74,10 @@ def serve_command(
     """Serve the admin API, and collect, redrive and auto-retry beside it, until Ctrl-C.
 
     One process does it all, and any number of them may share a PostgreSQL database. The first start makes an admin
-    token and prints it once. Settings come from flags, else from the environment (REDRIVE_URL, _MANAGEMENT_URL,
-    _DATABASE, _HOST, _PORT, _MATCH, _OBSERVE, _COLLECT, _AUTO_RETRY, _AUTH, _TRUSTED_PROXIES), else from FILE.
+    token for 30 days, and shows it on a terminal, else writes it into a file for its owner alone; never into a log.
+    Settings come from flags, else from the environment (REDRIVE_URL, _MANAGEMENT_URL, _DATABASE, _HOST, _PORT, _MATCH,
+    _OBSERVE, _COLLECT, _AUTO_RETRY, _AUTH, _AUDIT_PAYLOADS, _FIRST_TOKEN_FILE, _TLS_CERT, _TLS_KEY, _TRUSTED_PROXIES),
+    else from FILE. Secrets may be in files: REDRIVE_URL_FILE, _DATABASE_FILE, _MANAGEMENT_URL_FILE, _PASSWORD_FILE.
 
     While the broker is away everything stored can be read, and redrives wait for it. Ctrl-C or SIGTERM ends what is in
     hand first; a second one does not.
@@ -86,6 +103,10 @@ def serve_command(
         no_collect=no_collect,
         no_auto_retry=no_auto_retry,
         no_auth=no_auth,
+        audit_payloads=audit_payloads,
+        first_token_file=first_token_file,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
         proxies=proxies,
     )
     _print_configuration(config)
@@ -107,13 +128,25 @@ def _print_configuration(config: ServeConfig) -> None:
 def _greet(started: Started) -> None:
     token = started.token
     if not sys.stdout.isatty():
-        shown = None if token is None else {"name": token.name, "role": "admin", "token": token.text}
+        shown = None
+        if token is not None:
+            expires = moment_json(token.expires_at_ms)
+            shown = {"name": token.name, "role": "admin", "file": token.file, "expires_at": expires}
         print_json_line({"listening": started.address, "new_token": shown})
         return
     if token is not None:
+        until = moment_text(token.expires_at_ms)
         print_line("")
-        print_line("A new database, so here is its first token, with the role admin. It is not shown again:", bold=True)
-        print_line(f"  {token.text}")
+        if token.text is None:
+            print_line(
+                f"A new database: its first token, with the role admin until {until}, is in {token.file}", bold=True
+            )
+        else:
+            said = (
+                f"A new database, so here is its first token, with the role admin until {until}. It is not shown again:"
+            )
+            print_line(said, bold=True)
+            print_line(f"  {token.text}")
         print_line("Make others with: redrive token create NAME --role viewer|operator|admin")
         print_line("")
     print_line(f"Listening on {started.address}; the API is described at {started.address}/docs")

@@ -17,7 +17,8 @@ from redrive.serving.started import ServeFailed
 
 _NEEDED = ("fastapi", "uvicorn")
 _MASK = "***"
-_ACCOUNT = re.compile(r"^([A-Za-z][\w+.-]*://)([^/?#]*)@")
+_ACCOUNT = re.compile(r"^([A-Za-z][\w+.-]*://)(.*)@", re.DOTALL)
+"""Up to the last @: a password that should have been quoted may have any character, and is a secret all the same."""
 _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|passphrase|secret|token|key)[^=&#]*)=[^&#]*")
 
 
@@ -35,6 +36,10 @@ class ServeConfig:
     collect: Setting
     auto_retry: Setting
     auth: Setting
+    audit_reads: Setting
+    first_token_file: Setting
+    tls_cert: Setting
+    tls_key: Setting
     proxies: Setting
     trusted_proxies: tuple[str, ...]
 
@@ -52,6 +57,11 @@ class ServeConfig:
     def auto_retries(self) -> bool:
         """Whether what is due is sent back from here."""
         return self.auto_retry.value == "yes"
+
+    @property
+    def audits_reads(self) -> bool:
+        """Whether it is noted who read a payload."""
+        return self.audit_reads.value == "yes"
 
     @property
     def requires_auth(self) -> bool:
@@ -73,6 +83,10 @@ class ServeConfig:
             "collect": self.collect,
             "auto-retry": self.auto_retry,
             "auth": self.auth,
+            "audit payloads": self.audit_reads,
+            "first token file": self.first_token_file,
+            "TLS certificate": self.tls_cert,
+            "TLS key": self.tls_key,
             "trusted proxies": self.proxies,
         }
         return [(name, masked(setting.value), setting.source) for name, setting in named.items()]
@@ -91,6 +105,10 @@ def find_configuration(
     no_collect: bool = False,
     no_auto_retry: bool = False,
     no_auth: bool = False,
+    audit_payloads: bool = False,
+    first_token_file: str | None = None,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
     proxies: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> ServeConfig:
@@ -109,9 +127,21 @@ def find_configuration(
         collect=switched("--no-collect", no_collect, known, "REDRIVE_COLLECT"),
         auto_retry=switched("--no-auto-retry", no_auto_retry, known, "REDRIVE_AUTO_RETRY"),
         auth=switched("--no-auth", no_auth, known, "REDRIVE_AUTH"),
+        audit_reads=_switched_on("--audit-payloads", audit_payloads, known, "REDRIVE_AUDIT_PAYLOADS"),
+        first_token_file=chosen("--first-token-file", first_token_file, known, "REDRIVE_FIRST_TOKEN_FILE", ""),
+        tls_cert=chosen("--tls-cert", tls_cert, known, "REDRIVE_TLS_CERT", ""),
+        tls_key=chosen("--tls-key", tls_key, known, "REDRIVE_TLS_KEY", ""),
         proxies=chosen("--trusted-proxy", ", ".join(proxies) or None, known, "REDRIVE_TRUSTED_PROXIES", ""),
         trusted_proxies=tuple(proxies) or _listed(known.get("REDRIVE_TRUSTED_PROXIES", "")),
     )
+
+
+def _switched_on(flag: str, is_on: bool, environment: Mapping[str, str], variable: str) -> Setting:
+    """Something that is off unless somebody says yes. Raises `InvalidSetting`."""
+    if is_on:
+        return Setting(value="yes", source=flag)
+    said = switched(flag, False, environment, variable)
+    return Setting(value="no", source=said.source) if said.source == "the default" else said
 
 
 def require_console() -> None:

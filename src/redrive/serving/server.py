@@ -12,12 +12,14 @@ import os
 import resource
 import signal
 import socket
+import ssl
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 
 import uvicorn
 
-from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, ensure_admin_token
+from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, keep_first, mint_first
 from redrive.deadletters import RedriveDesk
 from redrive.dlq import Store, StoreUnavailable, desk_on, new_id, new_luck, opened_store
 from redrive.garbage import seldom_collected
@@ -28,6 +30,7 @@ from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import ServeConfig
 from redrive.serving.connections import Patience, guarded
 from redrive.serving.giving_way import InHand
+from redrive.serving.proxies import TrustedProxies
 from redrive.serving.started import FirstToken, ServeFailed, Started
 from redrive.serving.work import Work
 from redrive.serving.worker import Worker
@@ -36,6 +39,7 @@ from redrive.telemetry import Telemetry
 _MANAGEMENT_S_MAX = 10.0
 _WORKER_S_MAX = 75.0
 _BACKLOG = 2_048
+_FIRST_TOKEN_FILE = "redrive-first-token"
 _CONNECTIONS = 8
 """As many as the store has for the API."""
 
@@ -60,10 +64,27 @@ def settings_of(config: ServeConfig) -> Settings:
         host=config.host.value,
         port=config.port_number,
         require_auth=config.requires_auth,
+        audit_reads=config.audits_reads,
         trusted_proxies=config.trusted_proxies,
     )
+    _check_tls(config)
     config.place.management()  # a URL that can't be used is said now, not by every request
     return settings
+
+
+def _check_tls(config: ServeConfig) -> None:
+    """Raises `ServeFailed` where certificate and key can't be used."""
+    cert, key = config.tls_cert, config.tls_key
+    if not cert.value and not key.value:
+        return
+    if not cert.value:
+        raise ServeFailed(f"{key.source} names a key without a certificate; name that too, with --tls-cert")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert.value, key.value or None, password=lambda: b"")
+    except OSError as error:  # ssl.SSLError is one
+        reason = error.strerror or "they do not belong together, or are no PEM files without a passphrase"
+        files = cert.value if not key.value else f"{cert.value} and {key.value}"
+        raise ServeFailed(f"TLS can't be served with {files}: {reason}; see --tls-cert and --tls-key") from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -111,7 +132,7 @@ class _Serving:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
                 serving = asyncio.create_task(server.serve(sockets=sockets), name="redrive serve")
-                address = _address(self._config.host.value, sockets)
+                address = _address(self._config.host.value, sockets, is_tls=bool(self._config.tls_cert.value))
                 self._telemetry.note("serve.started", address=address)
                 started(Started(address=address, token=token))
                 looking = asyncio.create_task(self._look_at_management(), name="redrive look at the management API")
@@ -152,8 +173,23 @@ class _Serving:
     async def _first_token(self, store: Store) -> FirstToken | None:
         if not self._settings.require_auth:
             return None
-        made = await ensure_admin_token(store)
-        return None if made is None else FirstToken(name="admin", text=made)
+        minted = mint_first(store.clock_ms())
+        name, until_ms = minted.token.name, minted.token.expires_at_ms
+        assert until_ms is not None
+        file = self._config.first_token_file.value
+        if await store.tokens.all():
+            return None
+        if not file and sys.stdout.isatty():
+            is_made = await keep_first(store, minted)
+            return FirstToken(name=name, expires_at_ms=until_ms, text=minted.text, file=None) if is_made else None
+        # What is no terminal may be a log, where a secret must not be. The file is first: a token whose text is nowhere
+        # would lock everybody out.
+        file = file or _FIRST_TOKEN_FILE
+        with _private_file(file, minted.text) as keep:
+            if not await keep_first(store, minted):
+                return None
+            keep()
+        return FirstToken(name=name, expires_at_ms=until_ms, text=None, file=file)
 
     def _start_worker(self) -> Worker:
         config, telemetry = self._config, self._telemetry
@@ -206,14 +242,19 @@ class _Serving:
             sending_s_max=settings.sending_s_max,
             owned_max=settings.token_connections_max,
         )
-        config = uvicorn.Config(
+        app = TrustedProxies(
             Around(create_app(services), observer=self._telemetry, stopping=self._stopping, in_hand=self._in_hand),
+            trusted=settings.trusted_proxies,
+        )
+        config = uvicorn.Config(
+            app,
             log_config=None,
             access_log=False,
             lifespan="on",
             ws="none",
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=list(settings.trusted_proxies),
+            proxy_headers=False,
+            ssl_certfile=self._config.tls_cert.value or None,
+            ssl_keyfile=self._config.tls_key.value or None,
             server_header=False,
             backlog=_BACKLOG,
             http=guarded(patience),
@@ -221,6 +262,34 @@ class _Serving:
             timeout_graceful_shutdown=int(settings.shutdown_s),
         )
         return _Server(config)
+
+
+@contextlib.contextmanager
+def _private_file(path: str, text: str) -> Iterator[Callable[[], None]]:
+    """A new file for its owner alone, gone at the end of the block unless it is to be kept. Raises `ServeFailed`."""
+    is_kept = False
+
+    def keep() -> None:
+        nonlocal is_kept
+        is_kept = True
+
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise ServeFailed(
+            f"the first token can't be written to {path}: {error.strerror or error}; name a new file with "
+            "--first-token-file, or make a token with: redrive token create NAME --role admin"
+        ) from None
+    try:
+        yield keep
+    finally:
+        if not is_kept:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 async def _warm_up(store: Store) -> None:
@@ -281,9 +350,9 @@ def _refusal(host: str, port: int, error: OSError | None) -> str:
             return f"{where}: {'no address' if error is None else error.strerror or error}; see --host and --port"
 
 
-def _address(host: str, sockets: list[socket.socket]) -> str:
+def _address(host: str, sockets: list[socket.socket], *, is_tls: bool) -> str:
     shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{shown}:{sockets[0].getsockname()[1]}"
+    return f"{'https' if is_tls else 'http'}://{shown}:{sockets[0].getsockname()[1]}"
 
 
 def _allow_many_connections() -> None:

@@ -1,6 +1,6 @@
 """What a server says of itself when it begins, or why it can't."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redrive.core import RedriveError
 
@@ -11,10 +11,14 @@ class ServeFailed(RedriveError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstToken:
-    """The token of a database that had none. It is shown once and stored only as a hash."""
+    """The token of a database that had none. It is told once, to a terminal or a file of its owner's, and stored only
+    as a hash."""
 
     name: str
-    text: str
+    expires_at_ms: int
+    text: str | None = field(repr=False)
+    """None where it is in the file: what is printed may end in a log."""
+    file: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ class Served:
         self.config = lines[0]["config"]
         self.address = str(lines[1]["listening"])
         made = lines[1]["new_token"]
-        self.token = None if made is None else str(made["token"])
+        self.token = None if made is None else Path(made["file"]).read_text().strip()
 
     @property
     def port(self) -> int:
@@ -114,7 +114,16 @@ def serving(folder: Path, environment: Mapping[str, str], *arguments: str, port:
     log = folder / "serve.log"
     with log.open("a") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "redrive", "serve", *arguments, "--port", str(port)],
+            [
+                sys.executable,
+                "-m",
+                "redrive",
+                "serve",
+                *arguments,
+                "--port",
+                str(port),
+                *_token_file(folder, arguments),
+            ],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -129,6 +138,11 @@ def serving(folder: Path, environment: Mapping[str, str], *arguments: str, port:
         process.wait(timeout=30)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def _token_file(folder: Path, arguments: tuple[str, ...]) -> list[str]:
+    """A file of its own for a first token, should one be made."""
+    return [] if "--first-token-file" in arguments else ["--first-token-file", str(folder / f"token-{time.time_ns()}")]
 
 
 def let_fail_until(operator: Operator, file: str, queue: str, is_so: Callable[[], bool]) -> None:

@@ -1,5 +1,8 @@
 """Who gets in: tokens that count, and nobody else; what they may do; how refusals are slowed and told."""
 
+from dataclasses import replace
+from typing import Any
+
 import httpx
 import pytest
 from fastapi import FastAPI
@@ -12,6 +15,7 @@ from redrive.admin.access.slowing import ADDRESSES_MAX, FREE_GUESSES, Slowing, o
 from redrive.admin.documenting import api_routes, needs_of
 from redrive.admin.routes import ROUTERS
 from redrive.records import Named, Role
+from redrive.serving.proxies import TrustedProxies
 from redrive.stores import Store
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
 from tests.unit.stores.letter_making import make_letter
@@ -327,10 +331,14 @@ class TestWithoutAuthentication:
         assert Settings(host=host, require_auth=False).is_loopback
 
 
-def test_the_first_token_is_an_admin_s_and_made_once(run: Run, store: Store, services: Services) -> None:
+def test_the_first_token_is_an_admin_s_expires_and_is_made_once(
+    run: Run, store: Store, services: Services, clock: Clock
+) -> None:
     async def scenario() -> None:
-        text = await ensure_admin_token(store)
+        text = await ensure_admin_token(store, clock_ms=clock)
         assert text is not None
+        (made,) = await store.tokens.all()
+        assert made.expires_at_ms == clock.now_ms + 30 * 86_400_000
         assert await ensure_admin_token(store) is None
         transport = httpx.ASGITransport(create_app(services))
         async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=bearer(text)) as client:
@@ -382,5 +390,89 @@ def test_one_of_the_caller_s_own_that_is_not_there_is_no_probe(run: Run, client_
         client = await client_for(Role.OPERATOR, queues=("bills",))
         assert (await client.get("/api/v1/messages/nosuch")).status_code == 404
         assert await audited(store, "access.outside_scope") == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Host"])
+def test_what_a_proxy_passed_on_has_no_privilege_of_this_machine(
+    run: Run, services: Services, store: Store, name: str
+) -> None:
+    """A proxy on this machine that nobody named as trusted: its clients are anywhere."""
+
+    async def scenario() -> None:
+        for settings, path in (
+            (Settings(require_auth=False), "/api/v1/messages"),
+            (Settings(), "/metrics"),
+        ):
+            app = create_app(replace(services, settings=settings))
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE_URL) as client:
+                assert (await client.get(path)).status_code == 200
+                passed_on = await client.get(path, headers={name: "203.0.113.7"})
+                assert passed_on.status_code in (401, 403), (path, passed_on.status_code)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("lines", "client"),
+    [
+        (["203.0.113.7"], "203.0.113.7"),
+        (["evil, 203.0.113.7"], "203.0.113.7"),
+        (["198.51.100.1, 203.0.113.7, 10.0.0.9"], "203.0.113.7"),
+        (["<script>"], "10.0.0.5"),
+        (["203.0.113.7, unknown"], "10.0.0.5"),
+        (["203.0.113.7, unknown, 10.0.0.9"], "10.0.0.9"),
+        (["203.0.113.7:4711"], "203.0.113.7"),
+        (['"[2001:db8::1]:99"'], "2001:db8::1"),
+        (["203.0.113.8", "203.0.113.7"], "203.0.113.7"),
+        ([], "10.0.0.5"),
+        ([""], "10.0.0.5"),
+    ],
+)
+def test_a_client_s_address_is_an_address_or_the_proxy_s_own(run: Run, lines: list[str], client: str) -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["client"][0])
+
+    headers = [(b"x-forwarded-for", line.encode()) for line in lines]
+    scope = {"type": "http", "scheme": "http", "headers": headers}
+    run(TrustedProxies(app, trusted=["10.0.0.0/24"])({**scope, "client": ("10.0.0.5", 1)}, None, None))  # type: ignore[arg-type]
+    run(TrustedProxies(app, trusted=["10.0.0.0/24"])({**scope, "client": ("192.0.2.1", 1)}, None, None))  # type: ignore[arg-type]
+    assert seen == [client, "192.0.2.1"]
+
+
+def test_who_read_a_payload_is_in_the_audit_when_asked_for(
+    run: Run, client_for: ClientFor, services: Services, store: Store, put_letter: PutLetter
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter()
+        olga, vic = await client_for(Role.OPERATOR, name="olga"), await client_for(Role.VIEWER, name="vic")
+        path = f"/api/v1/messages/{letter.id}"
+        assert (await olga.get(path)).status_code == 200
+        assert await audited(store, "payload.read") == []
+        app = create_app(replace(services, settings=replace(services.settings, audit_reads=True)))
+        transport = httpx.ASGITransport(app)
+        for client in (olga, vic):
+            async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=client.headers) as asking:
+                for one in (path, f"{path}/body", f"{path}/headers", f"/dlq/{letter.id}", "/api/v1/messages"):
+                    await asking.get(one)
+        # A viewer without a grant has read none, and a list has none.
+        assert await audited(store, "payload.read") == [("olga", letter.id, 1)] * 4
+
+    run(scenario())
+
+
+def test_where_the_broker_is_is_for_admins(run: Run, client_for: ClientFor, services: Services) -> None:
+    async def scenario() -> None:
+        told = {}
+        for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN):
+            client = await client_for(role)
+            answer = await client.get("/api/v1/queues")
+            assert answer.status_code == 200
+            told[role] = answer.text
+        assert "127.0.0.1" in told[Role.ADMIN]
+        assert "127.0.0.1" not in told[Role.VIEWER] + told[Role.OPERATOR]
 
     run(scenario())

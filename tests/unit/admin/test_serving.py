@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import socket
+import ssl
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from redrive.serving import ServeFailed, configuration, find_configuration, require_console
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import masked
+from redrive.stores import open_store
 from tests.live.admin.serving_stage import Served, serving
 from tests.unit.admin.conftest import Noted
 
@@ -70,6 +73,10 @@ def test_a_flag_wins_then_the_environment_then_the_default(tmp_path: Path) -> No
         "collect": ("no", "--no-collect"),
         "auto-retry": ("no", "REDRIVE_AUTO_RETRY"),
         "auth": ("yes", "the default"),
+        "audit payloads": ("no", "the default"),
+        "first token file": ("", "the default"),
+        "TLS certificate": ("", "the default"),
+        "TLS key": ("", "the default"),
         "trusted proxies": ("", "the default"),
     }
     assert (config.request.patterns, config.request.observe) == (("a,b", "*.dlq"), ("x", "y"))
@@ -242,3 +249,117 @@ def test_the_web_servers_own_words_go_to_the_log_without_an_errors_text() -> Non
         ("admin.server", {"reason": "Invalid HTTP request received.", "error": None}),
         ("admin.server", {"reason": "an answer failed", "error": "ValueError"}),
     ]
+
+
+@pytest.mark.parametrize(
+    "password", ["p@ss", "a/b", "a?b", "a#b", "a:b", "a b", "%41", "@", "/@/", "a\nb", "p@h/q?r#s@t"]
+)
+def test_a_password_is_masked_whatever_characters_it_has(password: str) -> None:
+    for scheme in ("amqp", "amqps", "postgresql", "http"):
+        shown = masked(f"{scheme}://me:{password}@broker:5672/v")
+        assert shown == f"{scheme}://me:***@broker:5672/v"
+
+
+def test_secrets_may_be_in_files_and_flags_name_them(tmp_path: Path) -> None:
+    url, password, database = tmp_path / "url", tmp_path / "password", tmp_path / "database"
+    url.write_text("amqp://shop@broker/v\n")
+    password.write_text("s3cr@t/?#\n")
+    database.write_text(f"sqlite:///{tmp_path / 'x.db'}\n")
+    config = find_configuration(
+        environment={
+            "REDRIVE_URL_FILE": str(url),
+            "REDRIVE_PASSWORD_FILE": str(password),
+            "REDRIVE_DATABASE_FILE": str(database),
+        }
+    )
+    assert config.place.target.password == "s3cr@t/?#"
+    assert config.place.target.user == "shop"
+    assert config.place.database.value == f"sqlite:///{tmp_path / 'x.db'}"
+    told = serve(
+        tmp_path,
+        *("--print-config", "--url-file", str(url), "--password-file", str(password), "--database-file", str(database)),
+    )
+    assert told.returncode == 0, told.stderr
+    assert "s3cr" not in told.stdout + told.stderr
+    settings = json.loads(told.stdout)["config"]
+    assert settings["broker"] == {
+        "value": "amqp://shop:***@broker/v",
+        "from": "REDRIVE_URL_FILE and REDRIVE_PASSWORD_FILE",
+    }
+    missing = serve(tmp_path, "--print-config", "--url-file", str(tmp_path / "none"))
+    assert (missing.returncode, len(missing.stderr.splitlines())) == (2, 1)
+
+
+def test_the_first_token_goes_into_a_private_file_and_no_log(served: Served, tmp_path: Path) -> None:
+    assert served.token is not None
+    (file,) = tmp_path.glob("token-*")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert served.ask("/api/v1/tokens").status == 200
+    (token,) = served.ask("/api/v1/tokens").json["tokens"]
+    assert token["expires_at"] is not None
+    assert served.stop() == 0
+    assert served.token not in served.log.read_text()
+
+
+def test_a_first_token_that_can_t_be_written_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("mine")
+    database = f"sqlite:///{tmp_path / 'redrive.db'}"
+    ran = serve(tmp_path, "--port", "0", "--first-token-file", str(tmp_path / "there"), REDRIVE_DATABASE=database)
+    assert ran.returncode == 2
+    assert "first token can't be written" in ran.stderr
+    assert (tmp_path / "there").read_text() == "mine"
+
+    async def look() -> None:
+        async with await open_store(database) as store:
+            assert await store.tokens.all() == ()
+
+    asyncio.run(look())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """One for localhost, signed by itself, made by openssl."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", names, "-keyout", str(key), "-out", str(cert)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return cert, key
+
+
+def test_it_serves_tls_itself(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    environment = {**NOWHERE, "REDRIVE_DATABASE": f"sqlite:///{tmp_path / 'redrive.db'}"}
+    with serving(tmp_path, environment, "--tls-cert", str(cert), "--tls-key", str(key)) as served:
+        assert served.address.startswith("https://")
+        assert served.ask("/healthz", "--cacert", str(cert)).json == {"status": "ok"}
+        assert served.ask("/api/v1/messages", "--cacert", str(cert)).status == 200
+        context = ssl.create_default_context(cafile=str(cert))
+        with (
+            socket.create_connection(("127.0.0.1", served.port), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secured,
+        ):
+            assert secured.version() in ("TLSv1.2", "TLSv1.3")
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as plain:
+            plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"200" not in plain.recv(100)
+        assert served.stop() == 0
+
+
+def test_tls_that_can_t_be_is_one_sentence(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    (tmp_path / "other").write_text("nonsense")
+    for arguments in (
+        ("--tls-key", str(key)),
+        ("--tls-cert", str(tmp_path / "none")),
+        ("--tls-cert", str(cert), "--tls-key", str(tmp_path / "other")),
+        ("--tls-cert", str(key)),
+    ):
+        ran = serve(tmp_path, "--print-config", *arguments)
+        assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr

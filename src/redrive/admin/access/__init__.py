@@ -7,7 +7,7 @@ A route takes its caller as a parameter and says with its type which role it nee
 """
 
 from redrive.admin.access.caller import Caller
-from redrive.admin.access.first_token import ensure_admin_token
+from redrive.admin.access.first_token import ensure_admin_token, keep_first, mint_first
 from redrive.admin.access.guard import (
     CALLER,
     AdminCaller,
@@ -37,4 +37,6 @@ __all__ = [
     "WholeAdminCaller",
     "caller_of",
     "ensure_admin_token",
+    "keep_first",
+    "mint_first",
 ]

@@ -5,6 +5,7 @@ and nobody without a token can make us read a body. Tokens are looked up for eve
 refused at once, by every instance.
 """
 
+import ipaddress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -23,6 +24,7 @@ from redrive.records import is_same_secret, read_token_text
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
 METRICS_PATH = "/metrics"
 _NOBODY = bytes(32)
+_PROXIES_SAY = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
 
 
 class Authentication:
@@ -48,7 +50,9 @@ class Authentication:
         if path in OPEN_PATHS:
             return True
         # Not by another name for 127.0.0.1: that is a web page in this machine's browser.
-        return path == METRICS_PATH and self._services.settings.is_private and _names_loopback(Headers(scope=scope))
+        headers = Headers(scope=scope)
+        is_local = _names_loopback(headers) and not came_through_proxy(headers)
+        return path == METRICS_PATH and self._services.settings.is_private and is_local
 
     async def _caller(self, scope: Scope) -> Caller:
         """Whoever sends it. Raises `Problem`, and `StoreUnavailable`."""
@@ -102,9 +106,12 @@ class Authentication:
 
 
 def address_of(scope: Scope) -> str:
-    """Where a request comes from; the server has looked at X-Forwarded-For of proxies that it trusts."""
+    """Where a request comes from: an IP address, by a trusted proxy's word where there is one; else `unknown`."""
     client = scope.get("client")
-    return str(client[0]) if client else "unknown"
+    try:
+        return str(ipaddress.ip_address(str(client[0]).partition("%")[0])) if client else "unknown"
+    except ValueError:
+        return "unknown"
 
 
 def _check_local(headers: Headers) -> None:
@@ -112,10 +119,21 @@ def _check_local(headers: Headers) -> None:
     request of its own. Raises `Problem` 403."""
     asked = headers.get("host", "")
     origin = headers.get("origin")
+    if came_through_proxy(headers):
+        raise forbidden(
+            "without tokens this is only for this machine, and this request came through a proxy (it has a Forwarded, "
+            "X-Forwarded- or Via header); require tokens, and name the proxy with --trusted-proxy"
+        )
     if not _names_loopback(headers):
         raise forbidden("without tokens this is only for this machine; ask for http://127.0.0.1 or http://localhost")
     if origin is not None and origin.partition("://")[2] != asked:
         raise forbidden("without tokens other web pages may not ask; give them a token, and require tokens")
+
+
+def came_through_proxy(headers: Headers) -> bool:
+    """Whether somebody has passed a request on: then whoever sent it may be anywhere, though it comes from this
+    machine."""
+    return any(name in _PROXIES_SAY or name.startswith("x-forwarded") for name in headers)
 
 
 def _names_loopback(headers: Headers) -> bool:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from redrive.admin.access import CurrentView, OperatorCaller, View, ViewerCaller
 from redrive.admin.json_answers import in_pieces, json_answer
 from redrive.admin.problems import conflict, invalid
-from redrive.admin.selecting import find_letter
+from redrive.admin.selecting import find_letter, note_read
 from redrive.admin.services import CurrentServices, Services
 from redrive.admin.shapes.bookly import (
     BooklyStats,
@@ -99,6 +99,7 @@ async def get_stats(caller: ViewerCaller, services: CurrentServices) -> Response
 async def get_entry(dlq_id: str, caller: ViewerCaller, view: CurrentView, services: CurrentServices) -> dict[str, Any]:
     """A dead letter with its payload and headers, as far as the caller may see them."""
     letter = await find_letter(services, caller, dlq_id)
+    await note_read(services, caller, view, letter.id, letter.queue)
     return {**entry_of(letter, view), **await content_of(services, view, letter.id)}
 
 

@@ -14,7 +14,17 @@ from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
 from redrive.admin.json_answers import in_pieces, json_answer
 from redrive.admin.problems import conflict, not_found, unavailable
-from redrive.admin.selecting import GONE, check_seen, choose, filter_for, find_letter, forbade, is_id, taking_turns
+from redrive.admin.selecting import (
+    GONE,
+    check_seen,
+    choose,
+    filter_for,
+    find_letter,
+    forbade,
+    is_id,
+    note_read,
+    taking_turns,
+)
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
@@ -94,6 +104,7 @@ async def show(
     if found is None:
         raise not_found("dead letter", message_id)
     await check_seen(services_of(request), caller, found.letter)
+    await note_read(services_of(request), caller, view, found.letter.id, found.letter.queue)
     return json_answer(told_whole(found, view), headers={"ETag": etag(found.letter.version)})
 
 
@@ -128,6 +139,7 @@ async def show_body(
     body = view.body(content.body)
     if body is None:
         raise await forbade(request, caller, "the body of this message is hidden from your role")
+    await note_read(services_of(request), caller, view, letter.id, letter.queue)
     headers = {
         "Content-Disposition": f'attachment; filename="{letter.id}.bin"',
         "X-Content-Type-Options": "nosniff",
@@ -148,6 +160,7 @@ async def show_headers(
 ) -> dict[str, Any]:
     """Properties and headers with their AMQP types."""
     letter, content = await _content(request, caller, message_id, original=original)
+    await note_read(services_of(request), caller, view, letter.id, letter.queue)
     described = describe(content)
     properties, headers = view.properties(described.properties), view.headers(described.headers)
     is_redacted = properties != described.properties or headers != described.headers
@@ -174,6 +187,7 @@ async def preview(
     if found is None:
         raise not_found("dead letter", message_id)
     await check_seen(services, caller, found.letter)
+    await note_read(services, caller, view, found.letter.id, found.letter.queue)
     tried = [
         *(tried_redaction("body", one, role) for one in hide_body or ()),
         *(tried_redaction("header", one, role) for one in hide_header or ()),

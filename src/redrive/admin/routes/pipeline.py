@@ -15,6 +15,7 @@ from redrive.admin.access import AdminCaller, Caller, CurrentView, View
 from redrive.admin.broker_link import broker_unavailable
 from redrive.admin.problems import Problem, conflict
 from redrive.admin.routes.bookly import content_of, payload_of
+from redrive.admin.selecting import note_read
 from redrive.admin.services import CurrentServices, Services
 from redrive.admin.shapes.pipeline import (
     PEEK_MAX,
@@ -89,6 +90,7 @@ async def peek(
     page = await services.desk.list(
         _stored_of(services, caller, queue, (*_OPEN, Status.IN_DOUBT)), limit=limit, newest_first=False
     )
+    await note_read(services, caller, view, f"queue {queue}", queue)
     messages: list[dict[str, Any]] = []
     held, is_full = 0, False
     for one in page.letters:

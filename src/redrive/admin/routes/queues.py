@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request
 from redrive.admin.access import ViewerCaller
 from redrive.admin.services import services_of
 from redrive.admin.shapes.queues import Queue, Queues
-from redrive.records import covers
+from redrive.records import Role, covers
 
 router = APIRouter(prefix="/api/v1/queues", tags=["queues"])
 
@@ -20,4 +20,8 @@ async def list_all(request: Request, caller: ViewerCaller) -> Queues:
         for one in known.queues
         if covers(caller.queues, one.dlq, *(() if one.known_queue is None else (one.known_queue,)))
     ]
-    return Queues(broker=known.address, problem=known.problem, worker=worker.text, queues=queues)
+    if caller.may(Role.ADMIN):
+        return Queues(broker=known.address, problem=known.problem, worker=worker.text, queues=queues)
+    # Where the broker is, and why it can't be reached, is no business of those who only use it.
+    problem = None if known.problem is None else "the broker can't be asked now; an admin sees why"
+    return Queues(broker=None, problem=problem, worker=str(worker.doing), queues=queues)

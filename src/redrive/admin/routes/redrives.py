@@ -211,7 +211,7 @@ async def _plan(services: Services, new: NewOperation) -> dict[str, Any]:
     except (Problem, ClientError, TimeoutError) as error:
         if isinstance(error, Problem) and error.status != 503:
             raise
-        reason = error.detail if isinstance(error, Problem) else str(error) or "it did not answer in time"
+        reason = error.for_others().detail if isinstance(error, Problem) else "the broker can't be asked now"
         note = f"the target could not be looked at: {reason}"
         plan = await services.redrives.plan(new)
     return _told_plan(plan, note).model_dump(mode="json")

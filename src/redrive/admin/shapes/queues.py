@@ -59,7 +59,7 @@ class Queues(Answer):
         )
     )
 
-    broker: str
+    broker: str | None = Field(description="Its address, for admins.")
     problem: str | None
     worker: str
     queues: list[Queue]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from redrive.cli.secret_files import with_secret_files
 from redrive.config import user_name
 from redrive.core import InvalidDuration, parse_duration_ms
 from redrive.dlq import acting_as
@@ -78,7 +79,7 @@ def with_place(command: _Command) -> Callable[..., Any]:
         return command(*arguments, place=place, **rest)
 
     return _decorated(
-        run,
+        with_secret_files(run),
         click.option("--url", help="The broker: amqp(s)://user:password@host:port/vhost."),
         click.option("--management-url", metavar="URL", help="Its management API; guessed from --url."),
         click.option("--database", metavar="DB", help="sqlite:///redrive.db, sqlite:////var/lib/… or postgresql://…"),
