@@ -70,6 +70,11 @@ class Client:
         """Whether there is a connection at this moment."""
         return self._connection is not None and self._connection.is_open
 
+    @property
+    def heartbeat_s(self) -> int:
+        """What was agreed with the broker, 0 for none; while there is no connection, what is asked for."""
+        return self.target.heartbeat_s if self._connection is None else self._connection.heartbeat_s
+
     async def connection(self) -> Connection:
         """The connection, as soon as there is one. Raises `ConnectionClosed` once the client is closed."""
         if self.is_closed:

@@ -116,6 +116,11 @@ class Connection(asyncio.Protocol):
         return connection
 
     @property
+    def heartbeat_s(self) -> int:
+        """The agreed interval, 0 for none."""
+        return self._wire.heartbeat_s
+
+    @property
     def server_version(self) -> str:
         """The broker's version, "" if it does not say."""
         return str(self.server_properties.get("version", ""))

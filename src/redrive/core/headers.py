@@ -27,6 +27,8 @@ ATTEMPTS_BEFORE = "x-redrive-attempts-before"
 """Retries done before this copy was made, where the broker's own count starts afresh with it; added to every count."""
 DELIVERIES = "x-redrive-deliveries"
 """How often a message was in the hands of a consumer that died, on queues that do not count it themselves."""
+DEATHS_ALONE = "x-redrive-deaths-alone"
+"""What weighs against a message whose consumers died when it was to run alone; see `redrive.runtime.admission`."""
 STRIPPED = "x-redrive-stripped"
 """A table of the properties and headers that a copy could not keep."""
 MESSAGE_ID = "x-redrive-id"
@@ -76,6 +78,7 @@ LIFE_HEADERS = frozenset(
         PARKED_AT,
         NOT_BEFORE,
         DELIVERIES,
+        DEATHS_ALONE,
         ATTEMPTS_BEFORE,
         FIRST_SEEN,
     }

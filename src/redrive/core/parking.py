@@ -39,7 +39,9 @@ STATUS_LIMIT = 2**31
 COPY_DROPS = headers.DEATH_HEADERS | headers.ROUTING_HEADERS | headers.COUNT_HEADERS
 """What a copy that is to live on does not take with it."""
 PARK_DROPS = (
-    headers.ROUTING_HEADERS | headers.COUNT_HEADERS | {headers.ATTEMPTS_BEFORE, headers.NOT_BEFORE, headers.DELIVERIES}
+    headers.ROUTING_HEADERS
+    | headers.COUNT_HEADERS
+    | {headers.ATTEMPTS_BEFORE, headers.NOT_BEFORE, headers.DELIVERIES, headers.DEATHS_ALONE}
 )
 """What a parked copy does not take with it. x-death stays as evidence. `x-redrive-attempts-before` is part of
 `x-retry-count` now, and would count twice for whoever moves the message back by hand (where x-death counts it stays:

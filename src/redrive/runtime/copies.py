@@ -6,7 +6,7 @@ from redrive import wire
 from redrive.core import Publish, headers
 from redrive.runtime.views import DeliveryLetter
 
-_OURS = frozenset({headers.NOT_BEFORE, headers.DELIVERIES})
+_OURS = frozenset({headers.NOT_BEFORE, headers.DELIVERIES, headers.DEATHS_ALONE})
 """A copy has them only if it is told to."""
 
 

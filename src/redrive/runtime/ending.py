@@ -381,10 +381,10 @@ def _report(
 
 def _with_deaths(commands: tuple[Command, ...], letter: DeliveryLetter) -> tuple[Command, ...]:
     """What has not run yet keeps the count of the consumers that may have died on it."""
-    deaths = letter.header(headers.DELIVERIES)
-    if deaths is None:
+    counts = {name: letter.header(name) for name in (headers.DELIVERIES, headers.DEATHS_ALONE)}
+    deaths = {name: count for name, count in counts.items() if count is not None}
+    if not deaths:
         return commands
     return tuple(
-        replace(one, set_headers={**one.set_headers, headers.DELIVERIES: deaths}) if isinstance(one, Publish) else one
-        for one in commands
+        replace(one, set_headers={**one.set_headers, **deaths}) if isinstance(one, Publish) else one for one in commands
     )

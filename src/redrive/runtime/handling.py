@@ -6,7 +6,8 @@ someone listens. Whether a delivery needs a second look is asked of its raw byte
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from redrive.client import ClientError, Delivery, StaleDelivery
@@ -30,9 +31,10 @@ from redrive.runtime.executing import Executor
 from redrive.runtime.letting_go import LettingGo
 from redrive.runtime.message import Message
 from redrive.runtime.outlet import Outlet
+from redrive.runtime.own_losses import OwnFault, OwnLosses
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.raising import Untouched, raise_later, read_error
-from redrive.runtime.run_records import RunRecord, RunRecords
+from redrive.runtime.run_records import LastRun, RunRecord, RunRecords, delivery_key
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.turns import Turns
 from redrive.runtime.views import DeliveryLetter
@@ -65,6 +67,7 @@ class Handling:
         pausing: Pausing,
         now_ms: Callable[[], int],
         draw: Callable[[], float],
+        own_losses: OwnLosses,
         has_dead_letters: bool = False,
         records: RunRecords | None = None,
         record: RunRecord | None = None,
@@ -100,6 +103,7 @@ class Handling:
         )
         self._letting_go = LettingGo(plan.name, self._ending, executor, observer)
         self._turns = Turns(concurrency)
+        self._own_losses = own_losses
         self._records = records
         self._record = record
         self._begin: Callable[[Delivery], int] | None = None
@@ -270,36 +274,35 @@ class Handling:
     async def _admit(self, delivery: Delivery) -> bool:
         """Whether the handler is to run now; if not, the delivery has been seen to."""
         letter = DeliveryLetter(delivery, self._plan)
-        verdict = self._admission.judge(letter, delivery.body, after_own_loss=self.lost_lately())
+        fault = self._own_losses.judge(self._queue, delivery) if delivery.redelivered and self.lost_lately() else None
+        last_run = LastRun.UNSEEN
+        if self._admission.had_last_chance(letter):
+            last_run = await self._find_last_run(delivery, fault)
+        verdict = self._admission.judge(letter, delivery.body, after_own_loss=fault is OwnFault.NONE, last_run=last_run)
         if verdict is None:
             if letter.header(headers.DELIVERIES) is not None:
                 await self._solitude.wait_replaced()
             return True
         solitude = self._solitude
         match verdict:
-            case Admission.Alone(deliveries=deliveries) if not solitude.is_wanted:
-                settling: asyncio.Task[None] | None = None
-                async with solitude.alone() as is_alone:
-                    if not delivery.is_stale and is_alone:
-                        self._turns.take()
-                        settling = asyncio.create_task(self._finish(delivery, *await self._run_in_turn(delivery)))
-                        try:
-                            await asyncio.wait([settling], timeout=_SETTLED_ALONE_S)
-                        except asyncio.CancelledError:
-                            settling.cancel()
-                            raise
-                if settling is not None:
-                    await settling
+            case Admission.Alone(deliveries=deliveries, alone=weight) if not solitude.is_wanted:
+                if await self._run_alone(delivery):
                     return False
-                return not delivery.is_stale and not await self._replace(delivery, letter, deliveries, aside=True)
-            case Admission.Alone(deliveries=deliveries):
+                return not delivery.is_stale and not await self._replace(
+                    delivery, letter, deliveries, weight, aside=True
+                )
+            case Admission.Alone(deliveries=deliveries, alone=weight):
+                if self._record is not None:
+                    self._record.hold(delivery_key(self._queue, delivery))
                 if not self.can_step_aside:
                     # Its copy comes back at once: without a pause it would go round as fast as the broker can.
                     await self._executor.pause(_ROUND_S)
-                return not delivery.is_stale and not await self._replace(delivery, letter, deliveries, aside=True)
-            case Admission.Replace(deliveries=deliveries):
+                return not delivery.is_stale and not await self._replace(
+                    delivery, letter, deliveries, weight, aside=True
+                )
+            case Admission.Replace(deliveries=deliveries, alone=weight):
                 # Without a copy (nobody may publish to the queue) it can't be counted, and is handled as it is.
-                return not await self._replace(delivery, letter, deliveries)
+                return not await self._replace(delivery, letter, deliveries, weight)
             case Crashed() | Answered():
                 rest = self._ending.settle(delivery, verdict, 0.0, now_ms=self._now_ms(), has_run=False)
                 if rest is not None:
@@ -308,10 +311,64 @@ class Handling:
                 await self._ending.carry_out(delivery, verdict)
         return False
 
+    async def _run_alone(self, delivery: Delivery) -> bool:
+        """Runs it with nothing else in hand and settles it; False if the others did not end in time."""
+        settling: asyncio.Task[None] | None = None
+        with self._recorded_alone(delivery) as begin_alone:
+            async with self._solitude.alone() as is_alone:
+                if not delivery.is_stale and is_alone:
+                    self._turns.take()
+                    begin_alone()
+                    ended = await self._run_in_turn(delivery)
+                    self._end_alone()
+                    settling = asyncio.create_task(self._finish(delivery, *ended))
+                    try:
+                        await asyncio.wait([settling], timeout=_SETTLED_ALONE_S)
+                    except asyncio.CancelledError:
+                        settling.cancel()
+                        raise
+        if settling is None:
+            return False
+        await settling
+        return True
+
+    async def _find_last_run(self, delivery: Delivery, fault: OwnFault | None) -> LastRun:
+        """What is known of the run alone of a message that comes again: in this process, and on this machine."""
+        key = delivery_key(self._queue, delivery)
+        ran_here = self._own_losses.has_run_alone(key)
+        if fault is OwnFault.ITS_OWN or (ran_here and fault is None):
+            return LastRun.ITS_OWN
+        if ran_here:
+            return LastRun.STOPPED
+        return LastRun.UNSEEN if self._records is None else await self._records.find_last_run(key)
+
+    @contextmanager
+    def _recorded_alone(self, delivery: Delivery) -> Iterator[Callable[[], None]]:
+        """Writes down that a delivery waits to run alone, until it has ended; what is yielded says that it begins."""
+        record, losses = self._record, self._own_losses
+        key = delivery_key(self._queue, delivery)
+        if record is not None:
+            record.wait_alone(key)
+
+        def begin() -> None:
+            losses.begin_alone(key, delivery)
+            if record is not None:
+                record.begin_alone(key)
+
+        try:
+            yield begin
+        finally:
+            self._end_alone()
+
+    def _end_alone(self) -> None:
+        self._own_losses.alone = None
+        if self._record is not None:
+            self._record.end_alone()
+
     async def _replace(
-        self, delivery: Delivery, letter: DeliveryLetter, deliveries: int, *, aside: bool = False
+        self, delivery: Delivery, letter: DeliveryLetter, deliveries: int, alone: int, *, aside: bool = False
     ) -> bool:
-        copy = self._admission.home_copy(letter, deliveries=deliveries, aside=aside)
+        copy = self._admission.home_copy(letter, deliveries=deliveries, alone=alone, aside=aside)
         if copy is None:
             return False
         self._solitude.replacing += 1

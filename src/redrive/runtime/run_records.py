@@ -45,7 +45,7 @@ _MAGIC = b"redrive1"
 _HEAD = struct.Struct("<8sIII")  # magic, pid, slots, bytes of queue names
 _STARTED, _WATCHED, _ENDED, _EXIT, _ALONE, _ALONE_KEY = 20, 21, 22, 24, 28, 32
 _KEY_BYTES = 16
-_HELD, _HELD_COUNT = 64, 256
+_HELD, _HELD_COUNT = 64, 1024
 _NAMES = _HELD + _HELD_COUNT * _KEY_BYTES
 _SLOT = struct.Struct("<QQHBH3x")  # delivery tag, since when, queue, what follows, its length
 _TAG = struct.Struct("<Q")
@@ -53,7 +53,7 @@ _SLOT_BYTES, _SLOTS_MAX = 512, 1024
 _CONTENT = _SLOT.size
 _CONTENT_BYTES = _SLOT_BYTES - _CONTENT
 _IS_HEADER, _IS_ID = 0, 1
-_BEGUN, _BLOCKED = 1, 2
+_WAITING, _BEGUN, _BLOCKED = 1, 2, 3
 _STALE_S = 3600.0
 _VERDICT_S, _LOOK_S = 2.0, 0.02
 _FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
@@ -159,18 +159,23 @@ class RunRecord:
         self._memory[at : at + _KEY_BYTES] = key
         self._next_held = (self._next_held + 1) % _HELD_COUNT
 
+    def wait_alone(self, key: bytes) -> None:
+        """It is the next one to run alone, and waits until all others have ended."""
+        self._memory[_ALONE_KEY : _ALONE_KEY + _KEY_BYTES] = key
+        self._memory[_ALONE] = _WAITING
+
     def begin_alone(self, key: bytes) -> None:
         """It begins."""
         self._memory[_ALONE_KEY : _ALONE_KEY + _KEY_BYTES] = key
         self._memory[_ALONE] = _BEGUN
 
     def end_alone(self) -> None:
-        """It has ended."""
+        """It has ended, or is not going to run now."""
         self._memory[_ALONE] = 0
 
     def mark_blocked(self) -> None:
         """The run alone blocks the event loop for longer than the broker waits for a heartbeat."""
-        if self._memory[_ALONE]:
+        if self._memory[_ALONE] == _BEGUN:
             self._memory[_ALONE] = _BLOCKED
 
     def close(self) -> None:
@@ -242,6 +247,8 @@ class RunRecords:
                 head = _read(path, _HELD)
             except OSError:
                 return LastRun.STOPPED
+            if head[_ALONE] == _WAITING:
+                return LastRun.NOT_BEGUN
             if head[_ALONE] == _BLOCKED:
                 return LastRun.ITS_OWN
             if head[_ENDED]:

@@ -14,15 +14,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from redrive.client import Backoff, Client
+from redrive.client import Backoff, Client, Delivery
 from redrive.core import SILENT, Observer
 from redrive.runtime.app import Consumption
 from redrive.runtime.calling import build_call
 from redrive.runtime.errors import TopologyMissing
 from redrive.runtime.executing import Checkpoint, Executor
 from redrive.runtime.handling import Handling
+from redrive.runtime.loop_watch import LoopWatch
 from redrive.runtime.options import THREADS
 from redrive.runtime.outlet import Outlet
+from redrive.runtime.own_losses import OwnLosses
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.readiness import DEAD_LETTER_EXCHANGE, check_version, find_readiness
 from redrive.runtime.run_records import RunRecord, RunRecords
@@ -96,6 +98,8 @@ class Runner:
         self._stopping = asyncio.Event()
         self._different: frozenset[str] = frozenset()
         self._solitude = Solitude()
+        self._own_losses = OwnLosses()
+        self._loop_watch: LoopWatch | None = None
         self._threads: list[ThreadPoolExecutor] = []
         self.subscriptions: list[Subscription] = []
 
@@ -124,6 +128,8 @@ class Runner:
                 self._watch(subscription)
             if self._options.record is not None:
                 self._options.record.mark_started()
+            self._loop_watch = LoopWatch(lambda: self._consuming.heartbeat_s / 2 or None, self._note_block)
+            self._loop_watch.start()
         except BaseException:
             await self._disconnect()
             raise
@@ -158,7 +164,25 @@ class Runner:
         except TimeoutError:
             pass
 
+    def _note_block(self, delivery: Delivery | None, blocked_s: float) -> None:
+        """The event loop stands still; called from another thread."""
+        alone = self._own_losses.alone
+        delivery = alone if delivery is None else delivery
+        if delivery is not None:
+            self._own_losses.blame(delivery)
+            if delivery is alone and self._options.record is not None:
+                self._options.record.mark_blocked()
+        self._observer.note(
+            "runtime.loop_blocked",
+            queue=None if delivery is None else delivery.queue,
+            message_id=None if delivery is None else delivery.properties.message_id,
+            delivery_tag=None if delivery is None else delivery.delivery_tag,
+            blocked_ms=round(blocked_s * 1000),
+        )
+
     async def _disconnect(self) -> None:
+        if self._loop_watch is not None:
+            self._loop_watch.stop()
         try:
             await self._consuming.close()
             await asyncio.gather(*(one.handling.close() for one in self.subscriptions))
@@ -246,6 +270,7 @@ class Runner:
             pausing=pausing,
             now_ms=options.now_ms,
             draw=options.draw,
+            own_losses=self._own_losses,
             has_dead_letters=DEAD_LETTER_EXCHANGE in one.plan.queue.arguments and queue not in self._different,
             records=options.records,
             record=options.record,

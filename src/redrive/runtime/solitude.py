@@ -4,14 +4,14 @@ A process that dies takes everything it has in hand with it, and the broker can'
 that may have killed its consumers before has its last run alone: nothing else is handled, no other such message is in
 hand, and if the process dies now, it was this one.
 
-What the crash cap n promises, while connections hold. A copy is run at most once: a death in its run marks it as
-redelivered, and it is replaced by a copy that counts one more, or, at n, parked. So a message that always kills is run
-n times and parked once, as long as no death falls between a copy's confirm and the ack of what it replaces. One that
-does leaves both, as everywhere where a message is copied, and each goes on with a count of its own. With p parked
-copies in the end every count from 1 on was reached by at most p copies: n to 1 + (n - 1) * p runs, and each parked copy
-says n deaths. A second copy counts less than the neighbours of the first and may run with them in hand: then, and only
-then or with a second message that kills, a neighbour can be parked beside it, with the same words. A connection that is
-lost by a living process looks like a death to the others: it may cost a run.
+What the crash cap n promises. A copy is run at most once: a death in its run marks it as redelivered, and it is
+replaced by a copy that counts one more. From n - 1 on it runs alone, and only a death in a run alone can park it: at
+once where the process is known to have ended by itself or to have stood still, after three where it was killed, after
+six where nothing is known of it (`admission` has the weights, `run_records` the knowledge). So a message that always
+kills is run N times, n to n + 5, and parked once, as long as no death falls between a copy's confirm and the ack of
+what it replaces. One that does leaves both, as everywhere where a message is copied, and each goes on with a count of
+its own: with p parked copies N to 1 + (N - 1) * p runs. Who only was in hand when others died is never parked for it,
+however often. A connection that is lost by a living process looks like a death to the others: it may cost a run.
 
 It can't be exact. Copy and ack are two steps on two channels, and RabbitMQ has no transaction over both. A consumer
 that gets the original again sees neither whether its copy was confirmed nor where that is now; the process that knew is

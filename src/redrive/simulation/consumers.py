@@ -39,7 +39,7 @@ from redrive.core import (
     format_duration_ms,
     read_history,
 )
-from redrive.runtime import CRASHES_MAX, Admission
+from redrive.runtime import CRASHES_MAX, Admission, LastRun
 from redrive.simulation.script import Plain, Script
 from redrive.topology import QueuePlan
 
@@ -103,7 +103,8 @@ class DecidingConsumer:
         """One delivery."""
         self._now_ms = now_ms
         retries = count_retries(letter, self._plan.counted_by)
-        verdict = self._admission.judge(letter, BODY)
+        # Whoever dies in a play does so in the handler, and nobody else is there.
+        verdict = self._admission.judge(letter, BODY, last_run=LastRun.ITS_OWN)
         match verdict:
             case None | Admission.Alone():
                 pass

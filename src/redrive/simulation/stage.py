@@ -18,7 +18,7 @@ START_MS = 1_767_225_600_000
 """When every simulation begins: 2026-01-01, midnight, UTC. Only times in headers show it."""
 MESSAGE_ID = "simulated"
 _TAG = "simulation"
-_OF_THE_DELIVERY = frozenset({headers.NOT_BEFORE, headers.DELIVERIES})
+_OF_THE_DELIVERY = frozenset({headers.NOT_BEFORE, headers.DELIVERIES, headers.DEATHS_ALONE})
 """Headers that a copy has only if it is told to, as the runtime's copies."""
 _EXAMPLE = "example"
 """Stands in for what a wildcard leaves open."""

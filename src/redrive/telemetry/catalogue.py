@@ -67,6 +67,11 @@ EVENTS: dict[str, tuple[Level, str]] = {
         " be lost",
     ),
     "runtime.failed": (Level.ERROR, "something of our own failed over a message; it is given back and comes again"),
+    "runtime.loop_blocked": (
+        Level.ERROR,
+        "a handler holds up the event loop, so that no heartbeat can be sent: the broker is about to close the"
+        " connection, and everything in hand comes again; this message is charged with it",
+    ),
     "runtime.worker_started": (Level.INFO, "a process of its own runs the app"),
     "runtime.worker_died": (
         Level.ERROR,

@@ -131,9 +131,10 @@ def test_a_run_that_ends_clears_the_count_also_when_it_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("crashes_max", "deliveries", "parked"), [(3, 3, True), (5, 4, False), (5, 5, True), (None, 99, False)]
+    ("crashes_max", "deliveries", "alone", "parked"),
+    [(3, 2, 5, True), (3, 2, 4, False), (5, 3, 5, False), (5, 4, 5, True), (None, 99, 99, False)],
 )
-def test_the_cap_is_the_consumers_to_choose(crashes_max: int | None, deliveries: int, parked: bool) -> None:
+def test_the_cap_is_the_consumers_to_choose(crashes_max: int | None, deliveries: int, alone: int, parked: bool) -> None:
     async def scenario() -> None:
         async with stage(time="manual") as on:
             app = App(compiled())
@@ -141,7 +142,9 @@ def test_the_cap_is_the_consumers_to_choose(crashes_max: int | None, deliveries:
             @app.consumer("orders", crashes_max=crashes_max)
             async def place(body: bytes) -> None: ...
 
-            await on.publish_copy("orders", b"x", message_id="a", headers={"x-redrive-deliveries": deliveries})
+            counted = {"x-redrive-deliveries": deliveries, "x-redrive-deaths-alone": alone}
+            await on.publish_copy("orders", b"x", message_id="a", headers=counted)
+            await leave_in_hand(on, 1)
             async with on.running(app):
                 await until(lambda: on.decisions())
             assert on.decisions() == ({"park": 1} if parked else {"ack": 1})
@@ -209,5 +212,23 @@ def test_after_a_flush_the_broker_knows_of_every_ack_also_of_those_out_of_order(
             await consumer.close()
             await consumer.flush()
             assert on.places(*names) == ["ready in orders"]
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize("deliveries", [3, 99])
+def test_what_was_never_seen_to_die_runs_alone_whatever_its_headers_say(deliveries: int) -> None:
+    async def scenario() -> None:
+        async with stage(time="manual") as on:
+            app = App(compiled())
+
+            @app.consumer("orders")
+            async def place(body: bytes) -> None: ...
+
+            counted = {"x-redrive-deliveries": deliveries, "x-redrive-deaths-alone": deliveries}
+            await on.publish_copy("orders", b"x", message_id="a", headers=counted)
+            async with on.running(app):
+                await until(lambda: on.decisions() == {"ack": 1})
+            assert not on.places("a")
 
     run_scenario(scenario())

@@ -2,6 +2,7 @@
 death, or a death for one."""
 
 import asyncio
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from redrive import App
 from redrive.core import Crashed
-from redrive.runtime import Admission, Runner
+from redrive.runtime import Admission, LastRun, Runner, RunRecords
+from redrive.runtime.run_records import read_remains
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -25,13 +27,19 @@ def die(runner: Runner) -> None:
 
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 @pytest.mark.parametrize("rejects", [0, 2, 5])
-def test_a_message_that_kills_after_some_failures_kills_three_times(profile: str, rejects: int) -> None:
+@pytest.mark.parametrize(("seen", "deaths"), [("ended by itself", 3), ("killed", 5), ("unseen", 8)])
+def test_a_message_that_kills_after_some_failures_is_parked_after_its_deaths_alone(
+    profile: str, rejects: int, seen: str, deaths: int, tmp_path: Path
+) -> None:
+    records = None if seen == "unseen" else RunRecords(tmp_path)
+    code = 1 if seen == "ended by itself" else -9
+
     async def scenario() -> None:
         async with stage(TEXT, profile=profile, time="automatic") as on:
             kills = failures = 0
             dying = asyncio.Event()
             await on.publish("orders", message_id="a")
-            for _life in range(3):
+            for _life in range(deaths):
                 dying.clear()
                 app = App(compiled(TEXT))
 
@@ -45,12 +53,19 @@ def test_a_message_that_kills_after_some_failures_kills_three_times(profile: str
                     dying.set()
                     await asyncio.sleep(60)
 
-                async with on.running(app, grace_s=0) as runner:
+                record = None if records is None else records.create({"orders": 100}, path=records.new_path())
+                async with on.running(app, grace_s=0, records=records, record=record) as runner:
                     await dying.wait()
+                    if record is not None:
+                        # A process that is gone writes nothing more; this one goes on, so its record is put by.
+                        kept = record.path.read_bytes()
+                        record.close()
+                        record.path.write_bytes(kept)
+                        read_remains(record.path, code=code)
                     die(runner)
-            async with on.running(app, grace_s=0):
+            async with on.running(app, grace_s=0, records=records):
                 await until(lambda: on.decisions()["park"] == 1)
-            assert (failures, kills) == (rejects, 3)
+            assert (failures, kills) == (rejects, deaths)
             assert on.places("a") == ["ready in orders.dlq"]
 
     run_scenario(scenario(), timeout_s=30)
@@ -86,7 +101,10 @@ def rejected(times: int) -> list[dict[str, Any]]:
         (Letter(x_delivery_count=1, x_death=rejected(5)), Admission.Replace(deliveries=1)),
         (Letter(x_delivery_count=6, x_death=rejected(5)), Admission.Replace(deliveries=1)),
         # died, for sure, once too often
-        (Letter(x_delivery_count=1, x_redrive_deliveries=2), Crashed(deliveries=3)),
+        (Letter(x_delivery_count=1, x_redrive_deliveries=2, x_redrive_deaths_alone=5), Crashed(deliveries=3)),
+        # died when it was to run alone, and nobody knows whether it had begun
+        (Letter(x_delivery_count=1, x_redrive_deliveries=2), Admission.Replace(deliveries=3, alone=1)),
+        (Letter(x_redrive_deliveries=5, x_redrive_deaths_alone=4), Admission.Replace(deliveries=6, alone=5)),
         # perhaps a line that was lost some rejects ago: a run alone before anything else
         (Letter(x_delivery_count=1, x_death=rejected(5), x_redrive_deliveries=2), Admission.Replace(deliveries=2)),
     ],
@@ -94,3 +112,20 @@ def rejected(times: int) -> list[dict[str, Any]]:
 def test_what_a_redelivered_message_tells(letter: Any, verdict: Any) -> None:
     admission = Admission(compiled(TEXT).queue("orders"), crashes_max=3, now_ms=lambda: 0)
     assert admission.judge(letter, b"") == verdict
+
+
+@pytest.mark.parametrize(
+    ("last_run", "verdict"),
+    [
+        (LastRun.ITS_OWN, Crashed(deliveries=3)),
+        (LastRun.STOPPED, Admission.Replace(deliveries=3, alone=2)),
+        (LastRun.UNSEEN, Admission.Replace(deliveries=3, alone=1)),
+        (LastRun.NOT_BEGUN, Admission.Replace(deliveries=2)),
+    ],
+)
+def test_only_what_happened_in_a_run_alone_weighs(last_run: LastRun, verdict: Any) -> None:
+    admission = Admission(compiled(TEXT).queue("orders"), crashes_max=3, now_ms=lambda: 0)
+    twice: Any = Letter(x_redrive_deliveries=2)
+    once: Any = Letter(x_redrive_deliveries=1)
+    assert admission.judge(twice, b"", last_run=last_run) == verdict
+    assert admission.judge(once, b"", last_run=last_run) == Admission.Replace(deliveries=2)
