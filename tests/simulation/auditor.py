@@ -272,7 +272,7 @@ class _Auditor:
         sent = self._sent.get(number)
         if parked and self._expired(number, queue) and parked[0].header(headers.REASON) is None:
             return  # the broker's own doing, at whatever moment
-        attempt = 1 + self._first_retries(unit)
+        attempt = 1
         if not runs:
             why = parked[0].header(headers.REASON) if parked else None
             by_reject = terms.plan.arrangement is not None and terms.plan.arrangement.park_by is Way.REJECT
@@ -285,7 +285,8 @@ class _Auditor:
             if run.attempt != attempt:
                 self._wrong(f"{_name(unit)}: run {run.index} is attempt {run.attempt}, expected {attempt}")
                 return
-            has_expired = self._expired(number, queue)
+            # What brings another's deaths goes by a copy where others are rejected, as what has expired does.
+            has_expired = self._expired(number, queue) or (sent is not None and sent.is_forged)
             verdicts = expect(run, terms, published_ms=self._published_ms(unit), has_expired=has_expired)
             if following is None:
                 self._audit_end(unit, run, verdicts, parked)
@@ -348,8 +349,8 @@ class _Auditor:
         return self._books.lost_in_hand[unit] + self._played.unconfirmed[unit]
 
     def _counted_max(self, unit: Unit, runs: list[Run], terms: Terms) -> int:
-        """The most retries that may have been counted after these runs: those that led to one, what the publisher said
-        and, where deliveries are the attempts, deaths. However often it was in hand, nothing else counts."""
+        """The most retries that may have been counted after these runs: those that led to one and, where deliveries are
+        the attempts, deaths. However often it was in hand, and whatever its publisher says, nothing else counts."""
         counted = sum(
             1
             for run in runs
@@ -357,18 +358,13 @@ class _Auditor:
             and any(isinstance(one, Again) and one.counted for one in expect(run, terms, published_ms=None))
         )
         deaths = self._deaths_max(unit) if terms.plan.counted_by is CountedBy.DELIVERIES else 0
-        return self._first_retries(unit) + counted + deaths
+        return counted + deaths
 
     def _attempts_max(self, unit: Unit, terms: Terms) -> int:
         """The highest number an attempt may have. Where the broker counts deliveries it counts deaths as well, also of
         consumers that only held the message until its time."""
         deaths = self._books.lost_in_hand[unit] if terms.plan.counted_by is CountedBy.DELIVERIES else 0
-        return max(terms.runs_max, 1 + self._first_retries(unit)) + deaths
-
-    def _first_retries(self, unit: Unit) -> int:
-        sent = self._sent.get(unit[0])
-        counted = self._plans[unit[1]].counted_by is CountedBy.HEADER
-        return sent.first_retries if sent is not None and counted else 0
+        return terms.runs_max + deaths
 
     def _published_ms(self, unit: Unit) -> int | None:
         sent = self._sent.get(unit[0])

@@ -278,7 +278,7 @@ class _Life:
         if step.kind == "publish":
             number, exchange, routing_key, body = self._stage.child_of(run)
             try:
-                await message.publish(exchange, routing_key, body, message_id=f"m{number}")
+                await message.publish(exchange, routing_key, body, message_id=f"m{number}", headers=_passed_on(message))
             except PublishFailed:
                 run.finish("unpublished", self._stage.now_ms())
                 raise
@@ -369,3 +369,11 @@ class _WatchedSink:
         if not isinstance(outcome, Confirmed):
             self._doubt()
         self._set_result(outcome)
+
+
+def _passed_on(message: Message) -> dict[str, Any]:
+    """The message's headers, as careless authors pass them on; but for what would route or delay what is published."""
+    return {name: value for name, value in message.headers.items() if name not in _ROUTE_OR_DELAY}
+
+
+_ROUTE_OR_DELAY = ("CC", "BCC", "processAfterDelayMs")

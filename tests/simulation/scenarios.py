@@ -9,6 +9,7 @@ from redrive.embedded import FaultRates
 from redrive.topology import Compiled, QueuePlan, QueueType, compile_declaration, declare
 from tests.simulation.consumers import Author, draw_author
 from tests.simulation.declarations import draw_sections
+from tests.simulation.forgers import forge_some
 from tests.simulation.refusals import RefusalRates, draw_refusals
 from tests.simulation.scripts import Limits
 from tests.simulation.workloads import Sent, draw_workload
@@ -102,7 +103,7 @@ def draw_scenario(seed: int) -> Scenario:
         plans={name: compiled.queue(name) for name in names},
         authors={name: draw_author(random) for name in names},
         staff=_draw_staff(random, names, calm),
-        messages=draw_workload(random, routes, names),
+        messages=forge_some(seed, draw_workload(random, routes, names), compiled, names),
         blows=() if calm else _draw_blows(random),
         rates=None if calm else _draw_rates(random),
         refusals=None if calm else draw_refusals(seed),

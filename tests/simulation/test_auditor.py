@@ -6,20 +6,24 @@ from typing import Any
 import pytest
 
 from redrive.client import Confirmed
-from redrive.core import Ack, Command, Crashed, Publish, Return, parking_headers
+from redrive.core import Ack, Command, Crashed, Publish, Return, deaths_in, parking_headers
 from redrive.core import headers as names
 from redrive.embedded.timekeeper import Timekeeper
 from redrive.runtime import detached, executing
 from redrive.runtime.admission import Admission
+from redrive.runtime.views import DeliveryLetter
+from redrive.topology import Belief
 from redrive.topology.shapes import carrying
 from redrive.topology.shapes.native import Native
-from tests.simulation import world
+from tests.simulation import forgers, world
+from tests.simulation.scenarios import draw_scenario
 from tests.simulation.tally import play_seed
 
 SEEDS = range(40)
 FOUND_BY = (38,)
 COUNTED_BY_DELIVERIES = (7925, 10724, 14639, 15874)
 """The literal requeue on quorum queues up to 4.0, and pauses."""
+FORGED = tuple(seed for seed in range(120) if any(one.is_forged for one in draw_scenario(seed).messages))
 RULED = (577, 1980)
 """`native`, and rules that allow more runs than the queue."""
 ONE_DAY_S = 86_400.0
@@ -136,6 +140,20 @@ def test_a_crash_cap_that_takes_every_return_for_a_death_is_found(monkeypatch: p
 
     monkeypatch.setattr(Admission, "judge", suspect)
     assert "parked for crashes, and" in first_finding("parked for crashes, and")
+
+
+def test_headers_that_are_believed_of_a_stranger_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug that outsiders found: what a publisher had copied from another message was taken for its own past."""
+    monkeypatch.setattr(DeliveryLetter, "belief", Belief.OWN)
+    monkeypatch.setattr(forgers, "FAR_MS", 1)  # or it would be waited for, lap by lap
+    assert "after 0 runs" in first_finding("after 0 runs", FORGED)
+
+
+def test_a_message_that_starts_with_anothers_deaths_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "redrive.core.attempts.own_deaths", lambda letter: deaths_in(letter.header("x-death"), letter.queue)
+    )
+    assert "after 0 runs" in first_finding("after 0 runs", FORGED)
 
 
 def test_a_broker_that_was_down_and_forgets_to_wake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

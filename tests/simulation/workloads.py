@@ -34,8 +34,8 @@ class Sent:
     properties: wire.Properties
     user_headers: dict[str, Any] = field(default_factory=dict)
     """Headers that mean nothing to anybody here, and must arrive wherever the message does."""
-    first_retries: int = 0
-    """What its publisher says was tried before, where a header counts."""
+    is_forged: bool = False
+    """It bears the headers of another message's life: it is a new one all the same."""
     is_decodable: bool = True
     may_expire: bool = False
     is_transient: bool = False
@@ -69,12 +69,11 @@ def _draw_sent(
     if random.random() < 0.3:
         user_headers = {"tenant": f"t{number}", "nested": {"list": [1, "two", None], "flag": True}}
     headers: dict[str, Any] = dict(user_headers)
-    first_retries = 0
     oddity = random.random()
     if oddity < 0.04:
         headers["x-retry-count"] = random.choice(("many", -3, 1.5, [1]))
     elif oddity < 0.07:
-        headers["x-retry-count"] = first_retries = random.choice((1, 2))
+        headers["x-retry-count"] = random.choice((1, 2))
     elif oddity < 0.10:
         headers["x-original-queue"] = "somewhere.else"
     elif oddity < 0.13:
@@ -111,7 +110,6 @@ def _draw_sent(
         body=body_of(number) if is_decodable else b"{not json #%d#" % number,
         properties=properties,
         user_headers=user_headers,
-        first_retries=first_retries,
         is_decodable=is_decodable,
         may_expire=expiration_ms is not None,
         is_transient=delivery_mode != 2,
