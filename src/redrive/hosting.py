@@ -5,7 +5,7 @@ What declares a topology and what serves a management API is imported only for t
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
@@ -26,9 +26,13 @@ def run_broker(
     profile: str,
     time: str,
     topology: Topology | None,
+    users: Mapping[str, tuple[str, tuple[str, ...]]],
     started: Callable[[str], None],
 ) -> None:
-    """Runs an embedded broker until SIGINT or SIGTERM. Raises `PortTaken`, and what a topology is refused with."""
+    """Runs an embedded broker until SIGINT or SIGTERM; `users` are there beside guest, with passwords and tags.
+
+    Raises `PortTaken`, and what a topology is refused with.
+    """
 
     async def run() -> None:
         ended = asyncio.Event()
@@ -36,7 +40,10 @@ def run_broker(
             # Also where SIGINT is ignored, as for whatever a script starts in the background.
             asyncio.get_running_loop().add_signal_handler(number, ended.set)
         async with AsyncExitStack() as stack:
-            broker = await stack.enter_async_context(EmbeddedBroker(profile, host=host, port=port, time=time))
+            passwords = {"guest": "guest"} | {name: password for name, (password, _) in users.items()}
+            tags = {name: given for name, (_, given) in users.items()}
+            embedded = EmbeddedBroker(profile, host=host, port=port, time=time, users=passwords, tags=tags)
+            broker = await stack.enter_async_context(embedded)
             if topology is not None:
                 from redrive.wiring import declare_on
 

@@ -19,8 +19,15 @@ from redrive.hosting import PROFILES, run_broker
     show_default=True,
     help="automatic: jump to the next deadline whenever nothing is in hand.",
 )
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="NAME:PASSWORD[:TAGS]",
+    help="A user beside guest; tags with commas, such as administrator or impersonator. Repeatable.",
+)
 def broker_command(
-    host: str, port: int, profile: str, file: str | None, management_port: int | None, time: str
+    host: str, port: int, profile: str, file: str | None, management_port: int | None, time: str, users: tuple[str, ...]
 ) -> None:
     """Run an embedded broker that behaves like RabbitMQ.
 
@@ -32,6 +39,7 @@ def broker_command(
       redrive broker
       redrive broker --port 0 --profile 3.10 --definitions redrive.yaml
       redrive broker --time automatic      # a 30-minute retry in milliseconds
+      redrive broker --user relay:secret:impersonator
     """
     topology = None
     if file is not None:
@@ -45,5 +53,16 @@ def broker_command(
         profile=profile,
         time=time,
         topology=topology,
+        users=dict(_read_user(text) for text in users),
         started=say,
     )
+
+
+def _read_user(text: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
+    name, colon, rest = text.partition(":")
+    password, _, tags = rest.partition(":")
+    if not name or not colon:
+        raise click.BadParameter(
+            f"{text!r} is no NAME:PASSWORD[:TAGS], such as relay:secret:impersonator", param_hint="--user"
+        )
+    return name, (password, tuple(tag.strip() for tag in tags.split(",") if tag.strip()))

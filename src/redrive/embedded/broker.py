@@ -25,6 +25,7 @@ from redrive.topology import Policy
 
 IDLE_S = 0.002
 """How long nobody must say anything before automatic time goes on."""
+ADMINISTRATOR = "administrator"
 NOWHERE = "embedded.invalid"
 """The host of a broker that does not listen: a name that by its ending never leads anywhere (RFC 2606)."""
 
@@ -34,7 +35,8 @@ class EmbeddedBroker:
 
     `time` is `real` (the event loop's), `manual` (passes only by `advance`) or `automatic` (jumps to the next deadline
     when nothing is in hand and nobody speaks). It begins at `begin_s`, seconds since 1970; by default now. Without
-    `listen` there is no port, and clients come by `dial`. `faults` are what goes wrong.
+    `listen` there is no port, and clients come by `dial`. `users` are names with passwords; `tags` are their tags as
+    RabbitMQ has them, for those who are not to be administrators. `faults` are what goes wrong.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class EmbeddedBroker:
         time: str = "real",
         begin_s: float | None = None,
         users: Mapping[str, str] | None = None,
+        tags: Mapping[str, Iterable[str]] | None = None,
         vhosts: Iterable[str] = ("/",),
         limits: ServerLimits | None = None,
         seed: int = 0,
@@ -58,6 +61,8 @@ class EmbeddedBroker:
         self.host = host
         self.port = port
         self.users = {"guest": "guest"} if users is None else dict(users)
+        given = {} if tags is None else tags
+        self.tags = {user: tuple(given.get(user, (ADMINISTRATOR,))) for user in self.users}
         self._flow = Flow(time)
         self._limits = ServerLimits() if limits is None else limits
         self._idle_s = idle_s
@@ -86,6 +91,7 @@ class EmbeddedBroker:
             self.engine,
             self._clock,
             users=self.users,
+            tags=self.tags,
             limits=self._limits,
             idle_s=self._idle_s,
             faults=self.faults,

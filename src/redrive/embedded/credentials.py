@@ -7,6 +7,8 @@ from redrive import wire
 from redrive.embedded.engine import Profile, Refusal
 
 MECHANISMS = "AMQPLAIN PLAIN"
+IMPERSONATOR = "impersonator"
+"""The tag of a user who may publish in another's name."""
 _CAPABILITIES = (
     "publisher_confirms",
     "exchange_exchange_bindings",

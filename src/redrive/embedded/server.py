@@ -5,7 +5,7 @@ commands, put the effects on everybody's wire, write.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from redrive import wire
@@ -47,6 +47,7 @@ class Server:
         clock: VirtualClock,
         *,
         users: Mapping[str, str],
+        tags: Mapping[str, Collection[str]],
         limits: ServerLimits,
         idle_s: float,
         faults: Faults,
@@ -54,6 +55,7 @@ class Server:
         self.engine = engine
         self.clock = clock
         self.users = users
+        self.tags = tags
         self.faults = faults
         faults.stage = self
         self.server_limits = limits

@@ -4,14 +4,14 @@ Refusals are turned into channel.close or connection.close here, with RabbitMQ's
 about. The host carries bytes, keeps the sessions and their order, and tells the engine the time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 from redrive import wire
 from redrive.embedded.commands import run_command
 from redrive.embedded.confirming import Confirms
-from redrive.embedded.credentials import MECHANISMS, check_login, has_capability, server_properties
+from redrive.embedded.credentials import IMPERSONATOR, MECHANISMS, check_login, has_capability, server_properties
 from redrive.embedded.engine import (
     Channel,
     Confirm,
@@ -39,6 +39,7 @@ class Host(Protocol):
 
     engine: Engine
     users: Mapping[str, str]
+    tags: Mapping[str, Collection[str]]
     limits: wire.Limits
     faults: Faults
 
@@ -367,7 +368,12 @@ class Session:
 
     def _on_open(self, method: methods.ConnectionOpen) -> None:
         try:
-            connection = self._engine.connect(method.virtual_host, self._user, wants_cancel=self._wants_cancel)
+            connection = self._engine.connect(
+                method.virtual_host,
+                self._user,
+                wants_cancel=self._wants_cancel,
+                may_impersonate=IMPERSONATOR in self._host.tags.get(self._user, ()),
+            )
         except Refusal as refusal:
             self.close(refusal.code, refusal.text, method.INDEX)
             return

@@ -80,3 +80,44 @@ def test_a_taken_port_is_one_sentence() -> None:
         assert second.returncode == 2
         assert second.stderr.startswith("error: can't listen on 127.0.0.1:")
         assert second.stderr.count("\n") == 1
+
+
+def test_it_has_the_users_it_was_given_with_their_tags() -> None:
+    given = ("--user", "relay:secret:impersonator", "--user", "plain:pw", "--management-port", "0")
+    with running(*given) as (line, management):
+        url, api = line.split()[0], management.split()[0]
+        outcomes = {}
+        for user, password in (("guest", "guest"), ("relay", "secret"), ("plain", "pw")):
+            login = pika.URLParameters(url)
+            login.credentials = pika.PlainCredentials(user, password)
+            connection = pika.BlockingConnection(login)
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q", durable=True)
+            try:
+                channel.basic_publish("", "q", b"m", pika.BasicProperties(user_id="somebody"))
+                outcomes[user] = "taken"
+            except pika.exceptions.ChannelClosedByBroker as closed:
+                outcomes[user] = str(closed.reply_code)
+            connection.close()
+            manager = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+            manager.add_password(None, api, user, password)
+            opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(manager))
+            try:
+                outcomes[user] += f", {json.load(opener.open(f'{api}/api/whoami'))['tags']}"
+            except urllib.error.HTTPError as refused:
+                outcomes[user] += f", {refused.code}"
+        assert outcomes == {"guest": "406, ['administrator']", "relay": "taken, 401", "plain": "406, 401"}
+
+
+def test_a_user_without_a_password_is_refused_with_an_example() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "redrive", "broker", "--port", "0", "--user", "nobody"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "relay:secret:impersonator" in ended.stderr

@@ -1,7 +1,7 @@
 """What other people's suites found wrong (docs/conformance.md), each as RabbitMQ 3.10 and 4.3 were seen to do it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -21,6 +21,7 @@ class Conversation:
     def __init__(self, profile: str, *, channel_max: int = 2047) -> None:
         self.engine = Engine(PROFILES[profile], START_MS)
         self.users: Mapping[str, str] = {"guest": "guest"}
+        self.tags: Mapping[str, Collection[str]] = {}
         self.limits = wire.Limits()
         self.faults = Faults()
         self.session = Session(self)

@@ -244,3 +244,18 @@ def test_4_x_sorts_headers_and_keeps_the_first_of_a_key(profile: str, order: str
     kept = [(key.decode(), entry[-1]) for key, entry in wire.raw_entries(got.header[6:])]
     assert "".join(key for key, _ in kept) == order
     assert dict(reversed(kept))["a"] == 1
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_only_an_impersonator_publishes_in_anothers_name(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    header = wire.Properties.of(user_id="somebody").raw
+    for may in (True, False):
+        channel = rig.engine.connect("/", "guest", may_impersonate=may).open_channel(1)
+        if may:
+            channel.publish("", "q", header, b"m")
+            continue
+        with pytest.raises(Refusal, match="user_id property set to 'somebody' but authenticated user was 'guest'"):
+            channel.publish("", "q", header, b"m")
+    assert rig.drain("q") == ["m"]

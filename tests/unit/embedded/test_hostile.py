@@ -1,7 +1,7 @@
 """Whatever clients send, the broker neither crashes nor wedges, and no message is lost or doubled by itself."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -123,6 +123,7 @@ class Host:
     def __init__(self) -> None:
         self.engine = Engine(PROFILES["4.3"], START_MS)
         self.users: Mapping[str, str] = {"guest": "guest"}
+        self.tags: Mapping[str, Collection[str]] = {}
         self.limits = wire.Limits()
         self.faults = Faults()
         self.sessions: dict[Connection, Session] = {}

@@ -11,13 +11,17 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """One connection. `wants_cancel`: its client understands basic.cancel from the broker."""
+    """One connection. `wants_cancel`: its client understands basic.cancel from the broker; `may_impersonate`: what it
+    publishes may have anybody's user id."""
 
-    def __init__(self, engine: "Engine", vhost: "Vhost", user: str, *, wants_cancel: bool) -> None:
+    def __init__(
+        self, engine: "Engine", vhost: "Vhost", user: str, *, wants_cancel: bool, may_impersonate: bool = False
+    ) -> None:
         self.engine = engine
         self.vhost = vhost
         self.user = user
         self.wants_cancel = wants_cancel
+        self.may_impersonate = may_impersonate
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[int, Queue] = {}
 

@@ -50,11 +50,13 @@ class Engine:
         """A vhost, made if it is not there."""
         return self.vhosts.setdefault(name, Vhost(self, name)) if name not in self.vhosts else self.vhosts[name]
 
-    def connect(self, vhost: str, user: str, *, wants_cancel: bool = True) -> Connection:
+    def connect(self, vhost: str, user: str, *, wants_cancel: bool = True, may_impersonate: bool = False) -> Connection:
         """A client's connection. Raises Refusal (530) where there is no such vhost."""
         if vhost not in self.vhosts:
             raise Refusal(530, f"vhost {vhost} not found")
-        connection = Connection(self, self.vhosts[vhost], user, wants_cancel=wants_cancel)
+        connection = Connection(
+            self, self.vhosts[vhost], user, wants_cancel=wants_cancel, may_impersonate=may_impersonate
+        )
         self.connections.append(connection)
         return connection
 

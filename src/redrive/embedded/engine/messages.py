@@ -104,9 +104,12 @@ class Entry:
 
 
 def read_message(
-    exchange: str, routing_key: str, header: bytes, body: bytes, user: str, *, sorts_headers: bool = False
+    exchange: str, routing_key: str, header: bytes, body: bytes, user: str | None, *, sorts_headers: bool = False
 ) -> Message:
-    """A publish as a message. Raises Refusal for what RabbitMQ refuses in the properties."""
+    """A publish as a message; `user` is whose id it may have, None for anybody's.
+
+    Raises Refusal for what RabbitMQ refuses in the properties.
+    """
     message = Message(exchange, (routing_key,), header, body)
     flags = int.from_bytes(header[:2], "big")
     if flags == 0 and len(header) == 2:
@@ -121,7 +124,7 @@ def read_message(
             message.persistent = properties.delivery_mode == 2
         if flags & _PRIORITY:
             message.priority = properties.priority
-        if flags & _USER_ID and properties.user_id != user:
+        if flags & _USER_ID and user is not None and properties.user_id != user:
             raise precondition(f"user_id property set to '{properties.user_id}' but authenticated user was '{user}'")
         if flags & _EXPIRATION:
             message.expiration_ms = _expiration_ms(properties.expiration or "")

@@ -41,7 +41,8 @@ class Publishing(ChannelState):
             where = resource("exchange", exchange_name, self.vhost.name)
             raise access_refused(f"cannot publish to internal {where}")
         sorts = self.engine.profile.sorts_headers
-        message = read_message(exchange_name, routing_key, header, body, self.connection.user, sorts_headers=sorts)
+        user = None if self.connection.may_impersonate else self.connection.user
+        message = read_message(exchange_name, routing_key, header, body, user, sorts_headers=sorts)
         if b"amq.rabbitmq.reply-to" in header:
             self._address_reply(message)
         if message.message_id is not None:

@@ -3,8 +3,8 @@
     async with EmbeddedBroker() as broker, ManagementServer(broker) as management:
         ...                                  # any tool for RabbitMQ, at management.url
 
-Everybody must log in as one of the broker's users, all of whom may do everything. No TLS: it is for tests and
-development, on this machine.
+Everybody must log in as one of the broker's users, with a tag that lets people in; whoever is in may do everything. No
+TLS: it is for tests and development.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ from redrive.embedded.management.routes import Request, Routes, split_target
 
 CONNECTIONS_MAX = 100
 _REALM = 'Basic realm="RabbitMQ Management"'
+_MANAGERS = frozenset({"administrator", "monitoring", "policymaker", "management"})
 _ROOMS = (overview, users, vhosts, queues, exchanges, bindings, messages, policies, definitions, connections)
 
 
@@ -153,6 +154,8 @@ class ManagementServer:
         expected = self._broker.users.get(user)
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise denied
+        if not _MANAGERS.intersection(self._broker.tags[user]):
+            raise Problem(401, "not_authorised", "Not management user")
         return user
 
 

@@ -1,4 +1,4 @@
-"""Users and permissions, to be looked at: every user of the embedded broker is an administrator who may do everything.
+"""Users and permissions, to be looked at: every user of the embedded broker may do everything, whatever its tags.
 
 To grant what everybody has is fine, and done already; whatever would not become true is refused in so many words.
 
@@ -44,7 +44,7 @@ def show_users(house: House) -> list[dict[str, JSON]]:
             "name": name,
             "password_hash": _password_hash(name, password),
             "hashing_algorithm": "rabbit_password_hashing_sha256",
-            "tags": ["administrator"],
+            "tags": list(house.broker.tags[name]),
             "limits": {},
         }
         for name, password in house.broker.users.items()
@@ -61,7 +61,7 @@ def show_permissions(house: House) -> list[dict[str, JSON]]:
 
 
 def _whoami(request: Request) -> Reply:
-    return found({"name": request.user, "tags": ["administrator"]})
+    return found({"name": request.user, "tags": list(request.house.broker.tags[request.user])})
 
 
 def _get(request: Request, user: str) -> Reply:
