@@ -58,6 +58,7 @@ from redrive.stores import (
     VersionConflict,
     WholeLetter,
     acting_as,
+    exposed_mode,
     open_store,
 )
 from redrive.wire import Properties, ProtocolError, properties_as_json, properties_from_json
@@ -108,6 +109,7 @@ __all__ = [
     "desk_on",
     "edit_content",
     "export_lines",
+    "exposed_mode",
     "find_place",
     "headers_from_json",
     "import_lines",

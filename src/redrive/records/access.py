@@ -136,7 +136,7 @@ def check_token(token: Token, *, now_ms: int) -> Token:
     if len(token.queues) > QUEUES_MAX:
         raise InvalidToken(f"a token is limited to at most {QUEUES_MAX} names of queues; use * in a name")
     for queue in token.queues:
-        if not queue or len(queue.encode("utf-8", "replace")) > 255:
+        if not queue or not _is_unicode(queue) or len(queue.encode()) > 255:
             raise InvalidToken("a queue's name has 1 to 255 bytes; * stands for anything")
     if token.expires_at_ms is not None and not now_ms < token.expires_at_ms < MOMENT_MS_MAX:
         raise InvalidToken("a token expires in the future; say how long it is to count, like 90d")
@@ -167,6 +167,11 @@ def may_send(queues: tuple[str, ...], *, dlq: str, exchange: str, routing_key: s
     if exchange:
         return False
     return covers(queues, routing_key) or (covers(queues, dlq) and routing_key == guess_failed_queue(dlq))
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it can be written: half a surrogate pair, which JSON can say, can't."""
+    return not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def _hash(secret: str) -> bytes:

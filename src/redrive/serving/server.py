@@ -21,7 +21,7 @@ import uvicorn
 
 from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, keep_first, mint_first
 from redrive.deadletters import RedriveDesk
-from redrive.dlq import Store, StoreUnavailable, desk_on, new_id, new_luck, opened_store
+from redrive.dlq import Store, StoreUnavailable, desk_on, exposed_mode, new_id, new_luck, opened_store
 from redrive.garbage import seldom_collected
 from redrive.management import ManagementError
 from redrive.records import Filter
@@ -39,6 +39,7 @@ from redrive.telemetry import Telemetry
 _MANAGEMENT_S_MAX = 10.0
 _WORKER_S_MAX = 75.0
 _BACKLOG = 2_048
+SWITCH_S = 0.0005
 _FIRST_TOKEN_FILE = "redrive-first-token"
 _CONNECTIONS = 8
 """As many as the store has for the API."""
@@ -50,6 +51,9 @@ def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Sta
     Raises `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `ServeFailed`, `StoreError`.
     """
     settings = settings_of(config)
+    # A search looks at bodies in a thread of its own. Python lets it go on for so long before another thread may: with
+    # the usual 5 ms every request would wait that long each time it hears from the database.
+    sys.setswitchinterval(SWITCH_S)
     telemetry = watching.telemetry()
     try:
         with seldom_collected(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -121,6 +125,9 @@ class _Serving:
         with _listening(self._config.host.value, self._config.port_number) as sockets:
             async with AsyncExitStack() as stack:
                 store = await stack.enter_async_context(opened_store(self._config.place, observer=self._telemetry))
+                mode = exposed_mode(self._config.place.database.value)
+                if mode is not None:
+                    self._telemetry.note("store.exposed", mode=mode, address=store.address)
                 token = await self._first_token(store)
                 link = BrokerLink(
                     self._config.place, store, patterns=self._config.request.patterns, observer=self._telemetry

@@ -31,7 +31,7 @@ from redrive.stores.letters import Page, WholeLetter
 from redrive.stores.redactions import UnknownRedaction
 from redrive.stores.rules import InvalidScope
 from redrive.stores.stats import Bucket, Stats
-from redrive.stores.store import Store, open_store
+from redrive.stores.store import Store, exposed_mode, open_store
 from redrive.stores.tokens import TokenNameTaken, UnknownToken
 
 __all__ = [
@@ -71,5 +71,6 @@ __all__ = [
     "VersionConflict",
     "WholeLetter",
     "acting_as",
+    "exposed_mode",
     "open_store",
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 from types import TracebackType
 from typing import Self
 
@@ -103,6 +104,19 @@ async def _adopt(database: Database) -> None:
     async with database.write() as tx:
         await adopt_names(tx)
         await adopt_older(tx)
+
+
+def exposed_mode(url: str) -> str | None:
+    """The mode of a SQLite file that others than its owner may read or write, like `0644`; None where all is well, or
+    it is no file. Raises `InvalidDatabaseUrl`."""
+    place = read_database_url(url)
+    if not isinstance(place, SqlitePlace) or os.name != "posix":
+        return None
+    try:
+        mode = stat.S_IMODE(os.stat(place.path).st_mode)
+    except OSError:
+        return None
+    return f"{mode:04o}" if mode & 0o077 else None
 
 
 async def _connect(url: str, observer: Observer, *, creates: bool) -> Database:

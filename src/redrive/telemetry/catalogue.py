@@ -100,6 +100,10 @@ EVENTS: dict[str, tuple[Level, str]] = {
         "the broker refused a publish; the publisher goes on with a new channel",
     ),
     "store.opened": (Level.INFO, "the database is open and its schema up to date"),
+    "store.exposed": (
+        Level.WARNING,
+        "others than its owner may use the database's file (mode), which holds payloads; chmod 600 it",
+    ),
     "store.clock_off": (
         Level.WARNING,
         "this machine's clock is not the database's (off_ms: how far ahead); the database's decides",

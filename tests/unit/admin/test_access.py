@@ -476,3 +476,41 @@ def test_where_the_broker_is_is_for_admins(run: Run, client_for: ClientFor, serv
         assert "127.0.0.1" not in told[Role.VIEWER] + told[Role.OPERATOR]
 
     run(scenario())
+
+
+HALF = "\\ud800"
+"""Half a surrogate pair, as JSON writes it: no UTF-8 has it."""
+
+
+def test_half_a_surrogate_pair_breaks_no_answer(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter(body=b'{"name": "\\ud800", "card": 1}', headers={"x-user": "a"})
+        admin = await client_for(Role.ADMIN)
+        headers = {"Content-Type": "application/json"}
+        asked = [
+            ("POST", "/api/v1/tokens", f'{{"name": "a{HALF}", "role": "viewer"}}'),
+            ("POST", "/api/v1/tokens", f'{{"name": "b", "role": "viewer", "queues": ["{HALF}"]}}'),
+            ("POST", "/api/v1/tokens", f'{{"name": "c", "role": "viewer", "why": "{HALF}"}}'),
+            ("POST", "/api/v1/redactions", f'{{"kind": "header", "path": "{HALF}", "hidden_from": "viewer"}}'),
+            ("POST", "/api/v1/redactions", '{"kind": "body", "path": "card", "hidden_from": "admin"}'),
+            ("POST", f"/api/v1/messages/{letter.id}/resolve", f'{{"why": "{HALF}"}}'),
+            ("POST", "/api/v1/messages/delete", f'{{"ids": ["{HALF}"]}}'),
+            ("POST", "/api/v1/messages/reopen", f'{{"q": "error_type:{HALF}"}}'),
+            ("POST", f"/dlq/{letter.id}/resolve", f'{{"resolvedBy": "{HALF}", "resolution": "{HALF}"}}'),
+            ("GET", "/api/v1/messages?q=body.name:%ED%A0%80", ""),
+            ("GET", f"/api/v1/messages/{letter.id}", ""),
+            ("GET", f"/api/v1/messages/{letter.id}/body", ""),
+            ("GET", f"/dlq/{letter.id}", ""),
+            ("GET", "/api/v1/audit?who=%ED%A0%80", ""),
+            ("GET", "/api/v1/audit", ""),
+            ("GET", "/api/v1/tokens", ""),
+        ]
+        for method, path, body in asked:
+            answer = await admin.request(method, path, content=body.encode(), headers=headers)
+            assert answer.status_code < 500, (method, path, answer.status_code, answer.text)
+            answer.content.decode("utf-8")
+        assert (await store.audit.verify()).findings == ()
+
+    run(scenario())

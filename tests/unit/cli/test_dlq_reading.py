@@ -1,6 +1,8 @@
 """`redrive dlq list`, `show`, `stats`, `groups`: what people read, and what machines do."""
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -277,3 +279,25 @@ def test_a_filter_that_is_too_dear_is_one_sentence(database: str, monkeypatch: p
             "error: the filter is too dear: it looks at too many values of one dead letter; narrow"
         )
     assert len(redrive("dlq", "list", "--database", database, "--format", "json").json["letters"]) == len(LETTERS)
+
+
+def test_a_database_that_others_may_read_is_warned_about(tmp_path: Path) -> None:
+    database = filled(tmp_path, (Letter(number=1),))
+    path = Path(database.removeprefix("sqlite:///"))
+    assert redrive("dlq", "list", "--database", database).err == ""
+    path.chmod(0o644)
+    ran = redrive("dlq", "list", "--database", database)
+    assert (ran.code, "mode 0644" in ran.err, "chmod 600" in ran.err) == (0, True, True)
+
+
+def test_an_export_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    database = filled(tmp_path, (Letter(number=1),))
+    file = tmp_path / "out.jsonl"
+    file.write_text("old")
+    file.chmod(0o666)
+    before = os.umask(0)
+    try:
+        assert redrive("dlq", "export", "--all", "-o", str(file), "--database", database).code == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -8,9 +8,9 @@ import click
 
 from redrive.cli.console import EXIT_COULD_NOT
 from redrive.cli.dlq.options import PlaceOptions, Wanted
-from redrive.cli.dlq.output import fail_line
+from redrive.cli.dlq.output import fail_line, warn_line
 from redrive.core import RedriveError
-from redrive.dlq import Place, Store, find_place, opened_store
+from redrive.dlq import Place, Store, exposed_mode, find_place, opened_store
 from redrive.records import (
     Between,
     Filter,
@@ -41,7 +41,11 @@ def on_store(options: PlaceOptions, work: Callable[[Store], Awaitable[_Result]],
     """Runs `work` with the store open; an invalid filter ends the program with a caret under the place."""
 
     async def run() -> _Result:
-        async with opened_store(place_of(options), creates=creates) as store:
+        place = place_of(options)
+        mode = exposed_mode(place.database.value)
+        if mode is not None:
+            warn_line(f"others than its owner may use the database (mode {mode}), which holds payloads; chmod 600 it")
+        async with opened_store(place, creates=creates) as store:
             return await work(store)
 
     return run_to_end(run)
