@@ -24,7 +24,7 @@ from tests.selections.letters import draw_letter
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.letter_making import NOW_MS, put
 
-ROUND_LETTERS, ROUND_FILTERS = 40, 50
+ROUND_LETTERS, ROUND_FILTERS = 100, 50
 REDRIVES, DELETES = 5, 5
 """How many filters of a round also make an operation, and how many delete."""
 TABLES = ("letters", "contents", "happenings", "tallies", "groups", "activity", "audit", "operations", "items")

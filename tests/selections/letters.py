@@ -136,7 +136,7 @@ def draw_body(luck: Random) -> bytes:
     if kind < 0.16:
         return gzip.compress(raw, mtime=0)
     if kind < 0.2:
-        return text.encode("utf-16")
+        return text.encode("utf-16", "replace")
     if kind < 0.24:
         return raw + b"\xff"
     if kind < 0.3:

@@ -90,9 +90,10 @@ class BodyValues:
         *before, step = path
         place = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
         found: list[msgspec.Raw] = []
-        for number, container in enumerate(self._containers_at(tuple(before))):
+        containers = self._containers_at(tuple(before))
+        for number, container in enumerate(containers):
             if number % _AT_ONCE == 0:
-                self._meter.spend(NODE_COST * _AT_ONCE)
+                self._meter.spend(NODE_COST * min(_AT_ONCE, len(containers) - number))
             if isinstance(container, dict):
                 if step in container:
                     found.append(container[step])

@@ -135,8 +135,8 @@ async def change(
 
 
 async def outlook(database: Database, selection: Selection, event: Event, *, now_ms: int) -> Outlook:
-    """What `change` would find now."""
-    async with database.read() as tx:
+    """What `change` would find now. Raises FilterTooDear."""
+    async with within(SELECTING, database, selection.filter), database.read() as tx:
         if selection.ids:
             named = await _find(tx, list(dict.fromkeys(selection.ids))[: selection.limit])
             return Outlook(able=len(named), not_able={})

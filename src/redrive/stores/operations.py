@@ -104,10 +104,12 @@ class Operations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def preview(self, selection: Selection, *, now_ms: int) -> Preview:
-        """What an operation on this selection would take now, counted exactly. Raises FilterTooDear."""
-        async with within(LOOKING, self._database, selection.filter), self._database.read() as tx:
-            return await preview(tx, selection, now_ms=now_ms)
+    async def preview(self, selection: Selection, *, now_ms: int, is_patient: bool = False) -> Preview:
+        """What an operation on this selection would take now, counted exactly. `is_patient`: whoever asks would wait as
+        long for the operation. Raises FilterTooDear."""
+        budget = SELECTING if is_patient else LOOKING
+        async with within(budget, self._database, selection.filter), self._database.read() as tx:
+            return await preview(tx, selection, now_ms=now_ms, budget=budget)
 
     async def create(self, new: NewOperation, *, id: str, now_ms: int) -> Operation:
         """Makes an operation and freezes its selection. One without items is done at once. With an idempotency key (or

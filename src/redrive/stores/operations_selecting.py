@@ -11,7 +11,7 @@ import msgspec
 
 from redrive.records import Event, Filter, Preview, Selection, Status, covers, may_send, sources
 from redrive.stores.database import Reading, Writing
-from redrive.stores.evaluating import LOOKING, SELECTING, Budget, is_dear
+from redrive.stores.evaluating import SELECTING, Budget, is_dear
 from redrive.stores.rules import read_rules
 from redrive.stores.searching import condition, matching
 
@@ -55,10 +55,10 @@ def may_take_doubtful(selection: Selection) -> bool:
     return bool(selection.ids) or selection.includes_in_doubt
 
 
-async def preview(tx: Reading, selection: Selection, *, now_ms: int) -> Preview:
+async def preview(tx: Reading, selection: Selection, *, now_ms: int, budget: Budget) -> Preview:
     """What an operation on this selection would take now. Raises FilterTooDear."""
     statuses = _takes(includes_in_doubt=may_take_doubtful(selection))
-    looked_up = await look_up(tx, selection, statuses=tuple(Status), limit=None, now_ms=now_ms, budget=LOOKING)
+    looked_up = await look_up(tx, selection, statuses=tuple(Status), limit=None, now_ms=now_ms, budget=budget)
     where = _condition(tx, selection, looked_up, now_ms=now_ms, first=3)
     limit = _NO_LIMIT if selection.limit is None else selection.limit
     by_queue = await tx.rows(_BY_QUEUE.replace("{condition}", where.sql), statuses, limit, *where.arguments)

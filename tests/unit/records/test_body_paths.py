@@ -105,6 +105,9 @@ def test_a_body_is_taken_apart_once_for_all_questions() -> None:
     assert not values.has(("a", "*", "0"), "zz")
     assert meter.spent - first < 2 * first
     assert first > len(body)
+    small = Counting()
+    assert BodyValues(b'{"a": {"b": 42}}', small).has(("a", "b"), "42")
+    assert small.spent < 2_000
 
 
 documents = st.recursive(

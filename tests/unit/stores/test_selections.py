@@ -4,8 +4,8 @@ Many more pairs: `python -m tests.selections --pairs 100000`.
 """
 
 import sqlite3
-from pathlib import Path
 
+import asyncpg
 import pytest
 
 from redrive.core import PlainLetter
@@ -19,11 +19,12 @@ from redrive.records import (
     parse_filter,
     search_text,
 )
-from redrive.stores import Store, open_store
+from redrive.stores import Store
 from redrive.stores.checking import headers_of
+from redrive.stores.migrations import s0006_selecting
 from redrive.wire import Properties
 from tests.selections.auditor import audit_round, listed, stored
-from tests.unit.stores.arrivals import collect, make_arrival
+from tests.unit.stores.arrivals import collect, database_of, make_arrival
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
 
@@ -147,20 +148,25 @@ def test_what_a_collector_stores_is_found_as_it_reads_later(store: Store, run: R
     run(scenario())
 
 
-def test_letters_of_an_older_store_are_found_in_any_case_too(run: Run, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/old.db"
+def test_letters_of_an_older_store_are_found_in_any_case_too(store: Store, store_url: str, run: Run) -> None:
+    """As the migration leaves letters that were stored before it."""
 
     async def scenario() -> None:
-        async with await open_store(url) as store:
-            await put(store, [make_letter(1, error_message="СБОЙ"), make_letter(2)])
-        old = sqlite3.connect(tmp_path / "old.db")
-        (version,) = old.execute("SELECT max(version) FROM schema_version").fetchone()
-        old.execute("ALTER TABLE letters DROP COLUMN error_folded")
-        old.execute("DELETE FROM schema_version WHERE version >= 6")
-        old.commit()
-        old.close()
-        async with await open_store(url) as store:
-            assert await store.letters.count(parse_filter("error:сбой", now_ms=NOW_MS), now_ms=NOW_MS) == 1
-        assert version >= 6
+        await put(store, [make_letter(1, error_message="СБОЙ"), make_letter(2, error_message="ok")])
+        async with database_of(store).write() as tx:
+            await tx.run("UPDATE letters SET error_folded = NULL")
+        asked = parse_filter("error:сбой", now_ms=NOW_MS)
+        assert await store.letters.count(asked, now_ms=NOW_MS) == 0
+        if store.kind == "sqlite":
+            connection = sqlite3.connect(store_url.removeprefix("sqlite:///"))
+            with connection:
+                s0006_selecting.fill_sqlite(connection)
+            connection.close()
+        else:
+            pool = await asyncpg.create_pool(store_url, min_size=1, max_size=1)
+            async with pool.acquire() as lent:
+                await s0006_selecting.fill_postgresql(lent)
+            await pool.close()
+        assert await store.letters.count(asked, now_ms=NOW_MS) == 1
 
     run(scenario())

@@ -192,14 +192,15 @@ def _send(
                 freezes=new.idempotency_key is None,
                 vhost=place.target.vhost,
             )
-            preview = await store.operations.preview(selection, now_ms=store.clock_ms())
+            preview = await store.operations.preview(selection, now_ms=store.clock_ms(), is_patient=True)
             request = replace(new, selection=selection)
             if preview.total == 0 and new.idempotency_key is None:
                 elsewhere = await selection_of(
                     store, wanted, moment_ms=store.clock_ms(), includes_in_doubt=includes_in_doubt
                 )
                 say_nothing(preview, form=asked.form)
-                say_elsewhere(await store.operations.preview(elsewhere, now_ms=store.clock_ms()), place.target.vhost)
+                others = await store.operations.preview(elsewhere, now_ms=store.clock_ms(), is_patient=True)
+                say_elsewhere(others, place.target.vhost)
                 return None
             async with opened_broker(place, store, has_witness=asked.has_witness) as broker:
                 if not await _is_wanted(broker, request, preview, asked):
