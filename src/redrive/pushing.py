@@ -11,17 +11,19 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound
-from redrive.core import InvalidDuration, Observer, delay_ms_of, did_you_mean
+from redrive.core import InvalidDuration, Observer, Rule, delay_ms_of, did_you_mean
 from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
 from redrive.files import load
 from redrive.running import Connect, Prepared, Watching, run
-from redrive.runtime import PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
+from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
 from redrive.telemetry import Endpoint
 from redrive.topology import declare
 
 __all__ = [
+    "CRASHES_MAX",
     "Existing",
     "InvalidPush",
+    "Other4xx",
     "Prepared",
     "PushTarget",
     "Watching",
@@ -35,6 +37,9 @@ __all__ = [
 Existing = Literal["again", "reject"]
 """What becomes of a failed message of a queue that no file declares: to the queue's end and again after a pause,
 without end; or rejected after one run, to the dead-letter exchange the queue has."""
+Other4xx = Literal["park", "retry"]
+"""What becomes of a message that is answered with a 4xx other than 408, 409, 425 and 429."""
+_OTHER_4XX = (range(400, 408), range(410, 425), range(426, 429), range(430, 500))
 _MISSING_FIRST_S, _MISSING_LONGEST_S = 0.5, 10.0
 
 
@@ -86,10 +91,13 @@ def push_app(
     existing: Existing | None = None,
     pause_after: int | None = None,
     pause_on_timeouts: bool = False,
+    crashes_max: int | None = CRASHES_MAX,
+    other_4xx: Other4xx | None = None,
 ) -> App:
     """An app whose only handler pushes. No more messages are taken than requests may be open.
 
     `pause_after`: so many answers in a row that mean "not there" pause the queue; None leaves it to the file.
+    `crashes_max` None counts no deaths, and a 425 is a plain nack then. `other_4xx` None leaves that to the file.
     """
     concurrency = pusher.target.concurrency
     source = file if existing is None else declare(queues={queue: {"retry": False}}, **_EXISTING[existing])
@@ -100,6 +108,8 @@ def push_app(
         concurrency=concurrency,
         pause_after=pause_after,
         pause_on=(*PAUSE_ON, TimeoutError) if pause_on_timeouts else PAUSE_ON,
+        crashes_max=crashes_max,
+        rules=() if other_4xx is None else (Rule(_OTHER_4XX, other_4xx),),
         needs_id=True,  # without an id an attempt could carry no idempotency key
     )(pusher)
     return app
@@ -122,6 +132,8 @@ def run_push(
     has_dead_letter_exchange: bool,
     pause_after: int | None,
     pause_on_timeouts: bool,
+    crashes_max: int | None,
+    other_4xx: Other4xx | None,
     url: str | None,
     waits: bool,
     watching: Watching,
@@ -153,7 +165,14 @@ def run_push(
                 await check_dead_letter_exchange(client, queue)
 
     app = push_app(
-        pusher, queue, file=file, existing=existing, pause_after=pause_after, pause_on_timeouts=pause_on_timeouts
+        pusher,
+        queue,
+        file=file,
+        existing=existing,
+        pause_after=pause_after,
+        pause_on_timeouts=pause_on_timeouts,
+        crashes_max=crashes_max,
+        other_4xx=other_4xx,
     )
     try:
         run(

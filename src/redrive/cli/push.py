@@ -8,7 +8,7 @@ import click
 from redrive.cli.console import greet
 from redrive.cli.secret_files import with_broker_files
 from redrive.files import read_text
-from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
+from redrive.pushing import CRASHES_MAX, Existing, Other4xx, Prepared, Watching, push_target, run_push
 
 
 @click.command("push")
@@ -40,6 +40,19 @@ from redrive.pushing import Existing, Prepared, Watching, push_target, run_push
     " look now and then whether it is. By default as FILE says; 0 never, which is what it says unless it has one.",
 )
 @click.option("--pause-on-timeouts", is_flag=True, help="Count answers that are not in time towards --pause-after.")
+@click.option(
+    "--other-4xx",
+    type=click.Choice(("park", "retry")),
+    help="What a 4xx other than 408, 409, 425 and 429 means. By default as FILE says, else park.",
+)
+@click.option(
+    "--crashes-max",
+    default=str(CRASHES_MAX),
+    show_default=True,
+    metavar="N|none",
+    help="Deaths of redrive with a message in hand before it is parked. With none they are not counted, and a message"
+    " answered 425 goes back by a plain nack, which keeps its x-death.",
+)
 @click.option("--secret-file", metavar="FILE", help="Signs requests; a secret a line. Else REDRIVE_PUSH_SECRET.")
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Goes with every request; repeatable.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz there.")
@@ -61,6 +74,8 @@ def push_command(
     connect_timeout: str,
     pause_after: int | None,
     pause_on_timeouts: bool,
+    other_4xx: str | None,
+    crashes_max: str,
     secret_file: str | None,
     headers: tuple[str, ...],
     metrics_port: int | None,
@@ -71,7 +86,8 @@ def push_command(
     """Deliver QUEUE's messages to a service by HTTP POST; its status says what becomes of each.
 
     2xx is done; 425 comes again in a moment, uncounted; 408, 409, 429, 5xx, 3xx, timeouts and lost connections are
-    retried by the queue's policy, not before Retry-After; other 4xx are parked. Ctrl-C or SIGTERM ends it in order.
+    retried by the queue's policy, not before Retry-After; other 4xx are parked, unless FILE or --other-4xx says retry.
+    Ctrl-C or SIGTERM ends it in order.
 
     \b
     Examples:
@@ -105,6 +121,8 @@ def push_command(
         has_dead_letter_exchange=has_dead_letter_exchange,
         pause_after=pause_after,
         pause_on_timeouts=pause_on_timeouts,
+        crashes_max=_crashes_max(crashes_max),
+        other_4xx=cast(Other4xx | None, other_4xx),
         url=url,
         waits=not no_wait,
         watching=Watching(
@@ -115,6 +133,14 @@ def push_command(
         ),
         started=started,
     )
+
+
+def _crashes_max(text: str) -> int | None:
+    if text.lower() == "none":
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text[:9]) < 2:
+        raise click.UsageError(f"--crashes-max: {text[:20]!r} is neither a number from 2 on nor none.")
+    return int(text[:9])
 
 
 def _is_given(parameter: str) -> bool:

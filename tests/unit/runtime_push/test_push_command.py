@@ -182,3 +182,10 @@ def test_a_file_without_a_usable_secret_is_named(text: str, said: str, tmp_path:
     assert said in str(result.exception).removeprefix(str(file))
     assert str(result.exception).startswith(str(file))
     assert "hunter2" not in f"{result.output}{result.exception}"
+
+
+@pytest.mark.parametrize("given", ["1", "0", "-1", "two", "", "2.5", "²"])
+def test_a_crash_cap_is_a_number_from_2_on_or_none(given: str) -> None:
+    result = CliRunner().invoke(cli, ["push", "orders", "--to", "http://localhost/", "--crashes-max", given])
+    assert result.exit_code == 2
+    assert f"--crashes-max: {given!r} is neither a number from 2 on nor none." in result.output

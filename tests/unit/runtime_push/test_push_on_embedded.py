@@ -338,3 +338,41 @@ async def held_in(client: Client, queue: str) -> list[bytes]:
         found.append(got.body)
     await channel.close()
     return found
+
+
+@pytest.mark.parametrize("literal", [True, False])
+def test_the_documents_own_425_and_4xx_can_be_had(literal: bool, tmp_path: Path) -> None:
+    """event-bus: a 425 is a nack, which keeps x-death, and any other 4xx goes through the retry queue."""
+    options: dict[str, Any] = {"crashes_max": None, "other_4xx": "retry"} if literal else {}
+    queue = "wms.queue.wms-stock"
+    times: dict[str, int] = {}
+
+    async def answer(request: Request, wire: Wire) -> None:
+        name = request.headers["x-redrive-message-id"]
+        times[name] = times.get(name, 0) + 1
+        await wire.answer(425 if name == "early" and times[name] == 4 else 404 if name == "bad" else 503)
+
+    async def run() -> None:
+        async with declared_broker(tmp_path) as (broker, client, file), Service(answer) as service:
+            now = wire.Timestamp(1_700_000_000)
+            await publish(client, queue, "early", b"{}", now)
+            await publish(client, queue, "bad", b"{}", now)
+            async with pushing(broker, PushTarget(url=service.url), queue, file=file, **options):
+                await until(lambda: broker.depths()["wms.dlq.wms-stock"] == 2)
+            dead = await taken(client, "wms.dlq.wms-stock")
+        assert times == {"early": 12, "bad": 11 if literal else 1}
+        assert dead["early"]["x-final-retry-count"] == 10
+        assert dead["bad"]["x-final-retry-count"] == (10 if literal else 0)
+        if literal:
+            for headers in dead.values():
+                assert rejections(headers, queue) == headers["x-final-retry-count"]
+                assert "x-redrive-attempts-before" not in headers
+        else:
+            assert rejections(dead["early"], queue) == 7, "a copy begins anew"
+
+    asyncio.run(run())
+
+
+def rejections(headers: dict[str, Any], queue: str) -> int:
+    deaths = headers.get("x-death", [])
+    return sum(one["count"] for one in deaths if (one["queue"], one["reason"]) == (queue, "rejected"))
