@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from redrive.client import Client, ClientError
+from redrive.client import Client, ClientError, QueueState
 from redrive.core import Finding, RedriveError, Severity
 from redrive.deadletters import (
     NAME_PATTERNS,
@@ -135,16 +135,21 @@ async def select_sources(place: Place, client: Client, broker: Broker, request: 
     try:
         infos = [one async for one in broker.management.queues(client.target.vhost)]
         book = await broker.management.policy_book(client.target.vhost)
+        bindings = await broker.management.bindings(client.target.vhost)
     except ManagementError:
         if from_file is not None:
-            return from_file
+            states = await _states(client, [one.dlq for one in from_file.sources])
+            return replace(from_file, depths={name: one.messages_ready for name, one in states.items()})
         if not request.patterns:
             raise
+        states = await _states(client, request.patterns)
         return select_by_name(
             client.target.vhost,
             request.patterns,
             observe_only=request.observe,
-            consumers=await _consumers(client, request.patterns),
+            consumers={name: one.consumers for name, one in states.items()},
+            depths={name: one.messages_ready for name, one in states.items()},
+            forced=request.forced,
         )
     found = select_from_broker(
         infos,
@@ -153,6 +158,7 @@ async def select_sources(place: Place, client: Client, broker: Broker, request: 
         observe_only=request.observe,
         forced=request.forced,
         topology=from_file,
+        bindings=bindings,
     )
     return found if from_file is None else _with_missing(found, from_file, infos)
 
@@ -284,7 +290,7 @@ def _with_missing(found: Selected, from_file: Selected, infos: Sequence[QueueInf
         )
         for one in missing
     ]
-    return Selected(sources=(*found.sources, *missing), findings=(*found.findings, *findings))
+    return replace(found, sources=(*found.sources, *missing), findings=(*found.findings, *findings))
 
 
 async def _depths(
@@ -303,15 +309,17 @@ async def _depths(
     return found, None
 
 
-async def _consumers(client: Client, names: Sequence[str]) -> dict[str, int]:
+async def _states(client: Client, names: Sequence[str]) -> dict[str, QueueState]:
     found = {}
     for name in names:
+        if not name or any(character in name for character in "*?["):
+            continue
         try:
             state = await queue_state(client, name)
         except (ClientError, TimeoutError):
             continue  # the collector says what is wrong with it
         if state is not None:
-            found[name] = state.consumers
+            found[name] = state
     return found
 
 

@@ -4,14 +4,16 @@ from typing import Literal, cast
 
 import click
 
-from redrive.cli.console import EXIT_FOUND, greet
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, greet, say
 from redrive.cli.dlq.options import with_who
-from redrive.cli.dlq.output import fail_line, print_json, print_line, warn_line
+from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, print_line, warn_line
 from redrive.cli.secret_files import with_secret_files
-from redrive.cli.tables import counted
+from redrive.cli.tables import counted, printable
 from redrive.collecting import CollectReport, CollectRequest, Selected, Watching, run_collect
 from redrive.core import Finding, Severity
 from redrive.dlq import Place, find_place
+
+_QUEUES_SHOWN = 50
 
 
 @click.command("collect")
@@ -25,7 +27,12 @@ from redrive.dlq import Place, find_place
 @click.option("--auto-retry", is_flag=True, help="Also send back what is due: see `redrive dlq auto-retry`.")
 @click.option("--observe", multiple=True, metavar="GLOB", help="Queues that are never taken from; repeatable.")
 @click.option("--resume-queue", "resumed", multiple=True, metavar="Q", help="A stopped queue that may go on.")
-@click.option("--force", is_flag=True, help="Collect what looks like a main or wait queue, too.")
+@click.option(
+    "--force", is_flag=True, help="Collect what looks like a main or wait queue, if --match names it exactly."
+)
+@click.option(
+    "--yes", is_flag=True, help="Without FILE and --match: take from all whose names say dead letters, unasked."
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True)
 @click.option(
@@ -46,6 +53,7 @@ def collect_command(
     observe: tuple[str, ...],
     resumed: tuple[str, ...],
     force: bool,
+    yes: bool,
     metrics_port: int | None,
     metrics_host: str,
     log_level: str | None,
@@ -54,9 +62,10 @@ def collect_command(
 ) -> None:
     """Take dead letters out of their queues into the database, until Ctrl-C.
 
-    The queues are FILE's parking queues (with --match: those of them that match), or without FILE the broker's by name.
-    A message is acked only when it is stored. Any number of collectors may share a database: each queue has one at a
-    time. Main and wait queues are refused.
+    The queues are FILE's parking queues (with --match: those of them that match), or without FILE the broker's that
+    match. With neither, those whose names say dead letters are shown and asked about. From which queues it takes, and
+    how much lies there, is said first. A message is acked only when it is stored. Any number of collectors may share a
+    database: each queue has one at a time. What looks like a main or wait queue is refused.
 
     \b
     Exit codes: 0 fine; 1 with --once, a queue was refused or could not be emptied; 2 could not.
@@ -83,8 +92,13 @@ def collect_command(
     def started(selected: Selected) -> None:
         _say_findings(selected)
         refusals.extend(selected.refusals)
-        if not once:
-            _greet(selected, place, log_format)
+        _say_sources(selected, place, log_format, once=once)
+        if (
+            file is None
+            and not patterns
+            and not is_confirmed("Nobody has named these queues. Take from them?", yes=yes)
+        ):
+            raise SystemExit(EXIT_COULD_NOT)
 
     report = run_collect(place, request, watching=watching, started=started)
     if once:
@@ -98,10 +112,20 @@ def _say_findings(selected: Selected) -> None:
         (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
 
 
-def _greet(selected: Selected, place: Place, log_format: str | None) -> None:
-    names = ", ".join(one.dlq for one in selected.sources[:5])
-    more = "" if len(selected.sources) <= 5 else f" and {len(selected.sources) - 5} more"
-    greet(f"Collecting {names}{more} of {place.target.address}; Ctrl-C ends it", log_format=log_format)
+def _say_sources(selected: Selected, place: Place, log_format: str | None, *, once: bool) -> None:
+    """From which queues messages are taken, and how many lie there now: before the first of them is taken."""
+    sources = [one for one in selected.sources if not one.observe_only]
+    shown = [_with_depth(one.dlq, selected.depths.get(one.dlq)) for one in sources[:_QUEUES_SHOWN]]
+    more = "" if len(sources) <= _QUEUES_SHOWN else f" and {len(sources) - _QUEUES_SHOWN} more"
+    text = f"Collecting from {', '.join(shown)}{more} of {place.target.address}"
+    if once:
+        say(printable(text))
+    else:
+        greet(printable(f"{text}; Ctrl-C ends it"), log_format=log_format)
+
+
+def _with_depth(name: str, depth: int | None) -> str:
+    return name if depth is None else f"{name} ({counted(depth, 'message')})"
 
 
 def _report(report: CollectReport, *, form: str) -> None:

@@ -1,23 +1,34 @@
 """Which queues are dead-letter queues: those of a topology, or those of a broker whose names say so. Pure.
 
 Collecting takes messages away, so a wrong guess would eat live ones. A topology knows what each queue is for: its main
-and wait queues are refused, whatever a pattern matches. A broker alone knows names and arguments: there a queue that
-sends its own messages on after a time is a wait queue, and refused; one that has consumers is somebody's, and named.
+and wait queues are refused, whatever a pattern matches. A broker alone knows names, arguments and bindings. There a
+queue is taken for live, and refused, if one of these holds:
+
+    it has a dead-letter exchange of its own        where its messages go when they fail or, with a TTL, after a time
+    an exchange that is not for dead letters        somebody publishes new messages to it
+        is bound to it
+    it has consumers, and no dead-letter name       somebody handles what lies there
+
+Nobody can tell a main queue whose consumers are away at the moment from a dead-letter queue by its depth. So what is
+refused is only collected when it is named exactly, not by a pattern, and confirmed (`forced`).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from redrive.core import Finding, Severity
 from redrive.management import QueueInfo
 from redrive.topology import (
     Arrangement,
+    Binding,
     BrokerVersion,
     DeclaredQueue,
+    DestinationType,
     PolicyBook,
     QueueType,
     Role,
+    Settings,
     Topology,
     build_graph,
     queue_settings,
@@ -41,6 +52,10 @@ NAME_PATTERNS = (
     "error",
 )
 """How people and frameworks call them: our own shapes, Spring, MassTransit, NServiceBus, and habit."""
+
+_EXCHANGE_PATTERNS = (*NAME_PATTERNS, "*dlx*", "*DLX*", "*dlq*", "*DLQ*", "*dead*", "*error*", "*skipped*", "*park*")
+"""How people call exchanges for dead letters to which consumers publish: no queue need have them as its own."""
+_WILDCARDS = frozenset("*?[")
 
 QUORUM_LIMIT_DEFAULT = 20
 """What a quorum queue of 4.x has where nobody set another (facts on delivery limits)."""
@@ -89,6 +104,8 @@ class Selected:
 
     sources: tuple[Source, ...]
     findings: tuple[Finding, ...] = ()
+    depths: dict[str, int] = field(default_factory=dict)
+    """How many messages lie in each, where that is known."""
 
     @property
     def refusals(self) -> tuple[Finding, ...]:
@@ -108,7 +125,7 @@ def select_from_topology(
     """Every parking queue of a topology; with `patterns`, the queues that match one of them.
 
     A declaration's arrangements say which they are; without them (a definitions.json) dead-letter routing does.
-    A matched main or wait queue is refused, or with `forced` only warned about.
+    A matched main or wait queue is refused; with `forced`, one that is named exactly is only warned about.
     """
     graph = build_graph(topology, arrangements)
     services = {one.name: one.service for one in declared if one.service is not None}
@@ -119,8 +136,9 @@ def select_from_topology(
         if not (matches(queue.name, patterns) if patterns else role == Role.PARKING):
             continue
         if role != Role.PARKING:
-            findings.append(_refusal(queue.address, _ROLE_WORDS[role], forced=forced))
-            if not forced:
+            insists = forced and queue.name in patterns
+            findings.append(_refusal(queue.address, _ROLE_WORDS[role], forced=insists))
+            if not insists:
                 continue
         if queue.type == QueueType.STREAM:
             findings.append(_stream(queue.address))
@@ -149,11 +167,21 @@ def select_from_broker(
     observe_only: Sequence[str] = (),
     forced: bool = False,
     topology: Selected | None = None,
+    bindings: Iterable[Binding] = (),
 ) -> Selected:
     """The queues of a broker whose names match, judged by what the management API says about them.
 
-    `topology` is what a declaration said before: what it refused stays refused, what it knows is kept.
+    `topology` is what a declaration said before: what it refused stays refused, what it knows is kept. `bindings` are
+    the vhost's.
     """
+    queues = list(queues)
+    dead_letter_exchanges = {queue_settings(one.queue, policies).dead_letter_exchange for one in queues}
+    fed_by: dict[str, str] = {}
+    for one in bindings:
+        is_dead_letters = one.source in dead_letter_exchanges or matches(one.source, _EXCHANGE_PATTERNS)
+        if one.destination_type is DestinationType.QUEUE and one.source and not is_dead_letters:
+            fed_by[one.destination] = one.source
+    depths: dict[str, int] = {}
     known = {} if topology is None else {(one.vhost, one.dlq): one for one in topology.sources}
     refused = () if topology is None else topology.refusals
     sources: list[Source] = []
@@ -169,10 +197,14 @@ def select_from_broker(
             findings.append(_stream(address))
             continue
         settings = queue_settings(info.queue, policies)
-        if source is None and settings.dead_letter_exchange is not None and settings.ttl_ms is not None:
-            findings.append(_refusal(address, "sends its messages on after a time, as wait queues do", forced=forced))
-            if not forced:
+        signs = [] if source is not None else _signs_of_life(info, settings, fed_by.get(info.name))
+        if signs:
+            insists = forced and info.name in patterns
+            findings.append(_refusal(address, " and ".join(signs), forced=insists))
+            if not insists:
                 continue
+        if info.messages is not None:
+            depths[info.name] = info.messages
         if info.consumers:
             findings.append(_consumed(address, info.consumers))
         sources.append(
@@ -186,20 +218,41 @@ def select_from_broker(
                 delivery_limit=info.delivery_limit(policies),
             )
         )
-    return Selected(sources=tuple(sources), findings=tuple(findings))
+    return Selected(sources=tuple(sources), findings=tuple(findings), depths=depths)
+
+
+def _signs_of_life(info: QueueInfo, settings: Settings, exchange: str | None) -> list[str]:
+    """What speaks for a main or wait queue."""
+    signs = []
+    if settings.dead_letter_exchange is not None and settings.ttl_ms is not None:
+        signs.append("sends its messages on after a time, as wait queues do")
+    elif settings.dead_letter_exchange is not None:
+        signs.append("has a dead-letter exchange of its own, as main queues do")
+    if exchange is not None:
+        signs.append(f"gets new messages from exchange {exchange}")
+    if info.consumers and not matches(info.name, NAME_PATTERNS):
+        signs.append(f"is consumed by {info.consumers}")
+    return signs
 
 
 def select_by_name(
-    vhost: str, names: Sequence[str], *, observe_only: Sequence[str] = (), consumers: dict[str, int] | None = None
+    vhost: str,
+    names: Sequence[str],
+    *,
+    observe_only: Sequence[str] = (),
+    consumers: dict[str, int] | None = None,
+    depths: dict[str, int] | None = None,
+    forced: bool = False,
 ) -> Selected:
-    """Queues by their exact names, where there is no management API to look with; a pattern is refused.
+    """Queues by their exact names, where there is no management API to look with; a pattern is refused, and without
+    `forced` a name that does not say dead letters: nothing else could tell it from a main queue.
 
-    `consumers` is what passive declares said.
+    `consumers` and `depths` are what passive declares said.
     """
     sources: list[Source] = []
     findings: list[Finding] = []
     for name in names:
-        if any(character in name for character in "*?["):
+        if _WILDCARDS & set(name):
             findings.append(
                 Finding(
                     code="pattern-without-management",
@@ -209,10 +262,15 @@ def select_by_name(
                 )
             )
             continue
+        if not matches(name, NAME_PATTERNS):
+            why = "may be a main queue: its name does not say dead letters, and only the management API could tell more"
+            findings.append(_refusal(f"queue {name}", why, forced=forced))
+            if not forced:
+                continue
         if consumers is not None and consumers.get(name):
             findings.append(_consumed(f"queue {name}", consumers[name]))
         sources.append(Source(vhost=vhost, dlq=name, observe_only=matches(name, observe_only)))
-    return Selected(sources=tuple(sources), findings=tuple(findings))
+    return Selected(sources=tuple(sources), findings=tuple(findings), depths={} if depths is None else depths)
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -231,8 +289,10 @@ def _refusal(address: str, why: str, *, forced: bool) -> Finding:
         code="live-queue",
         severity=Severity.WARNING if forced else Severity.ERROR,
         address=address,
-        summary=f"{why}; collecting would take them away",
-        hint="leave it out of the pattern" if not forced else "it is collected because you insisted",
+        summary=f"{why}; collecting would take its messages away",
+        hint="it is collected because you insisted"
+        if forced
+        else "leave it out, or name it exactly with --match NAME --force if its messages are dead letters",
     )
 
 

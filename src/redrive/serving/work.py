@@ -141,6 +141,7 @@ class Work:
                 observer=self._telemetry,
             )
             self._collector = collector
+            self._telemetry.note("serve.collecting", queues=", ".join(sorted(names)))
             self._count(names)
             ends = asyncio.Event()
             try:

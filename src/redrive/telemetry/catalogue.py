@@ -136,6 +136,7 @@ EVENTS: dict[str, tuple[Level, str]] = {
         Level.WARNING,
         "what runs beside the API waits for the broker or the database; it goes on by itself",
     ),
+    "serve.collecting": (Level.INFO, "these queues are collected from now on"),
     "serve.queues_refused": (Level.ERROR, "queues that were asked for are not collected, with the reasons"),
     "serve.management_unavailable": (
         Level.WARNING,

@@ -3,7 +3,7 @@
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.sources import select_from_broker
+from redrive.deadletters.sources import Selected, select_from_broker
 from redrive.management import Management, parse_management_url
 from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
@@ -36,5 +36,34 @@ def test_a_brokers_dead_letter_queues_are_found_and_its_wait_queues_are_not(vhos
             ("live-queue", "queue retry.dead"),
             ("stream", "queue log.dlq"),
         }
+
+    run_scenario(steps())
+
+
+@pytest.mark.live
+def test_a_main_queue_whose_consumers_are_away_is_not_taken_for_a_dead_letter_queue(vhost: Vhost) -> None:
+    async def steps() -> None:
+        async with Client(vhost.amqp_url) as client:
+            channel = await client.channel()
+            await channel.declare_exchange("shop", "topic")
+            await channel.declare_exchange("orders.dlx", "fanout")
+            await channel.declare_queue("orders", arguments={"x-dead-letter-exchange": "orders.dlx"})
+            await channel.declare_queue("mail")
+            await channel.declare_queue("graveyard")
+            await channel.bind_queue("mail", "shop", "mail.#")
+            await channel.bind_queue("graveyard", "orders.dlx", "")
+        async with Management(parse_management_url(vhost.management_url)) as management:
+            infos = [queue async for queue in management.queues(vhost.name)]
+            book = await management.policy_book(vhost.name)
+            bindings = await management.bindings(vhost.name)
+
+            def select(*patterns: str, forced: bool = False) -> Selected:
+                return select_from_broker(infos, policies=book, patterns=patterns, forced=forced, bindings=bindings)
+
+        for forced in (False, True):
+            selected = select("*", forced=forced)
+            assert [one.dlq for one in selected.sources] == ["graveyard"]
+            assert {one.address.split(" (")[0] for one in selected.refusals} == {"queue orders", "queue mail"}
+        assert [one.dlq for one in select("mail", forced=True).sources] == ["mail"]
 
     run_scenario(steps())

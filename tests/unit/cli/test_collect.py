@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,37 @@ def test_collecting_refuses_live_queues_and_says_when_there_is_nothing(scene: Sc
     assert scene.broker.depths() == {"orders": 2}
 
 
+def test_a_live_main_queue_is_not_drained_by_a_pattern(scene: Scene) -> None:
+    scene.park(1)
+    publish(scene.broker.url, "", "orders", 2)  # its consumers are away at the moment
+    ran = scene.run("collect", "--match", "orders*", "--once", "--force")
+    assert ran.code == 1
+    assert "queue orders: " in ran.err
+    assert scene.broker.depths() == {"orders": 2}
+    assert "Collecting from orders.parked (1 message) of" in ran.err
+    named = scene.run("collect", "--match", "orders", "--once")
+    assert (named.code, scene.broker.depths()) == (2, {"orders": 2})
+    nowhere = ("--management-url", "http://127.0.0.1:1")
+    unseen = scene.run("collect", "--match", "orders", "--once", *nowhere)
+    assert (unseen.code, scene.broker.depths()) == (2, {"orders": 2})
+    insisted = scene.run("collect", "--match", "orders", "--once", "--force")
+    assert (insisted.out, scene.broker.depths()) == ("2 dead letters collected.\n", {})
+
+
+def test_without_a_file_and_names_it_asks_before_it_takes(scene: Scene) -> None:
+    scene.park(2)
+    nobody = scene.run("collect", "--once")
+    assert (nobody.code, nobody.out) == (2, "")
+    assert "orders.parked (2 messages)" in nobody.err
+    assert "there is nobody to ask; say --yes" in nobody.err
+    no = scene.run("collect", "--once", typed=b"n\n", is_terminal=True)
+    assert (no.code, scene.broker.depths()) == (2, {"orders.parked": 2})
+    yes = scene.run("collect", "--once", typed=b"y\n", is_terminal=True)
+    assert (yes.code, yes.out) == (0, "2 dead letters collected.\n")
+    scene.park(1)
+    assert scene.run("collect", "--once", "--yes").out == "1 dead letter collected.\n"
+
+
 def test_observed_queues_are_never_taken_from(scene: Scene) -> None:
     scene.park(2)
     scene.park(1, "bills", "bills.dlq")
@@ -74,10 +106,10 @@ def test_without_a_management_api_a_file_or_exact_names_must_do(scene: Scene) ->
 
 def test_a_queue_that_is_not_there_is_a_problem_of_once(scene: Scene) -> None:
     ran = scene.run(
-        "collect", "--match", "gone", "--management-url", "http://127.0.0.1:1", "--once", "--format", "json"
+        "collect", "--match", "gone.dlq", "--management-url", "http://127.0.0.1:1", "--once", "--format", "json"
     )
     assert ran.code == 1
-    assert ran.json["problems"] == {"gone": "there is no queue gone"}
+    assert ran.json["problems"] == {"gone.dlq": "there is no queue gone.dlq"}
 
 
 def test_a_queue_that_goes_on_is_in_the_audit_with_who_and_when(scene: Scene) -> None:
@@ -115,7 +147,7 @@ def test_it_goes_on_until_a_signal_and_sends_back_what_is_due(scene: Scene) -> N
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "Collecting bills.dlq, orders.parked of amqp://" in err
+    assert re.search(r"Collecting from bills.dlq \(\d messages?\), orders.parked \(\d messages?\) of amqp://", err)
     assert "Traceback" not in err
     assert scene.broker.depths() == {"orders": 2}
     assert [(one["queue"], one["status"]) for one in scene.letters()] == [

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from redrive.core import Severity
 from redrive.deadletters.sources import (
     NAME_PATTERNS,
+    Selected,
     Source,
     matches,
     select_by_name,
@@ -15,8 +17,10 @@ from redrive.deadletters.sources import (
 from redrive.management import QueueInfo
 from redrive.topology import (
     Arguments,
+    Binding,
     BrokerVersion,
     Compiled,
+    DestinationType,
     Policy,
     PolicyBook,
     compile_declaration,
@@ -75,8 +79,11 @@ def test_a_pattern_that_matches_live_queues_is_refused_for_them_unless_forced() 
     assert len(selected.refusals) == len(built.topology.queues) - len(parkings)
     assert any("is a wait queue" in one.text for one in selected.refusals)
     assert any("is a main queue" in one.text for one in selected.refusals)
-    forced = select_from_topology(built.topology, forced=True, **asked)  # type: ignore[arg-type]
-    assert len(forced.sources) == len(built.topology.queues)
+    by_pattern = select_from_topology(built.topology, forced=True, **asked)  # type: ignore[arg-type]
+    assert by_pattern == selected, "who insists must name each queue"
+    names = [one.name for one in built.topology.queues]
+    forced = select_from_topology(built.topology, arrangements=built.arrangements, patterns=names, forced=True)
+    assert sorted(one.dlq for one in forced.sources) == sorted(names)
     assert forced.refusals == ()
     assert len(forced.findings) == len(selected.refusals)
 
@@ -120,8 +127,42 @@ def test_of_a_broker_what_matches_is_collected_and_what_looks_alive_is_refused()
         ("live-queue", "queue retry.dead"),
         ("stream", "queue log.dlq"),
     ]
-    forced = select_from_broker(queues, policies=PolicyBook([]), forced=True)
-    assert "retry.dead" in {one.dlq for one in forced.sources}
+    by_pattern = select_from_broker(queues, policies=PolicyBook([]), forced=True)
+    assert "retry.dead" not in {one.dlq for one in by_pattern.sources}
+    forced = select_from_broker(queues, policies=PolicyBook([]), patterns=["retry.dead"], forced=True)
+    assert [one.dlq for one in forced.sources] == ["retry.dead"]
+
+
+def test_what_looks_like_a_main_queue_must_be_named_exactly_and_insisted_on() -> None:
+    queues = [
+        info("orders", x_dead_letter_exchange="orders.dlx"),
+        info("mail"),
+        info("stock", consumers=1),
+        info("orders.dlq"),
+        info("billing_error"),
+        info("notes"),
+    ]
+    bindings = [
+        Binding(source="shop", destination="mail", routing_key="mail.#"),
+        Binding(source="orders.dlx", destination="orders.dlq"),
+        Binding(source="billing_error", destination="billing_error"),
+        Binding(source="shop", destination="notes", destination_type=DestinationType.EXCHANGE),
+    ]
+
+    def select(*patterns: str, forced: bool = False) -> Selected:
+        book = PolicyBook([])
+        return select_from_broker(queues, policies=book, patterns=patterns, forced=forced, bindings=bindings)
+
+    for forced in (False, True):
+        selected = select("*", forced=forced)
+        assert [one.dlq for one in selected.sources] == ["orders.dlq", "billing_error", "notes"]
+        assert [one.address for one in selected.refusals] == ["queue orders", "queue mail", "queue stock"]
+    assert [one.dlq for one in select("orders", "mail", "stock").sources] == []
+    insisted = select("orders", "mail", "stock", forced=True)
+    assert [one.dlq for one in insisted.sources] == ["orders", "mail", "stock"]
+    assert [one.severity for one in insisted.findings if one.code == "live-queue"] == [Severity.WARNING] * 3
+    words = "has a dead-letter exchange of its own", "gets new messages from exchange shop", "is consumed by 1"
+    assert all(word in one.text for word, one in zip(words, selected.refusals, strict=True))
 
 
 def test_what_a_file_refuses_stays_refused_on_the_broker_and_what_it_knows_is_kept() -> None:
@@ -137,8 +178,11 @@ def test_what_a_file_refuses_stays_refused_on_the_broker_and_what_it_knows_is_ke
 
 def test_without_management_only_exact_names_do() -> None:
     selected = select_by_name("/", ["orders.dlq", "*.dlq", "busy"], consumers={"busy": 1})
-    assert [one.dlq for one in selected.sources] == ["orders.dlq", "busy"]
-    assert [one.code for one in selected.findings] == ["pattern-without-management", "consumed"]
+    assert [one.dlq for one in selected.sources] == ["orders.dlq"]
+    assert [one.code for one in selected.findings] == ["pattern-without-management", "live-queue"]
+    insisted = select_by_name("/", ["busy"], consumers={"busy": 1}, forced=True)
+    assert [one.dlq for one in insisted.sources] == ["busy"]
+    assert [one.code for one in insisted.findings] == ["live-queue", "consumed"]
 
 
 @pytest.mark.parametrize(
