@@ -14,11 +14,13 @@ from redrive.wire import Properties
 from tests.live.runtime.kills.cells import Cell, declaration_of
 from tests.live.runtime.kills.worker import consume
 from tests.live.worker_processes import said, start_worker, wait_exit
+from tests.unit.runtime.test_strangers import forged
 
 PATIENCE_S = 60.0
 LOOK_S = 0.1
 QUIET_LOOKS, DOUBTFUL_LOOKS = 4, 80
 BYSTANDERS = ("before", "after")
+"""They come from a publisher that forges every header we read, and end like any other new message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,11 @@ class Scene:
             publisher = await client.publisher()
             for message in (BYSTANDERS[0], "target", BYSTANDERS[1]):
                 body = cell.deed if message == "target" else "ack"
-                properties = Properties.of(message_id=message, delivery_mode=2 if cell.is_persistent else 1)
+                properties = Properties.of(
+                    message_id=message,
+                    delivery_mode=2 if cell.is_persistent else 1,
+                    headers=None if message == "target" else forged(name),
+                )
                 outcome = await publisher.publish(f"{name}-events", f"{name}.placed", body.encode(), properties)
                 assert isinstance(outcome, Confirmed), outcome
             killed = await self._run_until_killed(cell, declaration, name, folder)
