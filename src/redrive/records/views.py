@@ -19,6 +19,8 @@ from redrive.records.filters import BodyPath, ErrorLike, Filter, HeaderIs, Named
 from redrive.records.hiding import hide_in_body, hide_in_headers, overlaps, path_of, tells_error
 from redrive.records.states import Event
 
+ENVELOPE = b"redrive envelope "
+"""Begins a body that holds a whole message, headers and all: what a rule hides of those is in it."""
 HIDDEN_FILTER = "(a filter on payloads)"
 _TOLD_BY_ERRORS = frozenset({str(Event.CAME_BACK), str(Event.SPENT)})
 _TYPE = re.compile(r"HTTP \d{3}|[A-Za-z_$][\w.$+`:]{0,150}", re.ASCII)
@@ -107,7 +109,7 @@ class View:
 
     def body(self, body: bytes) -> bytes | None:
         """A body; written anew where a value in it is hidden, None where all of it is."""
-        if not self.sees_payloads:
+        if not self.sees_payloads or (not self.is_whole and body.startswith(ENVELOPE)):
             return None
         return hide_in_body(body, self._paths) if self._paths else body
 

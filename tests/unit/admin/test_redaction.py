@@ -14,6 +14,7 @@ from redrive.records import HIDDEN_FILTER, MASK, Content, Event, Redaction, Role
 from redrive.records.hiding import hide_in_body, hide_in_headers, overlaps, path_of
 from redrive.stores import Store
 from redrive.wire import Properties
+from redrive.wire.envelopes import wrap
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, audited
 from tests.unit.stores.letter_making import NOW_MS, make_letter
 
@@ -408,3 +409,12 @@ def test_a_preview_is_what_the_role_sees_and_hides_what_is_only_tried(
         assert (await olga.get(f"{path}/preview", params={"role": "viewer"})).status_code == 403
 
     run(scenario())
+
+
+def test_a_header_that_is_hidden_is_not_in_the_envelope_of_a_message_either() -> None:
+    """What has no room for a copy's headers is parked whole, in the body of another."""
+    body = wrap(Properties.of(headers={"x-user": SECRET}), b"{}")
+    view = View(sees_payloads=True, rules=[rule("header", "x-user")])
+    assert view.body(body) is None
+    assert SECRET not in json.dumps(view.content(described(body, **{"x-redrive-envelope": 1})))
+    assert WHOLE.body(body) == body
