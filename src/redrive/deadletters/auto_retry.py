@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from redrive.client import AccessRefused
 from redrive.core import RedriveError
+from redrive.deadletters.preflight import queue_state
 from redrive.deadletters.redriver import Redriver, RunsElsewhere
 from redrive.deadletters.runner_lease import HeldLease, hold_lease
 from redrive.deadletters.stopping import idle
@@ -73,18 +75,41 @@ class AutoRetry:
             return Round(settled=settled, operations=tuple(operations))
 
     async def _settle(self, held: HeldLease) -> int:
-        settled = 0
+        settled, asked, waiting = 0, set[str](), dict[str, str]()
         for _ in range(_ROUNDS_MAX):
             held.require()
-            found = await self._parts.store.operations.settle_silent(
-                now_ms=self._parts.clock_ms(), limit=_SETTLE_AT_ONCE
+            now_ms, vhost = self._parts.clock_ms(), self._parts.client.target.vhost
+            operations = self._parts.store.operations
+            looked_at, queues = await operations.silent_queues(now_ms=now_ms, limit=_SETTLE_AT_ONCE, vhost=vhost)
+            for queue in queues - asked:
+                asked.add(queue)
+                reason = await self._why_waiting(queue)
+                if reason is not None:
+                    waiting[queue] = reason
+            settled += await operations.settle_silent(
+                now_ms=now_ms, limit=_SETTLE_AT_ONCE, vhost=vhost, waiting=waiting
             )
-            settled += found
-            if found < _SETTLE_AT_ONCE:
+            if looked_at < _SETTLE_AT_ONCE:
                 break
         if settled:
             self._parts.observer.note("deadletters.settled", count=settled)
         return settled
+
+    async def _why_waiting(self, queue: str) -> str | None:
+        """Why copies that were sent to this queue can't be handled yet, None where nothing speaks against it.
+
+        Messages that lie there while nobody consumes it may be the copies; of a queue that is consumed nobody can know
+        which ones lie there. A queue that is gone says nothing about what was in it.
+        """
+        try:
+            state = await queue_state(self._parts.client, queue)
+        except AccessRefused:
+            return None  # not ours to look at
+        if state is None:
+            return f"waiting: the queue {queue} that its copy went to is gone; whether it was handled nobody can know"
+        if state.consumers == 0 and state.messages_ready:
+            return f"waiting: nobody consumes {queue}, and messages lie there"
+        return None
 
     async def _left_behind(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
         """The operations of an auto-retry that is gone: what they have left is not due a second time."""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from redrive.records import (
@@ -32,7 +32,7 @@ from redrive.stores.database import Database, Writing
 from redrive.stores.errors import IdempotencyConflict
 from redrive.stores.evaluating import LOOKING, SELECTING, is_dear, within
 from redrive.stores.leases import Lease
-from redrive.stores.operations_ending import settle_silent
+from redrive.stores.operations_ending import settle_silent, silent_queues
 from redrive.stores.operations_rows import (
     COLUMNS,
     OperationRow,
@@ -226,10 +226,17 @@ class Operations:
         """`record` and `take` in one transaction, for a runner that has another batch on the wire meanwhile."""
         return await self._exchange(id, lease, results, limit=limit, now_ms=now_ms, turn=turn)
 
-    async def settle_silent(self, *, now_ms: int, limit: int) -> int:
-        """Resolves redriven dead letters that have not come back in their time; how many."""
+    async def silent_queues(self, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
+        """See `operations_ending.silent_queues`."""
+        async with self._database.read() as tx:
+            return await silent_queues(tx, now_ms=now_ms, limit=limit, vhost=vhost)
+
+    async def settle_silent(
+        self, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
+    ) -> int:
+        """Resolves redriven dead letters that have not come back in their time; how many. See `operations_ending`."""
         async with self._database.write() as tx:
-            return await settle_silent(tx, now_ms=now_ms, limit=limit)
+            return await settle_silent(tx, now_ms=now_ms, limit=limit, vhost=vhost, waiting=waiting)
 
     async def pause(self, id: str, text: str = "", *, now_ms: int, who: str) -> Operation:
         """Nothing more of it is taken until it is resumed; what is on the way is still recorded. An operation that has

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from redrive.core import format_duration_ms
 from redrive.records import Event, Operation, OperationKind, Status
 from redrive.stores.arriving import LISTEN
-from redrive.stores.database import Writing
+from redrive.stores.database import Reading, Writing
 from redrive.stores.operations_rows import BEING_SENT
 from redrive.stores.rules import read_rules, rules_to_decide_by
 from redrive.stores.tallies import Ledger
@@ -35,6 +35,13 @@ WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq
 """
 _LISTEN_ON = "UPDATE letters SET silent_at_ms = $2 WHERE seq = ANY($1::bigint[])"
 _LISTEN_ON_MS = 60_000
+_SENT_TO = """
+SELECT l.seq, l.vhost, l.queue FROM letters AS l JOIN operations AS o ON o.id = l.operation_id
+WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND l.status = 'retrying'
+    AND o.target_exchange IS NULL AND o.target_routing_key IS NULL
+"""
+_WAIT_ON = "UPDATE letters SET silent_at_ms = $2, status_reason = $3 WHERE seq = $1"
+_WAIT_ON_MS = 300_000
 # From when it was confirmed, for as long as it was claimed with. The letter itself does not change: of all a redrive
 # writes that would be the dearest, since PostgreSQL has no room for it beside the row and writes every index again.
 _LISTEN_ALL = """
@@ -122,9 +129,23 @@ async def by_settling(tx: Writing, operation: Operation, standings: list[Standin
     return sorted_out
 
 
-async def settle_silent(tx: Writing, *, now_ms: int, limit: int) -> int:
+async def silent_queues(tx: Reading, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
+    """How many `settle_silent` would look at, and the queues of this vhost that their copies went to directly: what
+    went through another exchange nobody can follow."""
+    over = [seq for _, seq in await tx.rows(_OVER, now_ms, limit)]
+    rows = await tx.rows(_SENT_TO, over, now_ms) if over else []
+    return len(over), frozenset(queue for _, where, queue in rows if where == vhost)
+
+
+async def settle_silent(
+    tx: Writing, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
+) -> int:
     """Resolves redriven dead letters that have not come back in their time, of the `limit` that are looked at; how
-    many. Those that came back, or were sent again, are not silent any more."""
+    many. Those that came back, or were sent again, are not silent any more.
+
+    `waiting`: queues of `vhost` in which copies lie that nobody takes, with that in a sentence. What was sent there is
+    not silent, it waits.
+    """
     over = [tuple(row) for row in await tx.rows(_OVER, now_ms, limit)]
     if not over:
         return 0
@@ -134,6 +155,10 @@ async def settle_silent(tx: Writing, *, now_ms: int, limit: int) -> int:
     if unheard:
         await tx.run(_LISTEN_ON, unheard, now_ms + _LISTEN_ON_MS)
         await tx.many(LISTEN, [(now_ms + _LISTEN_ON_MS, seq) for seq in unheard])
+    for seq, where, queue in await tx.rows(_SENT_TO, seqs, now_ms) if waiting else ():
+        if waiting and where == vhost and queue in waiting:
+            await tx.run(_WAIT_ON, seq, now_ms + _WAIT_ON_MS, waiting[queue])
+            await tx.many(LISTEN, [(now_ms + _WAIT_ON_MS, seq)])
     by_silence: defaultdict[int, list[Standing]] = defaultdict(list)
     for silence_ms, *standing in await tx.rows(_SILENT, seqs, now_ms):
         by_silence[silence_ms].append(read_standing(tuple(standing)))

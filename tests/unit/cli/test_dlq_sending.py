@@ -343,3 +343,17 @@ def test_a_wrong_redrive_is_refused_in_a_sentence(scene: Scene, options: tuple[s
     assert sentence in ran.err
     assert scene.statuses() == ["pending"]
     assert scene.broker.depths() == {}
+
+
+def test_what_lies_in_a_queue_that_nobody_consumes_waits_and_is_not_resolved(scene: Scene) -> None:
+    scene.park(2)
+    scene.collect()
+    scene.run("dlq", "auto-retry", "on", "--first", "1ms", "--settle", "1ms")
+    scene.run("dlq", "auto-retry", "run", "--once")
+    assert scene.broker.depths() == {"orders": 2}
+    again = scene.run("dlq", "auto-retry", "run", "--once")
+    assert again.out == "0 sent back; 0 resolved: they have not come back.\n"
+    assert scene.statuses() == ["retrying", "retrying"]
+    assert {one["status_reason"] for one in scene.letters()} == {
+        "waiting: nobody consumes orders, and messages lie there"
+    }

@@ -276,7 +276,11 @@ class MemoryStore:
     async def go_on(self, *, now_ms: int) -> bool:
         return True
 
-    async def settle_silent(self, *, now_ms: int, limit: int) -> int:
+    async def silent_queues(self, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
+        """It knows nothing of targets."""
+        return 0, frozenset()
+
+    async def settle_silent(self, *, now_ms: int, limit: int, **_: Any) -> int:
         self._call("settle_silent")
         silent = [
             letter

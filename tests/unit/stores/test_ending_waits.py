@@ -2,7 +2,7 @@
 
 import pytest
 
-from redrive.records import Event, Filter, ItemState, Selection, Status
+from redrive.records import Event, Filter, ItemState, Selection, Status, Target
 from redrive.stores import Store
 from tests.unit.stores.arrivals import (
     NOW_MS,
@@ -91,5 +91,29 @@ def test_what_is_being_sent_at_this_moment_is_left_even_then(store: Store, run: 
         named = await store.letters.delete(Selection(ids=ids, ends_waiting=True), **WHO)  # type: ignore[arg-type]
         assert (named.done, by_status(named.not_done)) == (0, [0, 0, 0, 1, 1])
         assert await statuses(store, ids[0]) == ["retrying"]
+
+    run(scenario())
+
+
+def test_a_copy_that_lies_in_its_target_is_waited_for_and_not_resolved(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, make_arrival(1, queue="orders"), make_arrival(2, queue="mail"))
+        elsewhere = await collect(store, make_arrival(3, queue="orders"))
+        await redrive(store, *ids)
+        await redrive(store, *elsewhere, target=Target(exchange="retry", routing_key="orders"))
+        late_ms = NOW_MS + 600_000
+        looked_at, queues = await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="/")
+        assert (looked_at, sorted(queues)) == (3, ["mail", "orders"])
+        waiting = {"orders": "waiting: nobody consumes orders, and messages lie there"}
+        settled = await store.operations.settle_silent(now_ms=late_ms, limit=10, vhost="/", waiting=waiting)
+        assert settled == 2
+        assert await statuses(store, *ids, *elsewhere) == ["retrying", "resolved", "resolved"]
+        found = await store.letters.get(ids[0])
+        assert found is not None
+        assert found.status_reason == waiting["orders"]
+        # Looked at again after a while, and resolved when nothing speaks against it any more.
+        assert await store.operations.settle_silent(now_ms=late_ms + 299_000, limit=10) == 0
+        assert await store.operations.settle_silent(now_ms=late_ms + 300_000, limit=10, vhost="/", waiting={}) == 1
+        assert await statuses(store, ids[0]) == ["resolved"]
 
     run(scenario())
