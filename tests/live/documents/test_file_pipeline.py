@@ -32,7 +32,7 @@ BOUND = {
     "q.audit": ("domain.events", "#"),
 }
 KEY = "files.validated.png"
-SLACK_S = 2.5
+SLACK_S = 4.5
 
 
 def check_topology(vhost: Vhost) -> None:
