@@ -118,6 +118,7 @@ _VERBS = (
     ("nack", 10),
     ("reject", 10),
     ("consume", 6),
+    ("meet", 8),
     ("close", 4),
     ("recover", 2),
     ("count", 4),
@@ -156,6 +157,19 @@ def _operation(random: Random, queues: tuple[QueuePlan, ...], body: Any, due_ms:
                 "no_ack": random.random() < 0.2,
                 "own_channel": random.random() < 0.6,
             }
+        case "meet":
+            shared = queue.kind == "classic" and random.random() < 0.5
+            options = {
+                "bodies": [f"w{next(body)}" for _ in range(random.randint(1, 4))],
+                "mandatory": False,
+                "properties": {},
+                "consumers": random.randint(1, 3),
+                "prefetch": random.randint(1, 3),
+                "shared": shared,
+                "settled": random.choice(["", "", "nack", "ack"]),
+            }
+            if queue.may_expire_messages and random.random() < 0.5:
+                options["properties"]["expiration"] = str(due_ms)
         case "tx":
             options = {"bodies": [f"t{next(body)}"], "commit": random.random() < 0.6}
     return Operation(verb, queue.name, random.random(), options)

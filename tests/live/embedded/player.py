@@ -249,6 +249,43 @@ class Player:
         channel.basic_cancel(tag)
         return seen
 
+    def _on_meet(self, operation: Operation) -> list[Any]:
+        """Messages that meet waiting consumers, each with a prefetch or all with one; one may be settled at once."""
+        channel, options = self._connection.channel(), operation.options
+        channel.basic_qos(prefetch_count=options["prefetch"], global_qos=options["shared"])
+        seen: list[Any] = []
+
+        def take(_channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            self._held.append((channel, method.delivery_tag, operation.queue))
+            seen.append([method.consumer_tag, *self._described(method, properties, body)])
+
+        tags = [f"waiting {number}" for number in range(options["consumers"])]
+        for tag in tags:
+            channel.basic_consume(self._name(operation.queue), take, consumer_tag=tag)
+        self._listen_longer()
+        outcomes = []
+        for body in options["bodies"]:
+            outcomes.append(self._publish("", self._name(operation.queue), body, operation))
+            self._listen_longer()
+        mine = [one for one in self._held if one[0] is channel]
+        if mine and options["settled"]:
+            self._held.remove(mine[0])
+            if options["settled"] == "ack":
+                channel.basic_ack(mine[0][1])
+            else:
+                channel.basic_nack(mine[0][1], requeue=True)
+            self._listen_longer()
+        for tag in tags:
+            channel.basic_cancel(tag)
+        return [outcomes, *seen]
+
+    def _listen_longer(self) -> None:
+        until = time.monotonic() + self._grid.linger_s()
+        while time.monotonic() < until:
+            self._connection.process_data_events(time_limit=0.01)
+        self._publisher.queue_declare("", exclusive=True, auto_delete=True)  # what came before the answer has come
+        self._connection.process_data_events(time_limit=0)
+
     def _on_close(self, _operation: Operation) -> None:
         channels = {id(channel): channel for channel, _, _ in self._held}
         self._keep_one_queues()

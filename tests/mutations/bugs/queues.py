@@ -129,8 +129,8 @@ BUGS = (
         name="overflow-not-compared",
         area=AREA,
         file="engine/equivalence.py",
-        old='    "x-overflow",\n',
-        new="",
+        old='"x-max-priority",\n        "x-overflow",',
+        new='"x-max-priority",',
         sees="Declaring a queue again with another x-overflow succeeds and changes nothing.",
     ),
 )

@@ -17,10 +17,11 @@ Check: TypeAlias = Callable[[Any, Mapping[str, Any], Profile], str | None]
 """What is wrong with a value, as RabbitMQ's text has it after the colon; None if nothing is."""
 
 _TEN_YEARS_MS = 315_360_000_000
+_MASTER_LOCATORS = ("client-local", "min-masters", "random")
 _MASTER_LOCATOR_GONE = (
     "Feature `queue_master_locator` is deprecated.\nBy default, this feature is not permitted anymore.\nThe feature "
     "will be removed from a future major RabbitMQ version, regardless of the configuration; actual version to "
-    "be determined."
+    "be determined.\nTo continue"
 )
 
 
@@ -46,17 +47,22 @@ def check_queue(
 ) -> str:
     """The kind of a queue that may be declared like this. Raises Refusal."""
     where = resource("queue", name, vhost)
+    exchange = arguments.get("x-dead-letter-exchange", "")
+    if not isinstance(exchange, str):
+        raise precondition(f"invalid type '{type_name(exchange)}' for arg 'x-dead-letter-exchange' in {where}")
     kind = queue_kind(arguments, where)
-    for key, value in arguments.items():
-        check = _CHECKS.get(key)
-        problem = None if check is None else check(value, arguments, profile)
+    foreign = foreign_arguments(kind, profile)
+    # RabbitMQ looks at a kind's own arguments in an order of its own, and then for others' in the declaration's.
+    for key, check in _CHECKS.items():
+        problem = None if key not in arguments or key in foreign else check(arguments[key], arguments, profile)
         if problem is not None:
-            if key == "x-dead-letter-exchange":
-                raise precondition(f"invalid type '{type_name(value)}' for arg '{key}' in {where}")
             raise _invalid(key, where, problem)
     for key in arguments:
-        if key in foreign_arguments(kind, profile):
+        if key in foreign:
             raise precondition(f"invalid arg '{key}' for {where} of queue type rabbit_{kind}_queue")
+    locator = arguments.get("x-queue-master-locator", "client-local")
+    if kind == CLASSIC and profile.deaths_in_headers and locator not in _MASTER_LOCATORS:
+        raise Refusal(541)  # 3.10 fails on it
     if "x-queue-master-locator" in arguments and kind == CLASSIC and profile.delayed_retry:
         raise Refusal(541, _MASTER_LOCATOR_GONE)
     if kind != CLASSIC:
@@ -71,6 +77,8 @@ def check_queue(
 def foreign_arguments(kind: str, profile: Profile) -> frozenset[str]:
     """The arguments that RabbitMQ knows and this kind of queue does not have."""
     foreign = _FOREIGN[kind]
+    if not profile.delayed_retry:
+        foreign -= {"x-stream-filter-size-bytes"}
     if profile.delayed_retry and kind != QUORUM:
         foreign |= DELAYED_RETRY | {"x-consumer-timeout", "x-consumer-disconnected-timeout"}
     if profile.deaths_in_headers and kind == CLASSIC:
@@ -155,10 +163,6 @@ def _word(words: tuple[str, ...], wrong: str) -> Check:
     return check
 
 
-def _exchange(value: Any, _arguments: Mapping[str, Any], _profile: Profile) -> str | None:
-    return None if isinstance(value, str) else "not a name"
-
-
 def _key(value: Any, arguments: Mapping[str, Any], _profile: Profile) -> str | None:
     if not isinstance(value, str):
         return f"{{unacceptable_type,{type_name(value)}}}"
@@ -209,25 +213,25 @@ def _leader(value: Any, arguments: Mapping[str, Any], profile: Profile) -> str |
 
 
 _CHECKS: dict[str, Check] = {
-    "x-message-ttl": _whole(0, _TEN_YEARS_MS),
     "x-expires": _whole(1, _TEN_YEARS_MS),
+    "x-message-ttl": _whole(0, _TEN_YEARS_MS),
+    "x-dead-letter-routing-key": _key,
+    "x-dead-letter-strategy": _word(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
     "x-max-length": _whole(),
     "x-max-length-bytes": _whole(),
     "x-max-in-memory-length": _whole(),
     "x-max-in-memory-bytes": _whole(),
     "x-max-priority": _whole(0, 255, "max_value_exceeded"),
-    "x-quorum-initial-group-size": _whole(1),
     "x-overflow": _word((DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX), "invalid_overflow"),
-    "x-dead-letter-exchange": _exchange,
-    "x-dead-letter-routing-key": _key,
-    "x-dead-letter-strategy": _word(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
-    "x-single-active-consumer": _flag,
     "x-queue-mode": _mode,
     "x-queue-version": _file_version,
-    "x-queue-leader-locator": _leader,
+    "x-single-active-consumer": _flag,
     "x-consumer-timeout": _consumer_timeout,
     "x-max-age": _age,
     "x-stream-max-segment-size-bytes": _whole(),
-    "x-initial-cluster-size": _whole(1),
     "x-stream-filter-size-bytes": _filter_size,
+    "x-quorum-initial-group-size": _whole(1),
+    "x-initial-cluster-size": _whole(1),
+    "x-queue-leader-locator": _leader,
 }
+"""In the order in which RabbitMQ looks at them: the first that is wrong is the one it names."""

@@ -12,38 +12,60 @@ from redrive.embedded.engine.amqp_values import erlang, type_class, type_name
 from redrive.embedded.engine.arguments import DELAYED_RETRY, foreign_arguments
 from redrive.embedded.engine.profiles import Profile
 from redrive.embedded.engine.refusals import precondition
-from redrive.embedded.engine.settings import CLASSIC
+from redrive.embedded.engine.settings import CLASSIC, QUORUM, STREAM
 
 _ABSENT = object()
 
-_COMPARED = (
-    "x-queue-type",
-    "x-expires",
-    "x-message-ttl",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-max-priority",
-    "x-overflow",
-    "x-queue-mode",
-    "x-queue-version",
-    "x-queue-master-locator",
-    "x-queue-leader-locator",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-max-in-memory-length",
-    "x-max-in-memory-bytes",
-    "x-quorum-initial-group-size",
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-initial-cluster-size",
-    "x-stream-filter-size-bytes",
-    "x-consumer-timeout",
-    "x-consumer-disconnected-timeout",
-    *sorted(DELAYED_RETRY),
-)
+_COMPARED = {
+    CLASSIC: (
+        "x-queue-type",
+        "x-expires",
+        "x-message-ttl",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-priority",
+        "x-overflow",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-queue-master-locator",
+        "x-queue-leader-locator",
+        "x-single-active-consumer",
+    ),
+    QUORUM: (
+        "x-queue-type",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-dead-letter-strategy",
+        "x-expires",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+        "x-overflow",
+        "x-single-active-consumer",
+        "x-quorum-initial-group-size",
+        "x-delivery-limit",
+        "x-message-ttl",
+        "x-queue-leader-locator",
+        "x-consumer-timeout",
+        "x-consumer-disconnected-timeout",
+        "x-delayed-retry-type",
+        "x-delayed-retry-min",
+        "x-delayed-retry-max",
+    ),
+    STREAM: (
+        "x-queue-type",
+        "x-max-length-bytes",
+        "x-max-age",
+        "x-stream-max-segment-size-bytes",
+        "x-stream-filter-size-bytes",
+        "x-initial-cluster-size",
+        "x-queue-leader-locator",
+    ),
+}
+"""By the kind of queue that is there, in the order in which RabbitMQ compares: the first that differs is named."""
 _LATE = DELAYED_RETRY | {"x-stream-filter-size-bytes", "x-consumer-timeout", "x-consumer-disconnected-timeout"}
 
 
@@ -58,7 +80,7 @@ def compare_queue_arguments(
 ) -> None:
     """A queue's arguments, those that this version compares for this kind of queue."""
     foreign = foreign_arguments(kind, profile)
-    keys = [key for key in _COMPARED if key not in foreign and (profile.delayed_retry or key not in _LATE)]
+    keys = [key for key in _COMPARED[kind] if key not in foreign and (profile.delayed_retry or key not in _LATE)]
     compare_arguments(_typed(received, profile), _typed(current, profile), keys, where)
 
 
