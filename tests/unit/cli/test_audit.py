@@ -52,9 +52,7 @@ def test_a_whole_chain_is_0_and_prints_its_head(database: str) -> None:
     assert told == {"is_whole": True, "entries": 4, "head": head, "findings": [], "more": False}
 
 
-@pytest.mark.parametrize(
-    "statement", ["UPDATE audit SET who = 'eve' WHERE place = 2", "DELETE FROM audit WHERE place=2"]
-)
+@pytest.mark.parametrize("what", ["UPDATE audit SET who = 'eve' WHERE place = 2", "DELETE FROM audit WHERE place=2"])
 def test_a_broken_chain_is_1_and_says_where(database: str, what: str) -> None:
     spoil(database, what)
     ran = audit(database, "verify")
