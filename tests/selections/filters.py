@@ -36,7 +36,7 @@ def draw_filter(luck: Random, letters: list[Exported]) -> Filter:
 def draw_term(luck: Random, letters: list[Exported]) -> Term:
     """Any kind of term, a third of them negated."""
     each, negated = luck.choice(letters), luck.random() < 0.33
-    match luck.randrange(8):
+    match luck.choice((0, 0, 1, 2, 3, 4, 4, 4, 5, 5, 6, 6, 7)):
         case 0:
             return _named(luck, each, negated)
         case 1:
@@ -51,8 +51,10 @@ def draw_term(luck: Random, letters: list[Exported]) -> Term:
             mark: Mark = luck.choice(get_args(Mark))
             return Marked(mark=mark, negated=negated)
         case 4:
-            text = luck.choice([*texts_of(each.letter), draw_text(luck)])
-            return ErrorLike(text=_written(luck, _part(luck, text)) or "o", negated=negated)
+            error = luck.choice((each.letter.error_type, each.letter.error_message))
+            text = luck.choice([error or "room", error or "429", *texts_of(each.letter), draw_text(luck)])
+            text = _part(luck, text) if luck.random() < 0.5 else text
+            return ErrorLike(text=_written(luck, text) or "o", negated=negated)
         case 5:
             return _words(luck, each, negated)
         case 6:
@@ -116,11 +118,11 @@ def _header(luck: Random, each: Exported, negated: bool) -> HeaderIs:
 def _written(luck: Random, text: str) -> str:
     """The same to whoever reads it, perhaps."""
     how = luck.random()
-    if how < 0.2:
-        return text.swapcase()
     if how < 0.3:
+        return text.swapcase()
+    if how < 0.4:
         return text.upper()
-    if how < 0.5:
+    if how < 0.6:
         return unicodedata.normalize(luck.choice(("NFC", "NFD")), text)
     return text
 
