@@ -7,7 +7,7 @@ import pytest
 from tests.live.admin.hostile_viewer import run_hostile
 
 
-@pytest.mark.live
+@pytest.mark.slow
 def test_one_hostile_viewer_takes_the_api_from_nobody(tmp_path: Path) -> None:
     """Shorter than the real run and beside other tests, so its times are looked at more kindly: without
     shares the ratio was 165."""
