@@ -7,7 +7,7 @@ Whoever decodes headers may give the same `Deaths` to all messages that died ali
 for one queue is kept in it. It is a list still, the header as it was decoded, and must not be changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from redrive.core import headers
@@ -55,6 +55,12 @@ class Deaths(list[Any]):
         if self._has_waited is None:
             self._has_waited = any(isinstance(one, Mapping) and one.get("reason") == EXPIRED for one in self)
         return self._has_waited
+
+    def has_expired_in(self, queues: Collection[str]) -> bool:
+        """Whether it has expired in one of these queues."""
+        return any(
+            isinstance(one, Mapping) and one.get("reason") == EXPIRED and one.get("queue") in queues for one in self
+        )
 
 
 def read_deaths(header: Any) -> Deaths | None:

@@ -96,6 +96,9 @@ ORIGIN_HEADERS = frozenset({ORIGINAL_QUEUE, ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_
 BOUND_HEADERS = LIFE_HEADERS | ORIGIN_HEADERS | {MESSAGE_ID, STRIPPED, POSSIBLE_DUPLICATE, ENVELOPE, DIGEST}
 """What we write on copies: believed on a message only where its `x-redrive-digest` fits."""
 
+DOCUMENTED_HEADERS = frozenset({RETRY_COUNT, ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY})
+"""Those of them that FreeFlow's own consumers write on a retry, without a digest."""
+
 REDRIVEN_HEADERS = frozenset({REDRIVEN_ID, REDRIVEN_COUNT, REDRIVEN_MARK, REDRIVEN_AT, REDRIVEN_BY})
 
 _PREFIXES = ("x-redrive-", "x-redriven-")

@@ -36,7 +36,8 @@ class DeliveryLetter:
     def belief(self) -> Belief:
         """What the headers of ours are worth."""
         if self._belief is None:
-            self._belief = self._judge() if _DIGEST in self.delivery.header else Belief.NONE
+            is_told = _DIGEST in self.delivery.header or self._plan.is_way_back(self.delivery.route)
+            self._belief = self._judge() if is_told else Belief.NONE
         return self._belief
 
     @property
@@ -89,7 +90,9 @@ class DeliveryLetter:
 
     def _may_be_read(self, name: str) -> bool:
         if name in headers.BOUND_HEADERS:
-            return self.belief is Belief.OWN
+            return self.belief is Belief.OWN or (
+                self.belief is Belief.DOCUMENTED and name in headers.DOCUMENTED_HEADERS
+            )
         if name == headers.DELIVERY_COUNT and self._plan.counted_by is Counter.DELIVERIES:
             return self._plan.queue.type == QueueType.QUORUM  # no other queue counts: it is a publisher's
         return True
@@ -107,6 +110,7 @@ class DeliveryLetter:
             told=properties.header(headers.DIGEST),
             home=properties.header(headers.ORIGINAL_QUEUE),
             digest_for=digest_for,
+            deaths=self._read_deaths,
         )
 
     def _read_deaths(self) -> Deaths | None:

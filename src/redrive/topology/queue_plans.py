@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from redrive.core import Command, Counter, Decision, Letter, Report, Retry
+from redrive.core import Command, Counter, Deaths, Decision, Letter, Report, Retry
 from redrive.core import Policy as RetryPolicy
 from redrive.topology.arrangement import Arrangement, Way
 from redrive.topology.declared import DeclaredQueue
@@ -125,12 +125,35 @@ class QueuePlan:
         """Whether a reject would take along what is not the message's own."""
         return must_be_copied(letter)
 
+    def is_way_back(self, route: tuple[str, str]) -> bool:
+        """Whether this queue's own retries re-enter an exchange that others publish to, by this route."""
+        return self.name in self.ways_back.get(route, ())
+
     def judge_headers(
-        self, route: tuple[str, str], *, told: Any, home: Any, digest_for: Callable[[str], str]
+        self,
+        route: tuple[str, str],
+        *,
+        told: Any,
+        home: Any,
+        digest_for: Callable[[str], str],
+        deaths: Callable[[], Deaths | None],
     ) -> Belief:
-        """What the headers of ours on a delivery are worth (`origins.judge_headers`)."""
-        tiered = self.ways_back.get(route, frozenset())
-        return judge_headers(queue=self.name, route=route, told=told, home=home, tiered=tiered, digest_for=digest_for)
+        """What the headers of ours on a delivery are worth (`origins.judge_headers`); `deaths` reads its x-death."""
+
+        def has_waited_here() -> bool:
+            known = deaths()
+            waits = () if self.arrangement is None else self.arrangement.waits
+            return known is not None and known.has_expired_in({wait.queue for wait in waits})
+
+        return judge_headers(
+            queue=self.name,
+            route=route,
+            told=told,
+            home=home,
+            tiered=self.ways_back.get(route, frozenset()),
+            digest_for=digest_for,
+            has_waited_here=has_waited_here,
+        )
 
     def handler_routing_key(self, letter: Letter) -> str:
         """The key to show to the handler: the original one, also on a retry."""

@@ -269,6 +269,40 @@ def test_a_retry_of_a_declared_tiered_queue_is_still_skipped_by_those_who_only_h
     run_scenario(scenario())
 
 
+@pytest.mark.parametrize("profile", ["3.10", "4.3"])
+def test_freeflows_own_consumers_and_ours_take_turns_with_a_message_and_it_ends(profile: str) -> None:
+    """They write no digest. If their retries began anew with us, a fleet that changes over would retry for ever."""
+    text, queue, exchange, _, runs_max = SHAPES["tiered"]
+
+    async def scenario() -> None:
+        async with stage(text, profile=profile) as on:
+            app = App(compiled(text))
+            arrangement = compiled(text).queue(queue).arrangement
+            assert arrangement is not None
+            first = arrangement.waits[0]
+            seen: list[tuple[bytes, int, str]] = []
+
+            @app.consumer(queue)
+            async def handle(body: bytes, message: Message) -> None:
+                seen.append((body, message.attempt, message.routing_key))
+                raise ValueError("no")
+
+            theirs = {"x-retry-count": 2, "x-original-routing-key": "a.created", "x-redrive-attempts-before": 50}
+            async with on.running(app):
+                await on.publish(first.routing_key, b"theirs", exchange=first.exchange, headers=theirs)
+                # The same words on what did not wait are a new message's.
+                await on.publish("a.retry", b"new", exchange=exchange, headers=theirs)
+                await until(lambda: on.broker.depths()[arrangement.parking.queue] == 2)
+            assert [one[1:] for one in seen if one[0] == b"theirs"] == [(3, "a.created"), (4, "a.created")]
+            assert [one[1:] for one in seen if one[0] == b"new"] == [(n, "a.retry") for n in range(1, runs_max + 1)]
+            for got in await on.take(arrangement.parking.queue):
+                assert got.properties.headers[names.FINAL_RETRY_COUNT] == runs_max - 1
+                key = {b"theirs": "a.created", b"new": "a.retry"}[got.body]
+                assert got.properties.headers[names.ORIGINAL_ROUTING_KEY] == key
+
+    run_scenario(scenario())
+
+
 def test_what_a_handler_publishes_has_no_life_behind_it_and_keeps_what_is_its_authors() -> None:
     async def scenario() -> None:
         async with stage() as on:

@@ -5,11 +5,17 @@ key; in shape `tiered` it re-enters the main exchange as `<domain>.retry`, where
 a delivery that came in one of these ways, with a digest of ours that fits it, is read by the headers we write: a new
 message that somebody made by copying another's headers is what it says it is.
 
+FreeFlow's own consumers write no digest. While a fleet changes over to us theirs and ours take turns with a message,
+and if we began anew each time, it would never end. So what the document writes is believed of a message that has
+expired in this queue's own wait queue, as the broker tells in x-death; whoever copies the headers of our consumers'
+messages copies a digest that does not fit.
+
     came through                     has our digest    our headers   its x-death
     default exchange, queue's name   that fits         believed      believed
     default exchange, queue's name   none              not           believed: a reject carries no digest
     default exchange, queue's name   another's         not           not
     a declared way back (tiered)     that fits         believed      only that it has waited
+    a declared way back (tiered)     none              FreeFlow's    only that it has waited in this queue's own wait
     anything else                    whatever          not           not
 """
 
@@ -38,6 +44,8 @@ class Belief(Enum):
 
     NONE = "none"
     """They are about nobody we know: none are believed."""
+    DOCUMENTED = "documented"
+    """A foreign consumer's retry, by the way and in the words of the tiered document: those are believed."""
     OWN = "own"
     """They are about this message, in this queue or in the one whose copy it is."""
     ANOTHERS = "another's"
@@ -52,9 +60,13 @@ def judge_headers(
     home: Any,
     tiered: Collection[str],
     digest_for: Callable[[str], str],
+    has_waited_here: Callable[[], bool],
 ) -> Belief:
     """What they are worth: `told` is the digest they say, `home` the queue (`x-original-queue`), `tiered` the queues
-    whose retries come back by this route, and `digest_for` the digest that would fit in a queue."""
+    whose retries come back by this route, `digest_for` the digest that would fit in a queue, and `has_waited_here`
+    whether it has expired in a wait queue of this queue."""
+    if told is None:
+        return Belief.DOCUMENTED if queue in tiered and has_waited_here() else Belief.NONE
     if not isinstance(told, str):
         return Belief.NONE
     if told == digest_for(queue):
