@@ -14,7 +14,7 @@ from redrive.deadletters.sources import Source
 from redrive.embedded import PROFILES, EmbeddedBroker
 from redrive.records import Arrival, Filter
 from redrive.stores import Store, StoreUnavailable
-from redrive.wire import Float32, Int8, Properties, UInt32
+from redrive.wire import Float32, Int8, Properties, UInt32, sort_headers
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 from tests.unit.deadletters.collecting_scene import (
     PROMPT,
@@ -88,7 +88,9 @@ def test_every_message_becomes_a_row_with_its_bytes_and_the_queue_is_empty(
             content = await store.letters.content(typed.id)
             assert content is not None
             kept = Properties(content.properties)
-            assert kept.edit(drop=["x-delivery-count"]).raw == odd.raw
+            # As the broker gave them: RabbitMQ 4.x writes headers by key.
+            sent = odd.raw if profile == "3.10" and kind == "classic" else sort_headers(odd.raw, once=True)
+            assert kept.edit(drop=["x-delivery-count"]).raw == sent
             assert await store.collecting.open_batches("/", "orders.dlq") == ()
 
     run_scenario(steps())
