@@ -60,6 +60,8 @@ _NUMBERS: dict[NumberField, Callable[[DeadLetter], int | None]] = {
     "status_code": lambda letter: letter.status_code,
 }
 
+_REPLACED = dict.fromkeys((0, 0xFFFE, 0xFFFF), "\ufffd")
+
 
 def matches(filter: Filter, letter: DeadLetter, *, headers: Mapping[str, Any], body: bytes, now_ms: int) -> bool:
     """Whether all terms hold for the letter; `headers` and `body` are those it was collected with."""
@@ -68,10 +70,11 @@ def matches(filter: Filter, letter: DeadLetter, *, headers: Mapping[str, Any], b
 
 
 def storable(text: str) -> str:
-    """A text as every store holds it: PostgreSQL has no NUL, and half a surrogate pair is no UTF-8."""
+    """A text as every store holds it: PostgreSQL has no NUL, half a surrogate pair is no UTF-8, and SQLite reads U+FFFE
+    and U+FFFF as U+FFFD where a name has `*`."""
     if text.isascii():
         return text.replace("\x00", "\ufffd") if "\x00" in text else text
-    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    return text.encode("utf-8", "replace").decode().translate(_REPLACED)
 
 
 def fold(text: str) -> str:
