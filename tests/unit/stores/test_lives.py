@@ -205,7 +205,7 @@ def test_dead_letters_change_only_as_the_table_says_and_the_counts_stay_true(
 
 
 def test_the_check_itself_notices_a_change_that_is_not_in_the_table() -> None:
-    assert misses({"a": Status.RETRYING}, {}, (Event.DELETED,)) == ["a: retrying became None"]
+    assert misses({"a": Status.RETRYING}, {}, (Event.SILENCE,)) == ["a: retrying became None"]
     assert misses({"a": Status.PENDING}, {"a": Status.RESOLVED}, (Event.SILENCE,)) == ["a: pending became resolved"]
     assert misses({}, {"a": Status.FAILED}, ()) == ["a began as failed"]
     assert misses({"a": Status.PENDING}, {"a": Status.RETRYING}, (Event.CLAIMED,)) == []

@@ -56,7 +56,12 @@ DEATHS = frozenset(
 BROKERS_OWN = frozenset({"CC", "BCC", "x-delivery-count", "x-acquired-count"})
 LIVING = DEATHS | BROKERS_OWN | {"x-redrive-not-before", "x-redrive-attempts-before"}
 """What a living copy leaves behind, but for what it has a new value for."""
-DEAD = BROKERS_OWN | {"x-redrive-not-before", "x-redrive-attempts-before", "x-redrive-deliveries"}
+DEAD = BROKERS_OWN | {
+    "x-redrive-not-before",
+    "x-redrive-attempts-before",
+    "x-redrive-deliveries",
+    "x-redrive-deaths-alone",
+}
 
 
 def plan(example: str) -> QueuePlan:
