@@ -44,7 +44,10 @@ pytestmark = pytest.mark.slow
 
 DEATH = {"queue": "orders", "reason": "rejected", "count": 3, "exchange": "", "routing-keys": ["orders"]}
 ORIGINAL = Properties.of(
-    headers={"x-death": [DEATH], "x-final-error": "Oops: no", "n": 1}, message_id="m", delivery_mode=2
+    # In the order that 4.x brings them into.
+    headers={"n": 1, "x-death": [DEATH], "x-final-error": "Oops: no"},
+    message_id="m",
+    delivery_mode=2,
 )
 OPERATION = Operation(
     id="op",
