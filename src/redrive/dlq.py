@@ -60,6 +60,7 @@ from redrive.stores import (
     acting_as,
     exposed_mode,
     open_store,
+    opened,
 )
 from redrive.wire import Properties, ProtocolError, properties_as_json, properties_from_json
 
@@ -204,7 +205,8 @@ class Described:
 
 
 def describe(content: Content) -> Described:
-    """Everything of a content, lossless, whatever its bytes are."""
+    """Everything of a message, lossless, whatever its bytes are; out of its envelope, if it was parked in one."""
+    content = opened(content)
     properties = properties_as_json(content.properties)
     headers = properties.pop("headers", {})
     try:

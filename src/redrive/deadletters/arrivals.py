@@ -10,7 +10,7 @@ from redrive.deadletters.fingerprints import fingerprint, fingerprint_apart
 from redrive.deadletters.reconciling import Held
 from redrive.deadletters.sources import Source
 from redrive.records import ID_LENGTH, Arrival, Content, explain, marking_operation, search_text
-from redrive.wire import Properties
+from redrive.wire import Properties, open_envelope
 
 _UNREAD = frozenset((headers.HISTORY,))
 """Read from the stored properties when somebody looks at the letter; and before only if nothing else tells."""
@@ -57,9 +57,19 @@ class Explaining:
 
 class DeliveredLetter:
     """A delivery as `core.Letter`, its headers decoded once: explaining asks for a dozen, searching for all, and the
-    fingerprint is made of their bytes."""
+    fingerprint is made of their bytes. Of an envelope it is the message within; the fingerprint is the delivery's."""
 
-    __slots__ = ("_apart", "_properties", "exchange", "headers", "queue", "redelivered", "routing_key")
+    __slots__ = (
+        "_apart",
+        "_properties",
+        "body",
+        "exchange",
+        "headers",
+        "is_opened",
+        "queue",
+        "redelivered",
+        "routing_key",
+    )
     has_anothers_headers = False
 
     def __init__(self, delivery: Delivery, queue: str) -> None:
@@ -75,6 +85,17 @@ class DeliveredLetter:
             self._apart = (entries, others)
         except RedriveError:
             self.headers, self._apart = {}, None
+        self.body = delivery.body
+        self.is_opened = False
+        if headers.ENVELOPE in self.headers:
+            self._open(delivery)
+
+    def _open(self, delivery: Delivery) -> None:
+        found = open_envelope(delivery.header, delivery.body)
+        if found is not None:
+            self._properties, self.body = found
+            self.headers, self._apart = self._properties.headers, None
+            self.is_opened = True
 
     def fingerprint(self, delivery: Delivery) -> bytes:
         """Of the delivery it was made of."""
@@ -129,12 +150,13 @@ def arrival_of(
         content=Content(properties=delivery.header, body=delivery.body),
         fingerprint=held.fingerprint,
         explanation=explanation,
-        search_text=search_text(explanation, headers=letter.headers, body=delivery.body),
+        search_text=search_text(explanation, headers=letter.headers, body=letter.body),
         collected_at_ms=now_ms,
         redriven_id=redriven_id if is_ours else None,
         redriven_count=(read_count(letter.header(headers.REDRIVEN_COUNT)) or 0) if is_ours else 0,
         redriven_mark=None if marking_operation(mark) is None else mark,
         own_id=own_id if isinstance(own_id, str) else "",
+        own_body=letter.body if letter.is_opened else None,
     )
 
 

@@ -34,7 +34,8 @@ from redrive.core import (
     shorten,
 )
 from redrive.records import Claimed, Target, make_mark
-from redrive.wire import Properties, ProtocolError, copy_properties, unwrap
+from redrive.stores import opened
+from redrive.wire import Properties, ProtocolError, copy_properties
 
 _PROPERTIES_BYTES_MAX = 131_072 - 20
 """What a usual frame has room for. More can't be sent by anybody, and to try again is to try for ever."""
@@ -73,10 +74,10 @@ def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
     """The copy of a claimed dead letter. Raises Uncopyable."""
     try:
         exchange, routing_key = route_of(letter, rules.target)
-        properties, body, origin = _opened(letter)
+        properties, body = _opened(letter)
         made = copy_properties(
             properties,
-            set_headers={**origin, **_written(letter, properties, body, rules, now_ms)},
+            set_headers=_written(letter, properties, body, rules, now_ms),
             drop_headers=REDRIVE_DROPS,
             new_id=lambda: letter.id,
             bound_to=(letter.queue if exchange else routing_key, body),
@@ -91,14 +92,10 @@ def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
     return Outgoing(exchange, routing_key, body, made)
 
 
-def _opened(letter: Claimed) -> tuple[Properties, bytes, dict[str, Any]]:
-    """The message of a dead letter, out of its envelope if it was parked in one, and what that says of its origin."""
-    properties, body = Properties(letter.content.properties), letter.content.body
-    inner = unwrap(body) if properties.header(headers.ENVELOPE) is not None else None
-    if inner is None:
-        return properties, body, {}
-    told = {name: properties.header(name) for name in headers.ORIGIN_HEADERS}
-    return *inner, {name: value for name, value in told.items() if value is not None}
+def _opened(letter: Claimed) -> tuple[Properties, bytes]:
+    """The message of a dead letter, out of its envelope if it was parked in one."""
+    message = opened(letter.content)
+    return Properties(message.properties), message.body
 
 
 def route_of(letter: Claimed, target: Target) -> tuple[str, str]:
@@ -208,7 +205,7 @@ def _origin(letter: Claimed, properties: Properties) -> dict[str, str]:
 
 
 def _first_routing_key(letter: Claimed) -> str:
-    properties = Properties(letter.content.properties)
+    properties, _ = _opened(letter)
     died = deaths_in(properties.header(headers.DEATHS), letter.queue).route
     told = {headers.ORIGINAL_ROUTING_KEY: properties.header(headers.ORIGINAL_ROUTING_KEY)}
     return original_routing_key(

@@ -75,6 +75,8 @@ class Arrival:
     """What may prove that: see `marks`. Without proof the two above are a stranger's words."""
     own_id: str = ""
     """The message's own id to the letter, or else its `x-redrive-id`: what its mark was made of."""
+    own_body: bytes | None = None
+    """The message's own body, where its content is an envelope: what its mark was made of. None: the content's."""
     twin_of: str | None = None
     """The stored dead letter it may be: it has the same bytes and no id, and after a crash nobody can know."""
 

@@ -11,7 +11,6 @@ SIZES = (48_000, 2_000)
 """How much the headers of an envelope may take: below any frame that is usual, then below the smallest there is."""
 _HEADER_BYTES_MAX = 1_000
 """A header of the message that is larger than this is only in the envelope."""
-_CONTENT_TYPE = "application/vnd.redrive.envelope"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,9 @@ def envelope_of(letter: DeliveryLetter, copy: Publish, *, header_bytes_max: int,
         new_id=new_id,
         bound_to=(letter.queue, body),
     )
-    return Envelope(properties=properties.edit(content_type=_CONTENT_TYPE, content_encoding=None), body=body)
+    return Envelope(
+        properties=properties.edit(content_type=wire.ENVELOPE_CONTENT_TYPE, content_encoding=None), body=body
+    )
 
 
 def _small(letter: DeliveryLetter, copy: Publish, bytes_max: int) -> wire.Properties:
@@ -43,12 +44,12 @@ def _small(letter: DeliveryLetter, copy: Publish, bytes_max: int) -> wire.Proper
     own_id = letter.message_id
     try:
         large, room = set(), bytes_max
-        for name in properties.headers:
-            size = len(name) + len(properties.raw_header(name) or b"")
-            if size > min(_HEADER_BYTES_MAX, room):
-                large.add(name)
+        # In one go: there may be ten thousands of them, and each lookup begins at the first.
+        for key, entry in wire.raw_entries((wire.cut_headers(properties.raw) or bytes(4))[4:]):
+            if len(entry) > min(_HEADER_BYTES_MAX, room):
+                large.add(key.decode("utf-8", "surrogateescape"))
             else:
-                room -= size
+                room -= len(entry)
         return properties.edit(headers={}, drop=frozenset(large))
     except wire.ProtocolError:
         return wire.Properties.of(delivery_mode=2, message_id=own_id)

@@ -28,6 +28,7 @@ from redrive.stores.exporting import Edit, Exported, Imported, PastContent
 from redrive.stores.groups import UnknownGroup
 from redrive.stores.leases import Lease
 from redrive.stores.letters import Page, WholeLetter
+from redrive.stores.opening import opened
 from redrive.stores.redactions import UnknownRedaction
 from redrive.stores.rules import InvalidScope
 from redrive.stores.stats import Bucket, Stats
@@ -73,4 +74,5 @@ __all__ = [
     "acting_as",
     "exposed_mode",
     "open_store",
+    "opened",
 ]

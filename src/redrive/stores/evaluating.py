@@ -18,6 +18,8 @@ from redrive.records import BodyPath, Content, Filter, HeaderIs
 from redrive.stores.checking import Check, passes
 from redrive.stores.database import Database
 from redrive.stores.errors import FilterTooDear
+from redrive.stores.opening import opened
+from redrive.wire import may_be_envelope
 
 PIECE_COST = 20_000_000
 """Work after which others have their turn, in bytes read; some 30 ms."""
@@ -128,6 +130,9 @@ def _look_into(contents: Iterable[Content | None], checks: tuple[Check, ...], me
         if content is not None:
             # Reading what is written there comes first: headers are decoded as a whole.
             meter.spend(CONTENT_COST + len(content.properties))
+            if may_be_envelope(content.properties):
+                content = opened(content)
+                meter.spend(len(content.properties))
         answers.append(content is not None and passes(content, checks, meter))
         if meter.spent >= PIECE_COST:
             break

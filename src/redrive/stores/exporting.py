@@ -27,6 +27,7 @@ from redrive.stores.checking import headers_of
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.histories import unpack_history
 from redrive.stores.letter_rows import read_letters
+from redrive.stores.opening import opened
 from redrive.stores.rules import RuleBook, rules_to_decide_by
 from redrive.stores.searching import Key, start_walk
 from redrive.stores.tallies import Ledger
@@ -188,12 +189,12 @@ async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
     entries = []
     for each in batch:
         letter = _storable(_as_it_stands_here(each.letter, book))
-        headers = headers_of(each.content.properties)
+        message = opened(each.content)
         entry = entry_of_letter(
             letter,
             each.content,
             history=each.history,
-            search_text=search_text(letter, headers=headers, body=each.content.body),
+            search_text=search_text(letter, headers=headers_of(message.properties), body=message.body),
             group_title=storable(each.group_title),
         )
         entries.append(entry)

@@ -13,6 +13,7 @@ from redrive.stores.evaluating import LOOKING, within
 from redrive.stores.exporting import Exported, Imported, PastContent, export, insert_exported
 from redrive.stores.histories import unpack_history
 from redrive.stores.letter_rows import read_letter, read_letters, read_whole
+from redrive.stores.opening import opened
 from redrive.stores.questions import sql
 from redrive.stores.retention import retain
 from redrive.stores.searching import Key, condition, start_walk
@@ -93,14 +94,14 @@ class Letters:
             past = await tx.rows(_PAST, letter.id)
         return WholeLetter(
             letter=letter,
-            content=Content(properties=properties, body=body),
+            content=opened(Content(properties=properties, body=body)),
             history=unpack_history(history, original[0]),
             life=_life(lived),
             past=_past(past),
         )
 
     async def content(self, id: str, *, edited: bool = True) -> Content | None:
-        """What would be sent: the last edit, or without `edited` the original."""
+        """What would be sent: the last edit, or without `edited` the original; out of its envelope if it is in one."""
         async with self._database.look() as tx:
             found = await read_letter(tx, clean(id))
             if found is None:
@@ -108,7 +109,7 @@ class Letters:
             row = await tx.row(_EDITED, found[0]) if edited and found[1].is_edited else None
             if row is None:
                 row = await tx.row(_ORIGINAL, found[0])
-        return None if row is None else Content(properties=bytes(row[0]), body=bytes(row[1]))
+        return None if row is None else opened(Content(properties=bytes(row[0]), body=bytes(row[1])))
 
     async def past(self, id: str) -> tuple[PastContent, ...]:
         """What it was before each of its returns, the oldest first."""

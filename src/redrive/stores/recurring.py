@@ -126,7 +126,7 @@ class Recurrences:
             letter_id=letter_id,
             count=arrival.redriven_count,
             message_id=arrival.own_id,
-            body=arrival.content.body,
+            body=arrival.content.body if arrival.own_body is None else arrival.own_body,
         )
         return target if is_same_mark(mark, right) else None
 

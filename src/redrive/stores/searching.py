@@ -21,6 +21,7 @@ from redrive.stores.errors import FilterTooDear
 from redrive.stores.evaluating import SELECTING, Budget, evaluate
 from redrive.stores.questions import Condition as ColumnCondition
 from redrive.stores.questions import Question, Statement, sql, take_apart
+from redrive.wire import BEFORE_BODY_BYTES_MAX, may_be_envelope
 
 Key = tuple[int, ...]
 """Where a letter stands in a walk: (when it died, number), or (number,) in a searched one."""
@@ -50,6 +51,7 @@ _CONTENTS_OF = sql(
     "FROM contents WHERE seq = ANY($1::bigint[])",
 )
 _PROPERTIES_OF = "SELECT seq, properties, NULL FROM contents WHERE seq = ANY($1::bigint[])"
+_BEGINNINGS_OF = "SELECT seq, substr(body, 1, $2) FROM contents WHERE seq = ANY($1::bigint[])"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +229,16 @@ class Walk:
         contents = {
             seq: Content(properties=bytes(properties), body=bytes(body or b"")) for seq, properties, body in rows
         }
+        contents |= await self._envelopes(contents, body_bytes=VALUES_BYTES_MAX + 1 if is_read else 0)
         self.bytes_read += sum(len(each.properties) + len(each.body) for each in contents.values())
         return contents
+
+    async def _envelopes(self, contents: dict[int, Content], *, body_bytes: int) -> dict[int, Content]:
+        """Those that may be envelopes, with the beginning of their bodies: the message's headers are in there, and so
+        much of its own body."""
+        seqs = [seq for seq, each in contents.items() if may_be_envelope(each.properties)]
+        rows = await self._tx.rows(_BEGINNINGS_OF, seqs, BEFORE_BODY_BYTES_MAX + body_bytes) if seqs else []
+        return {seq: Content(properties=contents[seq].properties, body=bytes(body)) for seq, body in rows}
 
     async def _candidates(self, after: Key | None, want: int) -> Bite:
         """Letters that answer everything but the checks."""

@@ -12,7 +12,14 @@ from redrive.wire import methods
 from redrive.wire.connection import Connection
 from redrive.wire.copying import copy_properties, digest_of, stripped_of
 from redrive.wire.entries import edit_table, read_entry
-from redrive.wire.envelopes import unwrap, wrap
+from redrive.wire.envelopes import (
+    BEFORE_BODY_BYTES_MAX,
+    ENVELOPE_CONTENT_TYPE,
+    may_be_envelope,
+    open_envelope,
+    unwrap,
+    wrap,
+)
 from redrive.wire.errors import (
     EncodingError,
     LocalProtocolError,
@@ -59,9 +66,11 @@ from redrive.wire.typed_json import properties_as_json
 from redrive.wire.typed_json_reading import properties_from_json
 
 __all__ = [
+    "BEFORE_BODY_BYTES_MAX",
     "CHANNEL",
     "CONNECTION",
     "EMPTY",
+    "ENVELOPE_CONTENT_TYPE",
     "PROTOCOL_HEADER",
     "Ack",
     "ChannelState",
@@ -110,7 +119,9 @@ __all__ = [
     "encode_frame",
     "encode_table",
     "flags_of",
+    "may_be_envelope",
     "methods",
+    "open_envelope",
     "plain_response",
     "properties_as_json",
     "properties_from_json",

@@ -283,7 +283,10 @@ def test_what_has_no_room_for_the_headers_of_a_copy_is_refused_with_the_way_out(
     large = Properties.of(headers={"large": "x" * 130_900}, message_id="m1")
     for letter in (
         claimed(large, body=b"body"),
-        claimed(Properties.of(headers={"x-redrive-envelope": 1}), body=wrap(large, b"body")),
+        claimed(
+            Properties.of(headers={"x-redrive-envelope": 1}, content_type="application/vnd.redrive.envelope"),
+            body=wrap(large, b"body"),
+        ),
     ):
         with pytest.raises(Uncopyable, match="leave no room"):
             copy_of(letter, RULES, now_ms=NOW_MS)

@@ -74,6 +74,32 @@ def test_twenty_five_of_them_stop_no_queue_and_are_parked_whole(shape: str) -> N
     run_scenario(scenario(), timeout_s=60)
 
 
+def test_ten_thousands_of_headers_are_looked_through_once() -> None:
+    """Looking each of them up would hold up the consumer for most of a minute, and its heartbeats with it."""
+    text, queue, exchange, key, _ = SHAPES["ladder"]
+
+    async def scenario() -> None:
+        async with stage(text) as on:
+            app = App(compiled(text))
+
+            @app.consumer(queue)
+            async def handle(body: bytes) -> None:
+                raise ValueError("no")
+
+            small = wire.Properties.of(delivery_mode=2, headers={f"{n:x}": True for n in range(19_000)}, message_id="m")
+            many = small.edit(headers={"rest": "x" * (FRAME_BYTES_MAX - len(small.raw) - 10)})
+            assert len(many.raw) == FRAME_BYTES_MAX
+            await send(on, exchange, key, b"bad", many)
+            async with on.running(app):
+                await until(lambda: on.decisions()["park"] == 1)
+            (got,) = await on.take(f"{queue}.parked")
+            opened = wire.open_envelope(got.header, got.body)
+            assert opened is not None
+            assert opened[0].headers.keys() >= many.headers.keys()
+
+    run_scenario(scenario(), timeout_s=20)
+
+
 def test_where_there_is_nowhere_to_park_it_is_given_back_and_the_others_go_on() -> None:
     text = "queues: {q: {retry: false}}"
 

@@ -1,0 +1,32 @@
+"""A message that lies in an envelope is known, found and shown as itself: on real brokers, with both databases."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from redrive.client import Client
+from redrive.stores import open_store
+from tests.rig.brokers import Vhost
+from tests.unit.client.scenario import run_scenario
+from tests.unit.deadletters.envelope_scene import EnvelopeScene, play_coming_back, play_strangers
+
+PLAYS = ((play_coming_back, "postgresql"), (play_strangers, "sqlite"))
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(("play", "database"), PLAYS)
+def test_a_message_in_an_envelope_is_itself(
+    vhost: Vhost,
+    play: Callable[[EnvelopeScene], Awaitable[None]],
+    database: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    url = f"sqlite:///{tmp_path}/redrive.db" if database == "sqlite" else request.getfixturevalue("postgres_url")
+
+    async def steps() -> None:
+        async with Client(vhost.amqp_url) as client, await open_store(url) as store:
+            await play(EnvelopeScene(client, store, vhost.amqp_url, vhost.name))
+
+    run_scenario(steps(), timeout_s=60)
