@@ -1,9 +1,11 @@
 """The terms of a filter that no index answers: a value in a JSON body, a header's value. Read from a letter's content.
 
-Full-text search finds the candidates by `words_wanted`, `passes` says which of them it really is. Pure.
+Full-text search finds the candidates by `words_wanted`, `passes` says which of them it really is, and `look_into` does
+so for several, within limits. Pure: in which thread or process it runs is the matter of `evaluating`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from redrive.records import (
@@ -16,9 +18,15 @@ from redrive.records import (
     certain_words,
     matches_header,
 )
-from redrive.wire import Properties, ProtocolError
+from redrive.stores.opening import opened
+from redrive.wire import Properties, ProtocolError, may_be_envelope
 
 Check: TypeAlias = BodyPath | HeaderIs
+CONTENT_COST = 4_000
+"""What it costs to look at any content, however small."""
+
+_SLICE_COST = 200_000
+"""After so much work it is asked whether anybody still waits for it."""
 _NOT_INDEXED = frozenset(name.casefold() for name in UNSEARCHED_HEADERS)
 
 
@@ -43,6 +51,79 @@ def passes(content: Content, checks: tuple[Check, ...], meter: Meter) -> bool:
         if holds is check.negated:
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much work is done in one go, in bytes read (see `records.Meter`); more for one letter is too much."""
+
+    piece_cost: int
+    letter_cost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """Whether the first contents pass, as many as were looked at, and what that cost."""
+
+    answers: list[bool]
+    cost: int
+    is_letter_too_dear: bool = False
+    """The next letter costs more than the limit."""
+
+
+class NobodyWaits(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def look_into(
+    contents: Iterable[Content | None], checks: tuple[Check, ...], limits: Limits, is_over: Callable[[], bool]
+) -> Looked:
+    """Looks at one content after the other until that makes a piece of work. Where there is none nothing passes. Raises
+    NobodyWaits."""
+    meter = _Meter(limits.letter_cost, is_over)
+    answers: list[bool] = []
+    for content in contents:
+        meter.begin_letter()
+        try:
+            if content is not None:
+                # Reading what is written there comes first: headers are decoded as a whole.
+                meter.spend(CONTENT_COST + len(content.properties))
+                if may_be_envelope(content.properties):
+                    content = opened(content)
+                    meter.spend(len(content.properties))
+            answers.append(content is not None and passes(content, checks, meter))
+        except _LetterTooDear:
+            return Looked(answers=answers, cost=meter.spent, is_letter_too_dear=True)
+        if meter.spent >= limits.piece_cost:
+            break
+    return Looked(answers=answers, cost=meter.spent)
+
+
+class _LetterTooDear(Exception):
+    """One letter costs more than the limit."""
+
+
+class _Meter:
+    def __init__(self, letter_cost: int, is_over: Callable[[], bool]) -> None:
+        self.spent = 0
+        self._letter_cost = letter_cost
+        self._is_over = is_over
+        self._of_letter = 0
+        self._of_slice = 0
+
+    def begin_letter(self) -> None:
+        self._of_letter = 0
+
+    def spend(self, cost: int) -> None:
+        self.spent += cost
+        self._of_letter += cost
+        self._of_slice += cost
+        if self._of_letter > self._letter_cost:
+            raise _LetterTooDear
+        if self._of_slice >= _SLICE_COST:
+            self._of_slice = 0
+            if self._is_over():
+                raise NobodyWaits
 
 
 def headers_of(properties: bytes) -> Mapping[str, Any]:

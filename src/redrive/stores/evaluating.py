@@ -1,39 +1,49 @@
 """Deciding by their contents which dead letters answer a filter: off the event loop, and within bounds.
 
 A body may be large and a filter may ask for much of it. So contents are looked into by one thread for the whole
-process, a piece at a time for whoever waits; and it lets go of Python's lock sooner than usual, since a thread that
-computes holds up the event loop nearly as a loop that computes does. Work is counted (`Meter`), and what would take too
-long is refused: a part of an answer must never pass for all of it.
+process, a piece at a time for whoever waits. What is small the thread does itself, as long as that is little in all;
+the rest it gives to a process of its own (`filter_process`), because a thread that computes holds Python's lock, and
+the event loop waits for that nearly as if it computed itself. Work is counted (`checking.look_into`), and what would
+take too long is refused: a part of an answer must never pass for all of it.
 """
 
 import asyncio
+import atexit
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from weakref import WeakKeyDictionary
 
 from redrive.records import BodyPath, Content, Filter, HeaderIs
-from redrive.stores.checking import Check, passes
+from redrive.stores.checking import Check, Limits, Looked, look_into
 from redrive.stores.database import Database
 from redrive.stores.errors import FilterTooDear
-from redrive.stores.opening import opened
-from redrive.wire import may_be_envelope
+from redrive.stores.filter_process import FilterProcess, ProcessDied
 
 PIECE_COST = 20_000_000
 """Work after which others have their turn, in bytes read; some 30 ms."""
 LETTER_COST_MAX = 300_000_000
 """More for one dead letter is too much; about a second."""
-CONTENT_COST = 4_000
-"""What it costs to look at any content, however small."""
+HERE_BYTES_MAX = 64_000
+"""A larger content is never looked into in this process."""
+HERE_PIECE_COST = 2_000_000
+HERE_COST_MAX = 40_000_000
+"""What is looked into in this process may cost so much: some 60 ms, or 10,000 small letters. To start the other process
+takes half a second, and few filters need it."""
+HERE_COST_PER_S = 20_000_000
+"""And then so much in a second, 3 % of the time."""
 
-_SLICE_COST = 200_000
 _SWITCH_S = 0.0003
 """After so long whoever waits for Python's lock gets it; of itself Python takes 5 ms. What others do takes the lock
 several times, and waits as long for it each time. To sleep instead would work too, but on a busy machine a thread that
 sleeps for a moment is away for many."""
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="redrive-filter")
+_PROCESS = FilterProcess()
+atexit.register(_PROCESS.close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,61 +89,83 @@ async def within(budget: Budget, database: Database, *filters: Filter | None) ->
 async def evaluate(contents: Sequence[Content | None], checks: tuple[Check, ...]) -> tuple[list[bool], int]:
     """Which of the first contents pass, as many as make a piece of work, at least one; and what they cost. Where there
     is none nothing passes. Raises FilterTooDear."""
-    meter = _Meter()
+    asked = _Asked()
     try:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_THREAD, _evaluate, contents, checks, meter)
+        looked = await loop.run_in_executor(_THREAD, _evaluate, contents, checks, asked.is_over)
     except BaseException:
-        meter.is_over = True
+        asked.has_ended = True
         raise
+    return looked.answers, looked.cost
 
 
-class _Over(Exception):
-    """Nobody waits for the answer any more."""
-
-
-class _Meter:
+class _Asked:
     def __init__(self) -> None:
-        self.spent = 0
-        self.is_over = False
-        self._of_letter = 0
-        self._of_slice = 0
+        self.has_ended = False
 
-    def begin_letter(self) -> None:
-        self._of_letter = 0
-
-    def spend(self, cost: int) -> None:
-        self.spent += cost
-        self._of_letter += cost
-        self._of_slice += cost
-        if self._of_letter > LETTER_COST_MAX:
-            raise FilterTooDear("it looks at too many values of one dead letter")
-        if self._of_slice >= _SLICE_COST:
-            self._of_slice = 0
-            if self.is_over:
-                raise _Over
+    def is_over(self) -> bool:
+        return self.has_ended
 
 
-def _evaluate(contents: Iterable[Content | None], checks: tuple[Check, ...], meter: _Meter) -> tuple[list[bool], int]:
+class Allowance:
+    """Work that may be done in this process: so much at once, and so much more in each second."""
+
+    def __init__(self, cost_max: int, cost_per_s: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cost_max = cost_max
+        self._cost_per_s = cost_per_s
+        self._clock = clock
+        self._left = float(cost_max)
+        self._at_s = clock()
+
+    def has_left(self) -> bool:
+        """Whether anything may be done here now."""
+        now_s = self._clock()
+        self._left = min(self._cost_max, self._left + (now_s - self._at_s) * self._cost_per_s)
+        self._at_s = now_s
+        return self._left > 0
+
+    def take(self, cost: int) -> None:
+        """So much was done. More than was left is owed."""
+        self._left -= cost
+
+
+_ALLOWANCE = Allowance(HERE_COST_MAX, HERE_COST_PER_S)
+
+
+def _evaluate(contents: Sequence[Content | None], checks: tuple[Check, ...], is_over: Callable[[], bool]) -> Looked:
+    """In the thread."""
+    if _is_small(contents[0]) and _ALLOWANCE.has_left():
+        small = list(takewhile(_is_small, contents))
+        limits = Limits(piece_cost=HERE_PIECE_COST, letter_cost=HERE_PIECE_COST)
+        looked = _look_here(small, checks, limits, is_over)
+        _ALLOWANCE.take(looked.cost)
+        if looked.answers:
+            return looked
+    limits = Limits(piece_cost=PIECE_COST, letter_cost=LETTER_COST_MAX)
+    try:
+        looked = _PROCESS.look_into(contents, checks, limits, is_over)
+    except ProcessDied:
+        raise FilterTooDear("the process that looks into dead letters has died of it") from None
+    except MemoryError:
+        raise FilterTooDear("it takes too much memory to look into one dead letter") from None
+    except OSError:
+        # There can be no process: no more of them are allowed, or there is no interpreter to run.
+        looked = _look_here(contents, checks, limits, is_over)
+    if looked.is_letter_too_dear:
+        raise FilterTooDear("it looks at too many values of one dead letter")
+    return looked
+
+
+def _is_small(content: Content | None) -> bool:
+    return content is None or len(content.body) + len(content.properties) <= HERE_BYTES_MAX
+
+
+def _look_here(
+    contents: Sequence[Content | None], checks: tuple[Check, ...], limits: Limits, is_over: Callable[[], bool]
+) -> Looked:
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     try:
-        return _look_into(contents, checks, meter)
+        return look_into(contents, checks, limits, is_over)
     finally:
         sys.setswitchinterval(before_s)
-
-
-def _look_into(contents: Iterable[Content | None], checks: tuple[Check, ...], meter: _Meter) -> tuple[list[bool], int]:
-    answers: list[bool] = []
-    for content in contents:
-        meter.begin_letter()
-        if content is not None:
-            # Reading what is written there comes first: headers are decoded as a whole.
-            meter.spend(CONTENT_COST + len(content.properties))
-            if may_be_envelope(content.properties):
-                content = opened(content)
-                meter.spend(len(content.properties))
-        answers.append(content is not None and passes(content, checks, meter))
-        if meter.spent >= PIECE_COST:
-            break
-    return answers, meter.spent
