@@ -352,7 +352,10 @@ class Rounds:
         limit = self._source.effective_limit(self._version)
         if limit is None:
             return None
-        most = max((deliveries_so_far(one) for one in hand.deliveries if one.redelivered), default=0)
+        counts = [deliveries_so_far(one) for one in hand.deliveries if one.redelivered]
+        # The broker drops a message above its limit: a higher count is a publisher's, which stays on a message until
+        # the broker writes its own over it.
+        most = max((count for count in counts if count <= limit), default=0)
         if most < max(1, limit - LIMIT_MARGIN):
             return None
         return (

@@ -6,12 +6,37 @@ from pathlib import Path
 import pytest
 
 from redrive.client import Client
+from redrive.deadletters.sources import Source
 from redrive.embedded import PROFILES, EmbeddedBroker
+from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import sqlite_store
-from tests.unit.deadletters.forging_scene import ForgingScene, play_copied_marks, play_forged_headers, play_origin
+from tests.unit.deadletters.collecting_scene import make_collector, park, sqlite_store, stored_letters
+from tests.unit.deadletters.forging_scene import DLQ, ForgingScene, play_copied_marks, play_forged_headers, play_origin
 
 PLAYS = (play_forged_headers, play_copied_marks, play_origin)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_count_that_the_broker_never_reaches_stops_no_queue(profile: str, tmp_path: Path) -> None:
+    """A publisher's x-delivery-count stays on a message until the broker counts itself, and not every return counts."""
+
+    async def steps() -> None:
+        async with EmbeddedBroker(profile) as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            channel = await client.channel()
+            limit = {"x-delivery-limit": 20} if profile == "3.10" else {}
+            await channel.declare_queue(DLQ, arguments={"x-queue-type": "quorum", **limit})
+            forged = Properties.of(headers={"x-delivery-count": 99, "x-acquired-count": 99}, message_id="m1")
+            await park(client, DLQ, [(forged, b"forged")])
+            got = await channel.get_message(DLQ)
+            assert got is not None
+            channel.nack(got, requeue=True)
+            await channel.close()
+            source = Source(vhost="/", dlq=DLQ, queue_type="quorum", delivery_limit=20)
+            report = await make_collector(client, store, [source]).run(once=True)
+            assert report.left == {}
+            assert [one.message_id for one in await stored_letters(store)] == ["m1"]
+
+    run_scenario(steps())
 
 
 @pytest.mark.parametrize("profile", PROFILES)
