@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from redrive.records import Status
+from tests.live.deadletters.kills.__main__ import as_json, from_json
 from tests.live.deadletters.kills.cells import STORES, WRITES, Cell, Flow, Victim, all_cells, sample_cells, windows_of
 from tests.live.deadletters.kills.gate import STEPS_AFTER
 from tests.live.deadletters.kills.gate import WRITES as GATED
@@ -85,6 +86,19 @@ def test_every_write_that_is_a_window_has_a_gate() -> None:
 def test_a_cell_that_was_not_reached_does_not_hold() -> None:
     cell = Cell(flow=Flow.COLLECT, victim=Victim.PROCESS, window="taken", store="sqlite", queue_type="quorum")
     assert Account(cell=cell, published=1).problems() == ["nothing was killed: the window was never reached"]
+
+
+def test_a_cell_in_which_an_attacker_had_its_way_does_not_hold() -> None:
+    account = Account(cell=CELL, published=1, reached=True, displaced=["a"], reached_by_attack=["m1 was deleted"])
+    assert account.problems() == [
+        "a was displaced by a forged letter",
+        "reached from outside of its scope: m1 was deleted",
+    ]
+
+
+def test_an_account_with_attacks_is_kept_as_it_is() -> None:
+    account = Account(cell=CELL, published=1, reached=True, forged=3, attacks=20, displaced=["a"])
+    assert from_json(as_json(account)) == account
 
 
 PUBLISHED = Counter({"m1": 1, "twin": 2})

@@ -81,7 +81,9 @@ def say(version: str, accounts: Sequence[Account], took_s: float) -> None:
     kills = sum(one.reached for one in accounts)
     print(
         f"RabbitMQ {version}: {kills} kills, {lost} messages lost, {marked} duplicates marked, {unmarked} unmarked, "
-        f"{doubts} in doubt; {took_s:.0f} s",
+        f"{doubts} in doubt; {sum(one.forged for one in accounts)} forged letters, "
+        f"{sum(len(one.displaced) for one in accounts)} displaced; {sum(one.attacks for one in accounts)} attacks, "
+        f"{sum(len(one.reached_by_attack) for one in accounts)} reached; {took_s:.0f} s",
         flush=True,
     )
     for one in accounts:
@@ -92,11 +94,15 @@ def say(version: str, accounts: Sequence[Account], took_s: float) -> None:
 
 
 def keep(results: dict[str, list[Account]]) -> None:
-    """The raw accounts, and the page made of them; versions that were not played now stay as they were."""
+    """The raw accounts, and the page made of them; cells that were not played now stay as they were."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     before = json.loads(KEPT.read_text())["results"] if KEPT.exists() else {}
-    kept = {version: [from_json(one) for one in accounts] for version, accounts in before.items()} | results
-    kept = {version: kept[version] for version in LABELS if version in kept}
+    earlier = {version: [from_json(one) for one in accounts] for version, accounts in before.items()}
+    kept = {}
+    for version in LABELS:
+        by_cell = {one.cell: one for one in (*earlier.get(version, ()), *results.get(version, ()))}
+        if by_cell:
+            kept[version] = list(by_cell.values())
     lines = [f" {json.dumps(version)}: [\n{_lines(accounts)}\n ]" for version, accounts in kept.items()]
     joined = ",\n".join(lines)
     KEPT.write_text(f'{{"date": "{today}", "results": {{\n{joined}\n}}}}\n')
@@ -118,6 +124,10 @@ def as_json(one: Account) -> dict[str, Any]:
         "duplicates_marked": one.marked,
         "duplicates_unmarked": one.unmarked,
         "in_doubt": one.doubts,
+        "forged": one.forged,
+        "displaced": one.displaced,
+        "attacks": one.attacks,
+        "reached_by_attack": one.reached_by_attack,
         "problems": one.problems(),
     }
     return {name: value for name, value in account.items() if value not in (0, [])}
@@ -141,6 +151,10 @@ def from_json(raw: dict[str, Any]) -> Account:
         marked=raw.get("duplicates_marked", 0),
         unmarked=raw.get("duplicates_unmarked", []),
         doubts=raw.get("in_doubt", 0),
+        forged=raw.get("forged", 0),
+        displaced=raw.get("displaced", []),
+        attacks=raw.get("attacks", 0),
+        reached_by_attack=raw.get("reached_by_attack", []),
     )
 
 

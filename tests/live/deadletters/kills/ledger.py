@@ -45,6 +45,14 @@ class Account:
     marked: int = 0
     unmarked: list[str] = field(default_factory=list)
     doubts: int = 0
+    forged: int = 0
+    """Dead letters with forged headers among the published."""
+    displaced: list[str] = field(default_factory=list)
+    """Stored letters that a forged one took the place of."""
+    attacks: int = 0
+    """Calls of an operator with a scope beside the cell's queues."""
+    reached_by_attack: list[str] = field(default_factory=list)
+    """What that operator did to the cell's queues and letters, or saw of them."""
     survivor: str = ""
     """What a worker said that outlived what was killed and ended with an error."""
     notes: list[str] = field(default_factory=list)
@@ -54,6 +62,8 @@ class Account:
         """What breaks a promise."""
         found = [f"{content} is lost" for content in self.lost]
         found += [f"{content} is there twice, and nothing says so" for content in self.unmarked]
+        found += [f"{id} was displaced by a forged letter" for id in self.displaced]
+        found += [f"reached from outside of its scope: {what}" for what in self.reached_by_attack]
         if not self.reached:
             found.append("nothing was killed: the window was never reached")
         if self.marked and not self.cell.may_double:

@@ -12,6 +12,10 @@ Collector, redriver and auto-retry are killed with SIGKILL between any two steps
 broker and the database are killed while they stand there; and process and broker together, as when a machine loses its
 power. Then a fresh process takes over, and every message is accounted for: in the store once, or in a queue. `make
 matrix` plays it all and writes this page; `make test` plays a seeded sample. Last played {today}.
+
+Two attackers are at work meanwhile. A forger publishes dead letters with every header that we read, some of which name
+stored letters and bear the mark of a real copy: none may displace a letter. And an operator whose token is limited to
+another queue tries, by every endpoint of the API, to reach the letters and the queues of the cell: none may be reached.
 """
 
 
@@ -52,8 +56,9 @@ def write_page(results: Mapping[str, Sequence[Account]], words: str, today: str)
 
 def _totals(results: Mapping[str, Sequence[Account]]) -> list[str]:
     lines = [
-        "| RabbitMQ | store | kills | messages | lost | duplicates, marked | duplicates, unmarked | in doubt |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
+        "| RabbitMQ | store | kills | messages | lost | duplicates, marked | duplicates, unmarked | in doubt "
+        "| forged letters | displaced | attacks | reached |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for version, accounts in results.items():
         for store in STORES:
@@ -62,7 +67,8 @@ def _totals(results: Mapping[str, Sequence[Account]]) -> list[str]:
                 figures = " | ".join(str(figure) for figure in _figures(chosen))
                 messages = sum(one.published for one in chosen)
                 kills, _, rest = figures.partition(" | ")
-                lines.append(f"| {version} | {store} | {kills} | {messages} | {rest} |")
+                attacks = " | ".join(str(figure) for figure in _attack_figures(chosen))
+                lines.append(f"| {version} | {store} | {kills} | {messages} | {rest} | {attacks} |")
     return lines
 
 
@@ -74,6 +80,16 @@ def _figures(accounts: Sequence[Account]) -> tuple[int, int, int, int, int]:
         sum(one.marked for one in accounts),
         sum(len(one.unmarked) for one in accounts),
         sum(one.doubts for one in accounts),
+    )
+
+
+def _attack_figures(accounts: Sequence[Account]) -> tuple[int, int, int, int]:
+    """Forged, displaced, attacks, reached."""
+    return (
+        sum(one.forged for one in accounts),
+        sum(len(one.displaced) for one in accounts),
+        sum(one.attacks for one in accounts),
+        sum(len(one.reached_by_attack) for one in accounts),
     )
 
 

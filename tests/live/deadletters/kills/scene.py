@@ -22,6 +22,7 @@ from redrive.records import (
     make_id,
 )
 from redrive.stores import Store, open_store
+from tests.live.deadletters.kills.attackers import NARROW, NarrowOperator, forged_headers, forged_of_stored
 from tests.live.deadletters.kills.cells import STEPS, Cell, Flow, Victim
 from tests.live.deadletters.kills.crashes import BUSY_TIMEOUT_MS, LOCKED_S, Party, locked
 from tests.live.deadletters.kills.ledger import Account, Row, account_resolved, account_sent, account_stored
@@ -32,6 +33,8 @@ from tests.live.worker_processes import make_pipe, said, start_worker, wait_exit
 PATIENCE_S = 90.0
 DAY_MS = 86_400_000
 WHO = "matrix"
+FORGED = 3
+"""So many dead letters have forged headers from the beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +56,25 @@ class Play:
         self._crash = crash
         self._stage = Stage(url=place.amqp_url, name=place.name, queue_type=cell.queue_type, parks=cell.kills_broker)
         self._account = Account(cell=cell, published=0)
+        self._narrow = NarrowOperator(
+            amqp_url=place.amqp_url,
+            database_url=place.database_url,
+            main=self._stage.main,
+            dlq=self._stage.dlq,
+            seed=str(cell),
+        )
         self._ahead_ms = round(LEASE_S * 1000) + 1_000
         if cell.victim is Victim.MACHINE:
             self._ahead_ms += 3_600_000
 
     async def play(self) -> Account:
         """The account of the cell."""
-        published = await self._stage.set_up(twins_only=self._cell.flow is Flow.COLLECT_TWINS)
-        self._account.published = published.total()
+        flow = self._cell.flow
+        forged = [forged_headers(self._stage.main, is_sent=flow is not Flow.COLLECT)] * FORGED
+        if flow is Flow.COLLECT_TWINS:
+            forged = []
+        published = await self._stage.set_up(twins_only=flow is Flow.COLLECT_TWINS, forged=forged)
+        self._account.forged = len(forged)
         match self._cell.flow:
             case Flow.COLLECT | Flow.COLLECT_TWINS:
                 await self._kill_and_recover(self._job(Flow.COLLECT))
@@ -69,20 +83,36 @@ class Play:
                 await self._run(self._job(Flow.COLLECT))
                 await self._run(self._job(Flow.REDRIVE, operation_id=await self._ask(Selection(filter=Filter()))))
                 await self._stage.kill_copies()
+                published += await self._forge_of_stored()
                 await self._kill_and_recover(self._job(Flow.COLLECT_RETURNS))
                 await self._account_collected(published, returns=1)
             case Flow.REDRIVE:
                 await self._run(self._job(Flow.COLLECT))
                 operation_id = await self._ask(Selection(filter=Filter()))
+                published += await self._forge_of_stored()
                 await self._kill_and_recover(self._job(Flow.REDRIVE, operation_id=operation_id))
+                await self._run(self._job(Flow.COLLECT))
                 await self._account_redriven(published)
             case Flow.AUTO_RETRY:
                 await self._run(self._job(Flow.COLLECT))
                 await self._set_rule()
+                published += await self._forge_of_stored()
                 await self._kill_and_recover(self._job(Flow.AUTO_RETRY))
+                await self._run(self._job(Flow.COLLECT))
                 await self._account_redriven(published)
+        self._account.published = published.total()
         await self._stage.tear_down()
+        await self._narrow.tear_down()
         return self._account
+
+    async def _forge_of_stored(self) -> Counter[str]:
+        """Dead letters that name stored ones."""
+        async with self._store() as store:
+            letters = (await store.letters.page(Filter(), limit=200, now_ms=_now_ms())).letters
+        async with self._stage.holding(self._stage.dlq) as copies:
+            told = forged_of_stored(letters, copies, self._stage.main)
+        self._account.forged += len(told)
+        return await self._stage.forge("g", told)
 
     async def _kill_and_recover(self, job: Job) -> None:
         """A worker meets its fate; then a fresh one does what is left."""
@@ -91,8 +121,38 @@ class Play:
             # Many cells wait for one kill, and what the broker was told last may be on its disk by then. So they wait
             # for each other at the beginning of their work, and go to their windows together.
             gates.insert(0, (STEPS[self._cell.flow][0], 1))
-        self._account.reached = await self._kill(replace(job, gates=tuple(gates), busy_timeout_ms=BUSY_TIMEOUT_MS))
-        await self._run(replace(job, ahead_ms=self._ahead_ms))
+        before = {row.id: row.content for row in await self._rows()}
+        async with self._store() as store:
+            letters = (await store.letters.page(Filter(), limit=200, now_ms=_now_ms())).letters
+            await self._narrow.set_up(store, letters, job.operation_id)
+        attacking = asyncio.create_task(self._narrow.attack())
+        try:
+            self._account.reached = await self._kill(replace(job, gates=tuple(gates), busy_timeout_ms=BUSY_TIMEOUT_MS))
+            if job.flow in (Flow.REDRIVE, Flow.AUTO_RETRY):
+                # The database's clock says when the lease of the dead ends, and nobody can put that one forward.
+                await asyncio.sleep(LEASE_S + 0.5)
+            await self._run(replace(job, ahead_ms=self._ahead_ms))
+            await asyncio.wait_for(attacking, PATIENCE_S)
+        finally:
+            attacking.cancel()
+        await self._narrow.send()
+        await self._account_attacks(before)
+
+    async def _account_attacks(self, before: dict[str, str]) -> None:
+        """Every stored letter is what it was, and nobody reached it from outside of their scope."""
+        account, narrow = self._account, self._narrow
+        after = {row.id: row.content for row in await self._rows()}
+        account.displaced += [id for id, content in before.items() if after.get(id) != content]
+        account.attacks += narrow.calls
+        account.reached_by_attack += narrow.reached
+        account.notes += narrow.notes
+        async with self._store() as store:
+            for id in after:
+                deeds = [one.event for one in await store.letters.life(id) if one.who == NARROW]
+                account.reached_by_attack += [f"{after[id]} was {deed}" for deed in deeds]
+        for queue in (self._stage.main, self._stage.dlq):
+            there = [content for content in await self._stage.contents(queue) if content.startswith(NARROW)]
+            account.reached_by_attack += [f"{content} lies in {queue}" for content in there]
 
     async def _kill(self, job: Job) -> bool:
         """Whether the worker stood in its window when something was killed."""
@@ -159,13 +219,14 @@ class Play:
         for row in rows:
             if row.is_copy and has_id(row.content):
                 self._account.notes.append(f"{row.content} has an id and is there twice")
-            if not row.is_copy and (row.status, row.returns) != (Status.PENDING, returns):
+            expected = 0 if row.content.startswith("g") else returns
+            if not row.is_copy and (row.status, row.returns) != (Status.PENDING, expected):
                 self._account.notes.append(f"{row.content} is {row.status}, came back {row.returns} times")
 
     async def _account_redriven(self, published: Counter[str]) -> None:
         account = self._account
         async with self._store() as store:
-            states = {one.state for one in (await store.operations.page(100))[0]}
+            states = {one.state for one in (await store.operations.page(100))[0] if one.who != NARROW}
         if states != {OperationState.DONE}:
             account.notes.append(f"the operation is {', '.join(sorted(states))}")
         rows = await self._rows()
@@ -225,7 +286,8 @@ class Play:
         return made.id
 
     async def _set_rule(self) -> None:
-        rule = RetryRule(scope="*", first_ms=1, ceiling_ms=1, settle_ms=DAY_MS)
+        queues = (self._stage.main, self._stage.dlq)
+        rule = RetryRule(scope="*", first_ms=1, ceiling_ms=1, settle_ms=DAY_MS, queues=queues)
         async with self._store() as store:
             await store.rules.set(rule, now_ms=_now_ms())
 
@@ -234,6 +296,8 @@ class Play:
         async with self._store() as store:
             page = await store.letters.page(Filter(), limit=200, now_ms=_now_ms())
             for letter in page.letters:
+                if letter.dlq != self._stage.dlq:
+                    continue
                 content = await store.letters.content(letter.id)
                 assert content is not None
                 rows.append(

@@ -3,9 +3,10 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from redrive.client import Channel, Client, Confirmed, Publisher
 from redrive.core import headers
@@ -44,8 +45,11 @@ class Stage:
     def dlq(self) -> str:
         return f"{self.name}.dead"
 
-    async def set_up(self, *, twins_only: bool = False, messages: int = MESSAGES) -> Counter[str]:
-        """Declares the queues and lets messages die; what was published, by content."""
+    async def set_up(
+        self, *, twins_only: bool = False, messages: int = MESSAGES, forged: Sequence[Mapping[str, Any]] = ()
+    ) -> Counter[str]:
+        """Declares the queues and lets messages die; what was published, by content. `forged`: headers of messages that
+        somebody publishes to the dead-letter queue."""
         twins = {"twin": 2 * HAND} if twins_only else TWINS
         total = sum(twins.values()) if twins_only else messages
         published = Counter(twins)
@@ -66,6 +70,20 @@ class Stage:
                     await _publish(publisher, self.dlq, content, properties)
             await self._let_die(client, channel, await _take(channel, self.main, total - sum(twins.values())))
             await self._wait_ready(channel, published.total())
+        return published + await self.forge("f", forged)
+
+    async def forge(self, prefix: str, forged: Sequence[Mapping[str, Any]]) -> Counter[str]:
+        """Somebody publishes messages with these headers to the dead-letter queue; what was published, by content."""
+        published: Counter[str] = Counter()
+        async with self._channel() as (client, channel):
+            before = (await channel.declare_queue(self.dlq, passive=True)).messages_ready
+            publisher = await client.publisher()
+            for number, told in enumerate(forged):
+                content = f"{prefix}{number}"
+                published[content] += 1
+                properties = Properties.of(headers=dict(told), **_properties(content))
+                await _publish(publisher, self.dlq, content, properties)
+            await self._wait_ready(channel, before + len(forged))
         return published
 
     async def tear_down(self) -> None:
