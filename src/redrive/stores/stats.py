@@ -55,8 +55,8 @@ _ACTIVITY = """
 SELECT (a.at_ms - $1) / $3, sum(a.dead), sum(a.redriven), sum(a.returned), sum(a.resolved) FROM activity AS a
 WHERE a.at_ms >= $1 AND a.at_ms < $2 AND (CAST($4 AS TEXT) IS NULL OR a.queue = $4) GROUP BY 1 ORDER BY 1
 """
-_ACTIVITY_OF = _ACTIVITY.replace("GROUP BY 1", "AND a.queue = ANY($5::text[]) GROUP BY 1")
-_ACTIVE = "SELECT DISTINCT a.queue FROM activity AS a WHERE a.at_ms >= $1 AND a.at_ms < $2"
+_ACTIVITY_OF = _ACTIVITY.replace("GROUP BY 1", "AND a.dlq = ANY($5::text[]) GROUP BY 1")
+_ACTIVE = "SELECT DISTINCT a.dlq FROM activity AS a WHERE a.at_ms >= $1 AND a.at_ms < $2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +112,10 @@ class Statistics:
             return _stats(counted, is_partial=is_partial)
 
     async def series(
-        self, *, from_ms: int, until_ms: int, bucket_ms: int, queue: str | None = None, queues: Sequence[str] = ()
+        self, *, from_ms: int, until_ms: int, bucket_ms: int, queue: str | None = None, dlqs: Sequence[str] = ()
     ) -> tuple[Bucket, ...]:
-        """What happened, bucket by bucket, empty ones too; with `queues` (names with `*`) in these failed queues only.
+        """What happened, bucket by bucket, empty ones too; with `dlqs` (names with `*`) to what was taken from these
+        dead-letter queues only.
 
         Buckets begin and end at whole five minutes, and are as wide as it takes to be at most `BUCKETS_MAX`.
         """
@@ -122,9 +123,9 @@ class Statistics:
         width = max(bucket_ms, ACTIVITY_BUCKET_MS, -(-(until_ms - begin) // BUCKETS_MAX))
         width = -(-width // ACTIVITY_BUCKET_MS) * ACTIVITY_BUCKET_MS
         async with self._database.read() as tx:
-            if queues:
+            if dlqs:
                 active = [row[0] for row in await tx.rows(_ACTIVE, begin, until_ms)]
-                names = [name for name in active if any(matches_glob(glob, name) for glob in queues)]
+                names = [name for name in active if any(matches_glob(glob, name) for glob in dlqs)]
                 rows = await tx.rows(_ACTIVITY_OF, begin, until_ms, width, queue, names)
             else:
                 rows = await tx.rows(_ACTIVITY, begin, until_ms, width, queue)

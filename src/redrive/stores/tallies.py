@@ -35,8 +35,8 @@ WHERE t.n = 0 AND t.dimension = e.dimension AND t.key = e.key AND t.status = e.s
 _EMPTY = "DELETE FROM tallies WHERE n = 0 AND dimension = $1 AND key = $2 AND status = $3"
 _GROUP = "UPDATE groups SET letters = letters + $2, redriven = redriven + $3, returned = returned + $4 WHERE seq = $1"
 _ACTIVITY = """
-INSERT INTO activity (at_ms, queue, dead, redriven, returned, resolved) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (at_ms, queue) DO UPDATE SET dead = activity.dead + excluded.dead,
+INSERT INTO activity (at_ms, queue, dlq, dead, redriven, returned, resolved) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (at_ms, queue, dlq) DO UPDATE SET dead = activity.dead + excluded.dead,
     redriven = activity.redriven + excluded.redriven, returned = activity.returned + excluded.returned,
     resolved = activity.resolved + excluded.resolved
 """
@@ -81,7 +81,7 @@ class Ledger:
         self._standing: Counter[tuple[Place, Status]] = Counter()
         self._redriven: Counter[int] = Counter()
         self._returned: Counter[int] = Counter()
-        self._activity: defaultdict[tuple[int, str], Counter[Deed]] = defaultdict(Counter)
+        self._activity: defaultdict[tuple[int, str, str], Counter[Deed]] = defaultdict(Counter)
 
     def moved(self, place: Place, before: Status | None, after: Status | None, *, n: int = 1) -> None:
         """Dead letters changed their status there; None is not being in the store."""
@@ -92,7 +92,7 @@ class Ledger:
 
     def happened(self, deed: Deed, place: Place, at_ms: int, *, n: int = 1) -> None:
         """Something happened to dead letters of this place."""
-        self._activity[bucket_ms_of(at_ms), place.queue][deed] += n
+        self._activity[bucket_ms_of(at_ms), place.queue, place.dlq][deed] += n
         if deed == "redriven":
             self._redriven[place.group_seq] += n
         elif deed == "returned":
@@ -102,10 +102,10 @@ class Ledger:
         """Adds everything to the counts. Once, as the last thing of a transaction."""
         await self._write_groups(tx)
         await self._write_tallies(tx)
-        rows: list[tuple[int, str, int, int, int, int]] = []
-        for (at_ms, queue), deeds in sorted(self._activity.items()):
+        rows: list[tuple[int, str, str, int, int, int, int]] = []
+        for (at_ms, queue, dlq), deeds in sorted(self._activity.items()):
             dead, redriven, returned, resolved = (deeds[deed] for deed in _DEEDS)
-            rows.append((at_ms, queue, dead, redriven, returned, resolved))
+            rows.append((at_ms, queue, dlq, dead, redriven, returned, resolved))
         await _many(tx, _ACTIVITY, rows)
 
     async def _write_groups(self, tx: Writing) -> None:

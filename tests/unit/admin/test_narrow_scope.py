@@ -20,8 +20,9 @@ from redrive.dlq import new_luck
 from redrive.embedded import EmbeddedBroker
 from redrive.records import DeadLetter, ItemState, NewOperation, OperationKind, RetryRule, Role, Selection, Target
 from redrive.stores import Store
-from tests.unit.admin.conftest import Clock, PutLetter, Run, make_token
+from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, make_token
 from tests.unit.admin.seeding import ask
+from tests.unit.admin.test_events import Watch
 
 MINE, MY_DLQ = "orders", "orders.parked"
 THEIRS, THEIR_DLQ = "payments", "payments.parked"
@@ -385,5 +386,35 @@ def test_a_rule_of_a_limited_operator_sends_their_letters_and_no_others(
                 letter = await store.letters.get(id)
                 assert letter is not None
                 assert (letter.status, letter.due_at_ms, letter.redrives) == ("pending", None, 0)
+
+    run(scenario())
+
+
+def test_counts_over_time_and_in_the_stream_go_by_where_letters_were_taken_from(
+    run: Run, app: FastAPI, client_for: ClientFor, put_letter: PutLetter
+) -> None:
+    async def scenario() -> None:
+        at_ms = 1_800_000_000_000
+        for queue, dlq in ((MINE, MY_DLQ), (THEIRS, MY_DLQ), (MINE, THEIR_DLQ), (THEIRS, THEIR_DLQ), (MINE, THEIR_DLQ)):
+            group = f"{queue} {dlq}"
+            await put_letter(queue=queue, dlq=dlq, dlq_routing_key=dlq, group_id=group, dead_at_ms=at_ms)
+        narrow, whole = await client_for(Role.VIEWER, queues=(MINE,)), await client_for(Role.VIEWER)
+        span = {"from": "2027-01-15T00:00:00Z", "until": "2027-01-16T00:00:00Z", "bucket_s": "3600"}
+        for client, asked, expected in (
+            (narrow, {}, 2),
+            (narrow, {"queue": MINE}, 1),
+            (narrow, {"queue": THEIRS}, 1),
+            (whole, {}, 5),
+            (whole, {"queue": MINE}, 3),
+        ):
+            params: dict[str, str] = {**span, **asked}
+            told = (await client.get("/api/v1/stats/timeseries", params=params)).json()
+            assert sum(one["dead"] for one in told["points"]) == expected, (asked, expected)
+        watch = Watch(app, narrow)
+        await watch.until(lambda one: bool(one.events("stats")))
+        assert watch.events("stats") == [
+            {"total": None, "by_status": None, "by_queue": None, "by_dlq": {MY_DLQ: {"pending": 2}}}
+        ]
+        await watch.go_away()
 
     run(scenario())

@@ -39,13 +39,13 @@ def test_groups_of_some_queues_are_paged(store: Store, run: Run) -> None:
     run(scenario())
 
 
-def test_a_time_series_of_some_queues(store: Store, run: Run) -> None:
+def test_a_time_series_of_some_dead_letter_queues(store: Store, run: Run) -> None:
     async def scenario() -> None:
         await put_queues(store)
         dead = []
-        for queues in ((), ("q1",), ("q*",), ("r*", "q2"), ("nobody",)):
+        for dlqs in ((), ("q1.dlq",), ("q*",), ("r*", "q2.dlq"), ("nobody",)):
             buckets = await store.stats.series(
-                from_ms=NOW_MS - HOUR_MS, until_ms=NOW_MS + HOUR_MS, bucket_ms=HOUR_MS, queues=queues
+                from_ms=NOW_MS - HOUR_MS, until_ms=NOW_MS + HOUR_MS, bucket_ms=HOUR_MS, dlqs=dlqs
             )
             assert len(buckets) == 2
             dead.append(sum(one.dead for one in buckets))

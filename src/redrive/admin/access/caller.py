@@ -22,13 +22,18 @@ class Caller:
         """The name for the audit."""
         return self.name
 
+    @property
+    def all_dlqs(self) -> tuple[str, ...]:
+        """The dead-letter queues whose letters are the caller's, names with `*`; none means every one."""
+        return (*self.queues, *self.dlqs) if self.queues else ()
+
     def may(self, needed: Role) -> bool:
         """Whether the role is enough."""
         return self.role.includes(needed)
 
     def scope_terms(self) -> tuple[Term, ...]:
         """What a filter must ask besides, so that it finds only what the caller may see; nothing: everything."""
-        return (Named(field="dlq", values=(*self.queues, *self.dlqs)),) if self.queues else ()
+        return (Named(field="dlq", values=self.all_dlqs),) if self.queues else ()
 
     def sees(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is of the caller's queues: by where we took it from, never by what it says."""

@@ -19,7 +19,7 @@ from redrive.admin.operation_scope import CurrentScope, OperationScope
 from redrive.admin.services import Services, services_of
 from redrive.admin.shares import SHARE, Share
 from redrive.admin.telling import told_operation
-from redrive.records import Operation, Status, covers
+from redrive.records import Operation, Status
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
 
@@ -63,7 +63,8 @@ async def watch(
 ) -> EventStream:
     """Operations within the token's queues and counts, at most two seconds late.
 
-    `stats` has `total` and `by_status` only for a token that sees every queue.
+    `stats` has `total`, `by_status` and `by_queue` only for a token that sees every queue: what a letter says of its
+    queue does not say whose it is.
     """
     updates = live_updates_of(request)
     updates.require_room()
@@ -135,12 +136,13 @@ class Stream:
         return found
 
     def _counts(self, snapshot: Snapshot) -> dict[str, Any]:
-        """The counts of the caller's queues. A letter is counted under its queue and its DLQ: they have no sum."""
+        """The counts of the caller's queues. Those of a limited one are by where letters were taken from: by the queue
+        that they name others' would be among them."""
         stats, queues = snapshot.stats, self._caller.queues
         return {
             "total": None if queues else stats.total,
             "by_status": None if queues else {one.value: stats.by_status.get(one.value, 0) for one in Status},
-            "by_queue": {name: counts for name, counts in stats.by_queue.items() if covers(queues, name)},
+            "by_queue": None if queues else stats.by_queue,
             "by_dlq": {name: counts for name, counts in stats.by_dlq.items() if self._caller.sees_dlq(name)},
         }
 

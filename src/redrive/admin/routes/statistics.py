@@ -62,7 +62,7 @@ async def time_series(
         until_ms=until_ms,
         bucket_ms=width_s * 1000,
         queue=None if queue is None else queue.replace("\0", "\ufffd"),
-        queues=caller.queues,
+        dlqs=caller.all_dlqs,
     )
     return json_answer(series_json(buckets, asked_s=width_s))
 

@@ -16,6 +16,7 @@ from redrive.stores.migrations import (
     s0007_budgets,
     s0008_rule_changes,
     s0009_scopes,
+    s0010_activity_by_dlq,
 )
 
 if TYPE_CHECKING:
@@ -49,5 +50,6 @@ STEPS: tuple[Step, ...] = (
     Step(version=7, title="budgets of auto-retry, declared rules", statements=s0007_budgets.statements),
     Step(version=8, title="rules that are being applied", statements=s0008_rule_changes.statements),
     Step(version=9, title="scopes of senders", statements=s0009_scopes.statements),
+    Step(version=10, title="activity by dead-letter queue", statements=s0010_activity_by_dlq.statements),
 )
 """Versions count from 1 without a gap."""
