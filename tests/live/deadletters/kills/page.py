@@ -15,7 +15,10 @@ matrix` plays it all and writes this page; `make test` plays a seeded sample. La
 
 Two attackers are at work meanwhile. A forger publishes dead letters with every header that we read, some of which name
 stored letters and bear the mark of a real copy: none may displace a letter. And an operator whose token is limited to
-another queue tries, by every endpoint of the API, to reach the letters and the queues of the cell: none may be reached.
+another queue tries to reach the letters and the queues of the cell by the endpoints of the API, six of them in each
+cell, drawn from all: none may be reached.
+A run of a sample plays some cells anew and leaves the others as they were; `kills under attack` counts those that were
+played with the two.
 """
 
 
@@ -57,8 +60,8 @@ def write_page(results: Mapping[str, Sequence[Account]], words: str, today: str)
 def _totals(results: Mapping[str, Sequence[Account]]) -> list[str]:
     lines = [
         "| RabbitMQ | store | kills | messages | lost | duplicates, marked | duplicates, unmarked | in doubt "
-        "| forged letters | displaced | attacks | reached |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| kills under attack | forged letters | displaced | attacks | reached |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for version, accounts in results.items():
         for store in STORES:
@@ -83,9 +86,10 @@ def _figures(accounts: Sequence[Account]) -> tuple[int, int, int, int, int]:
     )
 
 
-def _attack_figures(accounts: Sequence[Account]) -> tuple[int, int, int, int]:
-    """Forged, displaced, attacks, reached."""
+def _attack_figures(accounts: Sequence[Account]) -> tuple[int, int, int, int, int]:
+    """Kills while somebody attacked, forged, displaced, attacks, reached."""
     return (
+        sum(one.reached and one.attacks > 0 for one in accounts),
         sum(one.forged for one in accounts),
         sum(len(one.displaced) for one in accounts),
         sum(one.attacks for one in accounts),
