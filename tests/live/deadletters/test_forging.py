@@ -9,9 +9,15 @@ from redrive.client import Client
 from redrive.stores import open_store
 from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.forging_scene import ForgingScene, play_copied_marks, play_forged_headers, play_origin
+from tests.unit.deadletters.forging_scene import (
+    ForgingScene,
+    play_copied_marks,
+    play_forged_count,
+    play_forged_headers,
+    play_origin,
+)
 
-PLAYS = (play_forged_headers, play_copied_marks, play_origin)
+PLAYS = (play_forged_headers, play_copied_marks, play_origin, play_forged_count)
 PLACES = (("quorum", "sqlite"), ("classic", "postgresql"))
 
 

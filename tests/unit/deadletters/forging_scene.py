@@ -205,3 +205,17 @@ async def play_origin(scene: ForgingScene) -> None:
         (letter,) = (await scene.letters()).values()
         assert (letter.exchange, letter.routing_key, letter.queue) == ("shop", "orders.placed", MAIN)
         assert (letter.returns, letter.redrives) == (turn, turn)
+
+
+async def play_forged_count(scene: ForgingScene) -> None:
+    """A publisher's x-delivery-count stays on a message until the broker counts itself, and not every return counts: a
+    count that the broker never reaches stops no queue."""
+    await scene.set_up()
+    await scene.forge({"x-delivery-count": 99, "x-acquired-count": 99})
+    channel = await scene.client.channel()
+    got = await channel.get_message(DLQ)
+    assert got is not None
+    channel.nack(got, requeue=True)
+    await channel.close()
+    await scene.collect()
+    assert [one.message_id for one in (await scene.letters()).values()] == ["f"]
