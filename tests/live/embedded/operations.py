@@ -118,7 +118,7 @@ _VERBS = (
     ("nack", 10),
     ("reject", 10),
     ("consume", 6),
-    ("meet", 8),
+    ("meet", 4),
     ("close", 4),
     ("recover", 2),
     ("count", 4),
@@ -160,13 +160,14 @@ def _operation(random: Random, queues: tuple[QueuePlan, ...], body: Any, due_ms:
         case "meet":
             shared = queue.kind == "classic" and random.random() < 0.5
             options = {
-                "bodies": [f"w{next(body)}" for _ in range(random.randint(1, 4))],
+                "bodies": [f"w{next(body)}" for _ in range(random.randint(1, 3))],
                 "mandatory": False,
                 "properties": {},
                 "consumers": random.randint(1, 3),
                 "prefetch": random.randint(1, 3),
                 "shared": shared,
-                "settled": random.choice(["", "", "nack", "ack"]),
+                # What a quorum queue gives out next after a nack by one of several consumers differs on 3.10 still.
+                "settled": random.choice(["", "", "nack", "ack"] if queue.kind == "classic" else ["", "ack"]),
             }
             if queue.may_expire_messages and random.random() < 0.5:
                 options["properties"]["expiration"] = str(due_ms)

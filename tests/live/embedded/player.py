@@ -262,11 +262,11 @@ class Player:
         tags = [f"waiting {number}" for number in range(options["consumers"])]
         for tag in tags:
             channel.basic_consume(self._name(operation.queue), take, consumer_tag=tag)
-        self._listen_longer()
         outcomes = []
         for body in options["bodies"]:
             outcomes.append(self._publish("", self._name(operation.queue), body, operation))
-            self._listen_longer()
+            self._listen(self._grid.linger_s() / 4)  # each meets those who wait alone; a slot's window is short
+        self._listen(self._grid.linger_s() / 2)
         mine = [one for one in self._held if one[0] is channel]
         if mine and options["settled"]:
             self._held.remove(mine[0])
@@ -274,13 +274,13 @@ class Player:
                 channel.basic_ack(mine[0][1])
             else:
                 channel.basic_nack(mine[0][1], requeue=True)
-            self._listen_longer()
+            self._listen(self._grid.linger_s() / 2)
         for tag in tags:
             channel.basic_cancel(tag)
         return [outcomes, *seen]
 
-    def _listen_longer(self) -> None:
-        until = time.monotonic() + self._grid.linger_s()
+    def _listen(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
             self._connection.process_data_events(time_limit=0.01)
         self._publisher.queue_declare("", exclusive=True, auto_delete=True)  # what came before the answer has come
