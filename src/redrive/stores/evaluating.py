@@ -136,7 +136,7 @@ def _evaluate(contents: Sequence[Content | None], checks: tuple[Check, ...], is_
     """In the thread."""
     if _is_small(contents[0]) and _ALLOWANCE.has_left():
         small = list(takewhile(_is_small, contents))
-        limits = Limits(piece_cost=HERE_PIECE_COST, letter_cost=HERE_PIECE_COST)
+        limits = Limits(piece_cost=HERE_PIECE_COST, letter_cost=min(HERE_PIECE_COST, LETTER_COST_MAX))
         looked = _look_here(small, checks, limits, is_over)
         _ALLOWANCE.take(looked.cost)
         if looked.answers:

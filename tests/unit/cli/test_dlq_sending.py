@@ -235,10 +235,11 @@ def doubt(database: str) -> None:
             new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(filter=Filter()), who="gone")
             operation = await store.operations.create(new, id=make_id(NOW_MS, 1), now_ms=NOW_MS)
             for owner, now_ms in (("first", NOW_MS), ("second", NOW_MS + 1000)):
-                lease = await store.leases.acquire(f"operation:{operation.id}", owner, ttl_ms=10)
+                lease = await store.leases.acquire(f"operation:{operation.id}", owner, ttl_ms=60_000)
                 assert lease is not None
                 await store.operations.claim(operation.id, lease, now_ms=now_ms)
                 await store.operations.take(operation.id, lease, limit=100, now_ms=now_ms)
+                await store.leases.renew(lease, ttl_ms=0)  # it is gone, and its time has run out
 
     asyncio.run(leave())
 
