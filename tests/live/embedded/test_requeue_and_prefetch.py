@@ -100,7 +100,7 @@ def share_a_prefetch(connection: Any, wait: Wait) -> dict[str, Any]:
     return seen
 
 
-@pytest.mark.live
+@pytest.mark.live(versions=["3.10", "4.0"])
 def test_consumers_take_turns_under_a_shared_prefetch(vhost: Vhost) -> None:
     real, embedded = on_both(vhost, share_a_prefetch)
     if vhost.profile != "4.3":
