@@ -89,6 +89,7 @@ def share_a_prefetch(connection: Any, wait: Wait) -> dict[str, Any]:
             if acked == len(got):
                 break
             channel.basic_ack(got[acked][1])
+        listen(connection, 0.1)  # what the last ack made room for; 4.3, which shares no limit, may still be sending
         channel.close()
         return "".join(tag for tag, _ in got)
 
@@ -100,7 +101,7 @@ def share_a_prefetch(connection: Any, wait: Wait) -> dict[str, Any]:
     return seen
 
 
-@pytest.mark.live(versions=["3.10", "4.0"])
+@pytest.mark.live
 def test_consumers_take_turns_under_a_shared_prefetch(vhost: Vhost) -> None:
     real, embedded = on_both(vhost, share_a_prefetch)
     if vhost.profile != "4.3":

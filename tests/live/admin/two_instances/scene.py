@@ -236,7 +236,15 @@ class _Scene:
         return all(one.ask("/readyz", token=self._token).status == 200 for one in self._instances)
 
     async def _all_collected(self) -> bool:
-        return bool((await self._get("/api/v1/stats"))["total"] >= len(self._published))
+        """All are stored, and nothing is in the dead-letter queues: what the killed instance had stored and not acked
+        is there again, and the other one drops it as known once the lease has run out.
+        """
+        if (await self._get("/api/v1/stats"))["total"] < len(self._published):
+            return False
+        async with Client(self._amqp_url, name="the onlooker") as client:
+            channel = await client.channel()
+            parked = [f"{name}.parked" for name in self._plan.names]
+            return not any([(await channel.declare_queue(one, passive=True)).messages_ready for one in parked])
 
     async def _get(self, path: str) -> Any:
         answered = await self._balanced.ask("GET", path)
