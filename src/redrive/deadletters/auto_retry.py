@@ -106,9 +106,9 @@ class AutoRetry:
         except AccessRefused:
             return None  # not ours to look at
         if state is None:
-            return f"waiting: the queue {queue} that its copy went to is gone; whether it was handled nobody can know"
+            return f"the queue {queue} that its copy went to is gone; whether it was handled nobody can know"
         if state.consumers == 0 and state.messages_ready:
-            return f"waiting: nobody consumes {queue}, and messages lie there"
+            return f"nobody consumes {queue}, and messages lie there"
         return None
 
     async def _left_behind(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:

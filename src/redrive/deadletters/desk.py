@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from redrive.core import RedriveError
 from redrive.deadletters.editing import Edit, edit_content
-from redrive.records import DeadLetter, Filter, Group, GroupState, Selection, Status
+from redrive.records import AWAY, DeadLetter, Filter, Group, GroupState, Selection, Status
 from redrive.stores import Changed, Page, Stats, Store
 
 NAME_CHARACTERS_MAX = 200
@@ -68,7 +68,7 @@ class Desk:
         """
         check_reason(who, why, needs_why=True)
         letter = await self._letter(letter_id)
-        if letter.status is Status.RETRYING:
+        if letter.status in AWAY:
             raise Refused(f"dead letter {letter_id} is on its way; edit it when it comes back")
         content = await self._store.letters.content(letter_id)
         if content is None:

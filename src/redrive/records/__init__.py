@@ -89,7 +89,7 @@ from redrive.records.operations import (
     Target,
 )
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
-from redrive.records.states import TRANSITIONS, Event, GroupState, Status, sources
+from redrive.records.states import AWAY, TRANSITIONS, Event, GroupState, Status, sources
 from redrive.records.understanding import explain, failed_in, guess_failed_queue, normalise_message, owner_of
 from redrive.records.views import HIDDEN_FILTER, View
 from redrive.records.words import (
@@ -107,6 +107,7 @@ from redrive.records.words import (
 
 __all__ = [
     "AS_TOLD_BY",
+    "AWAY",
     "BODY_BYTES_MAX",
     "GAP",
     "GENESIS",

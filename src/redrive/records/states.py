@@ -1,16 +1,21 @@
 """The states of a dead letter and of its group, and every way from one to another.
 
-    from \\ event     claimed   confirmed  refused   lost      came back      silence   resolved  deleted  reopened
-    pending          retrying  -          -         -         pending|failed -         resolved  (gone)   -
-    failed           retrying  -          -         -         -              -         resolved  (gone)   pending
-    in_doubt         retrying  -          -         -         pending|failed -         resolved  (gone)   pending
-    retrying         -         retrying   pending   in_doubt  pending|failed resolved  resolved* (gone)*  pending*
-    resolved         -         -          -         -         pending|failed -         resolved  (gone)   pending
+    from \\ event  claimed   confirmed refused  lost      came back       silence   untaken  taken     resolved  deleted
+    pending       retrying  -         -        -         pending|failed  -         -        -         resolved  (gone)
+    failed        retrying  -         -        -         -               -         -        -         resolved  (gone)
+    in_doubt      retrying  -         -        -         pending|failed  -         -        -         resolved  (gone)
+    retrying      -         retrying  pending  in_doubt  pending|failed  resolved  waiting  -         resolved* (gone)*
+    waiting       -         -         -        -         pending|failed  resolved  waiting  retrying  resolved* (gone)*
+    resolved      -         -         -        -         pending|failed  -         -        -         resolved  (gone)
+
+`reopened` makes `pending` of every one but a `pending` one; *of a `retrying` or `waiting` one too.
 
 `claimed`: the intent to send it is committed. `confirmed`: the broker has the copy. `refused`: returned, nacked, or
 certainly not sent. `lost`: nobody can know whether the broker has it. `came back`: the copy died again and was
 collected; `failed` if its attempts are spent. Of a `pending` one only a copy that was in doubt can: somebody said
-that it had not arrived. `silence`: it has not come back for T. What has an empty place in the table is refused.
+that it had not arrived. `silence`: it has not come back for T. `untaken`: T is over, and its copy is seen to lie in
+the queue it was sent to, which nobody consumes; `taken`: that is no longer so, and T begins anew. What has an empty
+place in the table is refused.
 
 *: only when somebody says in so many words that the waiting is over, and not while its copy is being sent. A copy that
 comes back all the same finds its letter `resolved` or `pending`, and one whose letter is gone is a letter of its own.
@@ -24,6 +29,8 @@ class Status(StrEnum):
 
     PENDING = "pending"
     RETRYING = "retrying"
+    WAITING = "waiting"
+    """Its copy lies in the queue it was sent to, and nobody takes it."""
     IN_DOUBT = "in_doubt"
     FAILED = "failed"
     RESOLVED = "resolved"
@@ -40,12 +47,17 @@ class Event(StrEnum):
     SPENT = "spent"
     """It came back and its attempts are spent."""
     SILENCE = "silence"
+    UNTAKEN = "untaken"
+    TAKEN = "taken"
     RESOLVED = "resolved"
     DELETED = "deleted"
     REOPENED = "reopened"
 
 
-_P, _R, _D, _F, _X = Status.PENDING, Status.RETRYING, Status.IN_DOUBT, Status.FAILED, Status.RESOLVED
+_P, _R, _W = Status.PENDING, Status.RETRYING, Status.WAITING
+_D, _F, _X = Status.IN_DOUBT, Status.FAILED, Status.RESOLVED
+AWAY = (_R, _W)
+"""A copy was sent, or is being sent, and has not come back."""
 
 TRANSITIONS: dict[tuple[Status, Event], Status | None] = {
     (_P, Event.CLAIMED): _R,
@@ -56,16 +68,25 @@ TRANSITIONS: dict[tuple[Status, Event], Status | None] = {
     (_R, Event.LOST): _D,
     (_P, Event.CAME_BACK): _P,
     (_R, Event.CAME_BACK): _P,
+    (_W, Event.CAME_BACK): _P,
     (_D, Event.CAME_BACK): _P,
     (_X, Event.CAME_BACK): _P,
     (_P, Event.SPENT): _F,
     (_R, Event.SPENT): _F,
+    (_W, Event.SPENT): _F,
     (_D, Event.SPENT): _F,
     (_X, Event.SPENT): _F,
     (_R, Event.SILENCE): _X,
+    (_W, Event.SILENCE): _X,
+    (_R, Event.UNTAKEN): _W,
+    (_W, Event.UNTAKEN): _W,
+    (_W, Event.TAKEN): _R,
     (_R, Event.RESOLVED): _X,
+    (_W, Event.RESOLVED): _X,
     (_R, Event.DELETED): None,
+    (_W, Event.DELETED): None,
     (_R, Event.REOPENED): _P,
+    (_W, Event.REOPENED): _P,
     (_P, Event.RESOLVED): _X,
     (_F, Event.RESOLVED): _X,
     (_D, Event.RESOLVED): _X,

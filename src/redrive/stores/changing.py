@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from redrive.records import AS_TOLD_BY, AuditEntry, Content, DeadLetter, Event, Named, Selection, Status, sources
+from redrive.records import AS_TOLD_BY, AWAY, AuditEntry, Content, DeadLetter, Event, Named, Selection, Status, sources
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Reading, Writing
@@ -36,9 +36,11 @@ INSERT INTO edits (letter_seq, at_ms, who, why, diff, properties, body) VALUES (
 """
 _MARK_EDITED = "UPDATE letters SET is_edited = 1, version = version + 1, updated_at_ms = $2 WHERE seq = $1"
 _RETRYING = "it is retrying: a copy may be on its way; end the waiting (--end-waiting) to change it all the same"
+_WAITING = "it is waiting: its copy lies in its target; end the waiting (--end-waiting) to change it all the same"
 _BEING_SENT = "its copy is being sent at this moment; try again when its operation has gone on"
 _REFUSALS = {
     Status.RETRYING: _RETRYING,
+    Status.WAITING: _WAITING,
     Status.PENDING: "it is pending already",
     Status.IN_DOUBT: "it is in doubt whether its copy arrived; ask for status:in_doubt to change it",
 }
@@ -167,7 +169,7 @@ async def edit(
         if if_version is not None:
             _check_version(standings, if_version)
         seq, status = standings[0].seq, standings[0].status
-        if status is Status.RETRYING:
+        if status in AWAY:
             raise LetterBusy(id, _REFUSALS[status])
         texts = [clean(text) for text in (who, why, diff)]
         await tx.run(KEEP_EDIT, seq, now_ms, *texts, content.properties, content.body)
@@ -198,7 +200,7 @@ def _statuses(selection: Selection, event: Event) -> tuple[Status, ...]:
     if not selection.includes_in_doubt and not names_doubt:
         refused.add(Status.IN_DOUBT)
     if not selection.ends_waiting:
-        refused.add(Status.RETRYING)
+        refused.update(AWAY)
     return tuple(status for status in sources(event) if status.value in left and status not in refused)
 
 
@@ -206,7 +208,7 @@ async def _sort_out(
     tx: Writing, standings: list[Standing], event: Event, selection: Selection, refused: dict[str, str]
 ) -> list[Standing]:
     """The locked ones that may be changed; why not each other one is put into `refused`."""
-    able = [status for status in sources(event) if selection.ends_waiting or status is not Status.RETRYING]
+    able = [status for status in sources(event) if selection.ends_waiting or status not in AWAY]
     retrying = [each.seq for each in standings if each.status is Status.RETRYING and Status.RETRYING in able]
     # Nobody can begin to send one that is locked here.
     sending = {row[0] for row in await tx.rows(_SENDING, retrying)} if retrying else set()

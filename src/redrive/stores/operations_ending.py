@@ -26,8 +26,11 @@ _SILENT = " ".join(
         "ORDER BY l.seq FOR UPDATE OF l",
     )
 )
+# Whoever is connected to another vhost can't see what lies there. Those whose letter is gone are anybody's.
 _OVER = """
-SELECT silent_at_ms, letter_seq FROM silences WHERE silent_at_ms <= $1 ORDER BY silent_at_ms, letter_seq LIMIT $2
+SELECT s.silent_at_ms, s.letter_seq FROM silences AS s LEFT JOIN letters AS l ON l.seq = s.letter_seq
+WHERE s.silent_at_ms <= $1 AND ($3 = '' OR l.seq IS NULL OR l.vhost = $3)
+ORDER BY s.silent_at_ms, s.letter_seq LIMIT $2
 """
 _UNHEARD = """
 SELECT l.seq FROM letters AS l JOIN stopped_queues AS s ON s.vhost = l.vhost AND s.dlq = l.dlq
@@ -35,13 +38,24 @@ WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq
 """
 _LISTEN_ON = "UPDATE letters SET silent_at_ms = $2 WHERE seq = ANY($1::bigint[])"
 _LISTEN_ON_MS = 60_000
-_SENT_TO = """
-SELECT l.seq, l.vhost, l.queue FROM letters AS l JOIN operations AS o ON o.id = l.operation_id
-WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND l.status = 'retrying'
-    AND o.target_exchange IS NULL AND o.target_routing_key IS NULL
-"""
-_WAIT_ON = "UPDATE letters SET silent_at_ms = $2, status_reason = $3 WHERE seq = $1"
+_LISTEN_ONE = "UPDATE letters SET silent_at_ms = $1 WHERE seq = $2"
+# Of a letter that was imported the operation is not here; it was sent where it had failed, for all we know.
+_SENT_TO = " ".join(
+    (
+        "SELECT",
+        STANDING,
+        """, l.queue, l.status_reason, o.settle_s
+FROM letters AS l LEFT JOIN operations AS o ON o.id = l.operation_id
+WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND l.status IN ('retrying', 'waiting')
+    AND o.target_exchange IS NULL AND o.target_routing_key IS NULL AND NOT""",
+        BEING_SENT,
+        "ORDER BY l.seq",
+    )
+)
+_SENT_TO_LOCKED = " ".join((_SENT_TO, "FOR UPDATE OF l"))
 _WAIT_ON_MS = 300_000
+_SETTLE_MS = 600_000
+"""Of a letter whose operation is not known here."""
 # From when it was confirmed, for as long as it was claimed with. The letter itself does not change: of all a redrive
 # writes that would be the dearest, since PostgreSQL has no room for it beside the row and writes every index again.
 _LISTEN_ALL = """
@@ -55,7 +69,7 @@ _LOOKED_AT = "DELETE FROM silences WHERE silent_at_ms = $1 AND letter_seq = $2"
 _LOOK_AGAIN = """
 INSERT INTO silences (silent_at_ms, letter_seq)
 SELECT l.silent_at_ms, l.seq FROM letters AS l
-WHERE l.seq = ANY($1::bigint[]) AND l.status = 'retrying' AND l.silent_at_ms > $2
+WHERE l.seq = ANY($1::bigint[]) AND l.status IN ('retrying', 'waiting') AND l.silent_at_ms > $2
 ON CONFLICT DO NOTHING
 """
 _RETURNS = """
@@ -63,6 +77,7 @@ SELECT seq, CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END FROM
 """
 _GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
 
+_TAKEN = "its copy no longer lies in its target unconsumed"
 _LIFE = {Event.CONFIRMED: "sent", Event.REFUSED: "refused", Event.LOST: "in doubt"}
 
 
@@ -132,9 +147,9 @@ async def by_settling(tx: Writing, operation: Operation, standings: list[Standin
 async def silent_queues(tx: Reading, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
     """How many `settle_silent` would look at, and the queues of this vhost that their copies went to directly: what
     went through another exchange nobody can follow."""
-    over = [seq for _, seq in await tx.rows(_OVER, now_ms, limit)]
+    over = [seq for _, seq in await tx.rows(_OVER, now_ms, limit, vhost)]
     rows = await tx.rows(_SENT_TO, over, now_ms) if over else []
-    return len(over), frozenset(queue for _, where, queue in rows if where == vhost)
+    return len(over), frozenset(queue for *_, queue, _, _ in rows)
 
 
 async def settle_silent(
@@ -143,10 +158,10 @@ async def settle_silent(
     """Resolves redriven dead letters that have not come back in their time, of the `limit` that are looked at; how
     many. Those that came back, or were sent again, are not silent any more.
 
-    `waiting`: queues of `vhost` in which copies lie that nobody takes, with that in a sentence. What was sent there is
-    not silent, it waits.
+    `vhost`: only its dead letters. `waiting`: queues of it in which copies lie that nobody takes, with that in a
+    sentence. What was sent there is not silent, it waits.
     """
-    over = [tuple(row) for row in await tx.rows(_OVER, now_ms, limit)]
+    over = [tuple(row) for row in await tx.rows(_OVER, now_ms, limit, vhost)]
     if not over:
         return 0
     seqs = sorted({seq for _, seq in over})
@@ -155,14 +170,11 @@ async def settle_silent(
     if unheard:
         await tx.run(_LISTEN_ON, unheard, now_ms + _LISTEN_ON_MS)
         await tx.many(LISTEN, [(now_ms + _LISTEN_ON_MS, seq) for seq in unheard])
-    for seq, where, queue in await tx.rows(_SENT_TO, seqs, now_ms) if waiting else ():
-        if waiting and where == vhost and queue in waiting:
-            await tx.run(_WAIT_ON, seq, now_ms + _WAIT_ON_MS, waiting[queue])
-            await tx.many(LISTEN, [(now_ms + _WAIT_ON_MS, seq)])
+    ledger = Ledger()
+    await _wait_on(tx, ledger, seqs, waiting or {}, now_ms=now_ms)
     by_silence: defaultdict[int, list[Standing]] = defaultdict(list)
     for silence_ms, *standing in await tx.rows(_SILENT, seqs, now_ms):
         by_silence[silence_ms].append(read_standing(tuple(standing)))
-    ledger = Ledger()
     count = 0
     for silence_ms, standings in by_silence.items():
         reason = f"has not come back for {format_duration_ms(silence_ms)}"
@@ -177,6 +189,34 @@ async def settle_silent(
     await tx.run(_LOOK_AGAIN, seqs, now_ms)
     await ledger.write(tx)
     return count
+
+
+async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mapping[str, str], *, now_ms: int) -> None:
+    """Those whose copy lies in its target wait, and are looked at again after a while; those whose copy did lie there
+    and does no more are retrying again, for as long as if they had been sent now.
+    """
+    untaken: defaultdict[str, list[Standing]] = defaultdict(list)
+    taken: defaultdict[int, list[Standing]] = defaultdict(list)
+    again: list[tuple[int, int]] = []
+    for *standing, queue, reason, settle_s in await tx.rows(_SENT_TO_LOCKED, seqs, now_ms):
+        one = read_standing(tuple(standing))
+        if queue in waiting:
+            if one.status is not Status.WAITING or reason != waiting[queue]:
+                untaken[waiting[queue]].append(one)
+            again.append((now_ms + _WAIT_ON_MS, one.seq))
+        elif one.status is Status.WAITING:
+            settle_ms = _SETTLE_MS if settle_s is None else round(settle_s * 1000)
+            taken[settle_ms].append(one)
+            again.append((now_ms + settle_ms, one.seq))
+    for reason, standings in untaken.items():
+        await move(tx, ledger, standings, Event.UNTAKEN, now_ms=now_ms, reason=reason)
+        await note_life(tx, [one.seq for one in standings], "waiting", now_ms=now_ms, who="", detail=reason)
+    for standings in taken.values():
+        await move(tx, ledger, standings, Event.TAKEN, now_ms=now_ms, reason=_TAKEN)
+        await note_life(tx, [one.seq for one in standings], "taken", now_ms=now_ms, who="", detail=_TAKEN)
+    if again:
+        await tx.many(_LISTEN_ONE, again)
+        await tx.many(LISTEN, again)
 
 
 async def _give_back(tx: Writing, ledger: Ledger, standings: list[Standing], who: str, *, now_ms: int) -> None:

@@ -51,7 +51,14 @@ def test_the_runbook_line_by_line(vhost: Vhost, tmp_path: Path) -> None:
 
         stats = served.sh(STATS)
         assert stats.status == 200
-        assert stats.json["byStatus"] == {"PENDING": 3, "RETRYING": 0, "IN_DOUBT": 0, "FAILED": 0, "RESOLVED": 0}
+        assert stats.json["byStatus"] == {
+            "PENDING": 3,
+            "RETRYING": 0,
+            "WAITING": 0,
+            "IN_DOUBT": 0,
+            "FAILED": 0,
+            "RESOLVED": 0,
+        }
         assert stats.json["byTopic"] == {"availability.checked": {"PENDING": 3}}
         assert stats.json["byService"] == {"availability-service": {"PENDING": 3}}
         assert stats.json["byEventType"] == {"event": {"PENDING": 3}}

@@ -41,13 +41,14 @@ class RedrivingStage:
         options: RunOptions | None = None,
         pause_at: Callable[[str], Awaitable[None]] | None = None,
         has_witness: bool = False,
+        clock_ms: Callable[[], int] = now_ms,
     ) -> Redriver:
         return Redriver(
             RunnerParts(
                 store=self.store,
                 client=self.client if client is None else client,
                 owner=name,
-                clock_ms=now_ms,
+                clock_ms=clock_ms,
                 options=RunOptions() if options is None else options,
                 pause_at=pause_at,
                 has_witness=has_witness,

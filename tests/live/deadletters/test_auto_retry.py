@@ -116,3 +116,33 @@ def test_three_at_once_send_what_is_due_once(vhost: Vhost, database_url: str) ->
             assert there == sorted(ids)
 
     asyncio.run(main())
+
+
+def test_a_copy_that_nobody_takes_waits_and_is_resolved_only_when_it_was_taken(vhost: Vhost, database_url: str) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(120), redriving_stage(database_url, vhost.amqp_url, vhost.name) as on:
+            await declare(on)
+            await on.store.rules.set(RULE, now_ms=now_ms())
+            publisher = await on.client.publisher()
+            properties = Properties.of(message_id="left", delivery_mode=2)
+            assert await publisher.publish("", "orders.parked", b"left", properties) == Confirmed()
+            (id,) = (await on.collect("orders.parked")).inserted
+            later_ms = 0
+            retry = AutoRetry(on.redriver(clock_ms=lambda: now_ms() + later_ms), luck=luck)
+
+            async def status_after(ms: int) -> Status:
+                nonlocal later_ms
+                later_ms += ms
+                await retry.once()
+                letter = await on.store.letters.get(id)
+                assert letter is not None
+                return letter.status
+
+            assert await status_after(1_000) is Status.RETRYING
+            for _ in range(3):  # half an hour in which nobody consumes the queue
+                assert await status_after(600_000) is Status.WAITING
+            assert [one.body for one in await asyncio.to_thread(drain, vhost.amqp_url, "orders")] == [b"left"]
+            assert await status_after(600_000) is Status.RETRYING  # it may come back now
+            assert await status_after(RULE.settle_ms) is Status.RESOLVED
+
+    asyncio.run(main())

@@ -87,7 +87,7 @@ def test_stats_count_by_status_topic_service_and_event_type(
         stats = (await (await client_for(Role.VIEWER)).get("/dlq/stats")).json()
         assert stats == {
             "total": 2,
-            "byStatus": {"PENDING": 1, "RETRYING": 0, "IN_DOUBT": 0, "FAILED": 1, "RESOLVED": 0},
+            "byStatus": {"PENDING": 1, "RETRYING": 0, "WAITING": 0, "IN_DOUBT": 0, "FAILED": 1, "RESOLVED": 0},
             "byTopic": {"t": {"PENDING": 1, "FAILED": 1}},
             "byService": {"s": {"PENDING": 1, "FAILED": 1}},
             "byEventType": {"e": {"PENDING": 1}, "f": {"FAILED": 1}},

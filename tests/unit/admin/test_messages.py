@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from redrive.records import DeadLetter, Redaction, Role, Status
@@ -118,6 +119,12 @@ def test_a_bulk_change_leaves_others_queues_alone(
     run(scenario())
 
 
+async def _change(client: httpx.AsyncClient, id: str, change: str, **more: bool) -> int:
+    if change == "delete":
+        return (await client.delete(f"{MESSAGES}/{id}", params=more)).status_code
+    return (await client.post(f"{MESSAGES}/{id}/{change}", json={"why": "enough", **more})).status_code
+
+
 def test_a_bulk_change_says_why_it_left_some_alone(run: Run, client_for: ClientFor, put_letter: PutLetter) -> None:
     async def scenario() -> None:
         pending = await put_letter()
@@ -132,6 +139,11 @@ def test_a_bulk_change_says_why_it_left_some_alone(run: Run, client_for: ClientF
         assert (by_filter["done"], by_filter["not_done"]) == (0, answer.json()["not_done"])
         ended = await client.post(f"{MESSAGES}/resolve", json={"q": "", "why": "done", "end_waiting": True})
         assert ended.json() == {"done": 2, "refused": {}, "not_done": {}}
+        for change in ("resolve", "reopen", "delete"):
+            for status in (Status.RETRYING, Status.WAITING):
+                one = await put_letter(status=status)
+                assert await _change(client, one.id, change) == 409
+                assert await _change(client, one.id, change, end_waiting=True) in (200, 204)
         for wrong in (
             {},
             {"ids": [], "q": ""},

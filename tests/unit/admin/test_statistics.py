@@ -22,7 +22,14 @@ def test_counts_along_every_dimension(run: Run, client_for: ClientFor, put_lette
         client = await client_for(Role.VIEWER)
         told = (await client.get(STATS)).json()
         assert (told["total"], told["partial"]) == (4, False)
-        assert told["by_status"] == {"pending": 3, "retrying": 0, "in_doubt": 0, "failed": 0, "resolved": 1}
+        assert told["by_status"] == {
+            "pending": 3,
+            "retrying": 0,
+            "waiting": 0,
+            "in_doubt": 0,
+            "failed": 0,
+            "resolved": 1,
+        }
         assert told["by_queue"] == {"orders": {"pending": 2, "resolved": 1}, "payments": {"pending": 1}}
         assert set(told["by_group"]) == {"timeouts", "cards"}
         narrowed = (await client.get(STATS, params={"q": "topic:cards.*"})).json()

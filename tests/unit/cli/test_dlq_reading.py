@@ -168,7 +168,14 @@ def test_a_beginning_that_several_ids_have_names_them(database: str) -> None:
 def test_stats_count_by_everything(database: str) -> None:
     found = redrive("dlq", "stats", "--database", database, "--format", "json").json
     assert found["total"] == 3
-    assert found["by_status"] == {"pending": 3, "retrying": 0, "in_doubt": 0, "failed": 0, "resolved": 0}
+    assert found["by_status"] == {
+        "pending": 3,
+        "retrying": 0,
+        "waiting": 0,
+        "in_doubt": 0,
+        "failed": 0,
+        "resolved": 0,
+    }
     assert found["by_queue"] == {"orders": {"pending": 2}, "bills": {"pending": 1}}
     assert found["by_dlq"] == {"orders.parked": {"pending": 2}, "bills.parked": {"pending": 1}}
     assert found["by_topic"] == {"orders.new": {"pending": 2}, "bills.new": {"pending": 1}}

@@ -354,7 +354,5 @@ def test_what_lies_in_a_queue_that_nobody_consumes_waits_and_is_not_resolved(sce
     assert scene.broker.depths() == {"orders": 2}
     again = scene.run("dlq", "auto-retry", "run", "--once")
     assert again.out == "0 sent back; 0 resolved: they have not come back.\n"
-    assert scene.statuses() == ["retrying", "retrying"]
-    assert {one["status_reason"] for one in scene.letters()} == {
-        "waiting: nobody consumes orders, and messages lie there"
-    }
+    assert scene.statuses() == ["waiting", "waiting"]
+    assert {one["status_reason"] for one in scene.letters()} == {"nobody consumes orders, and messages lie there"}

@@ -1,5 +1,7 @@
 """What is asked for and not done is counted with its reason; and a person may end the waiting for a sent copy."""
 
+from dataclasses import replace
+
 import pytest
 
 from redrive.records import Event, Filter, ItemState, Selection, Status, Target
@@ -104,16 +106,47 @@ def test_a_copy_that_lies_in_its_target_is_waited_for_and_not_resolved(store: St
         late_ms = NOW_MS + 600_000
         looked_at, queues = await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="/")
         assert (looked_at, sorted(queues)) == (3, ["mail", "orders"])
-        waiting = {"orders": "waiting: nobody consumes orders, and messages lie there"}
+        waiting = {"orders": "nobody consumes orders, and messages lie there"}
         settled = await store.operations.settle_silent(now_ms=late_ms, limit=10, vhost="/", waiting=waiting)
         assert settled == 2
-        assert await statuses(store, *ids, *elsewhere) == ["retrying", "resolved", "resolved"]
+        assert await statuses(store, *ids, *elsewhere) == ["waiting", "resolved", "resolved"]
+        assert await counts_kept(store) == await counts_anew(store)
         found = await store.letters.get(ids[0])
         assert found is not None
         assert found.status_reason == waiting["orders"]
-        # Looked at again after a while, and resolved when nothing speaks against it any more.
-        assert await store.operations.settle_silent(now_ms=late_ms + 299_000, limit=10) == 0
-        assert await store.operations.settle_silent(now_ms=late_ms + 300_000, limit=10, vhost="/", waiting={}) == 1
+        settle = store.operations.settle_silent
+        # Looked at again after a while. It still lies there: nothing changes, and no version is used up.
+        assert await settle(now_ms=late_ms + 299_000, limit=10) == 0
+        assert await settle(now_ms=late_ms + 300_000, limit=10, vhost="/", waiting=waiting) == 0
+        assert (await store.letters.get(ids[0])) == replace(found, silent_at_ms=late_ms + 600_000)
+        # Somebody takes it: it has all its time again to come back, and is resolved only after that.
+        assert await settle(now_ms=late_ms + 600_000, limit=10, vhost="/", waiting={}) == 0
+        assert await statuses(store, ids[0]) == ["retrying"]
+        assert await counts_kept(store) == await counts_anew(store)
+        assert await settle(now_ms=late_ms + 1_199_999, limit=10, vhost="/", waiting={}) == 0
+        assert await settle(now_ms=late_ms + 1_200_000, limit=10, vhost="/", waiting={}) == 1
         assert await statuses(store, ids[0]) == ["resolved"]
+        assert await counts_kept(store) == await counts_anew(store)
+        life = [one.event for one in await store.letters.life(ids[0])]
+        assert life[-3:] == ["waiting", "taken", "silence"]
+
+    run(scenario())
+
+
+def test_whoever_sees_another_vhost_leaves_these_alone(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, make_arrival(1), make_arrival(2))
+        await redrive(store, *ids)
+        late_ms = NOW_MS + 600_000
+        settle = store.operations.settle_silent
+        assert await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="other") == (0, frozenset())
+        assert await settle(now_ms=late_ms, limit=10, vhost="other") == 0
+        assert await statuses(store, *ids) == ["retrying", "retrying"]
+        # One that is gone is anybody's to forget.
+        await store.letters.delete(Selection(ids=ids[:1], ends_waiting=True), **WHO)  # type: ignore[arg-type]
+        assert await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="other") == (1, frozenset())
+        assert await settle(now_ms=late_ms, limit=10, vhost="other") == 0
+        assert await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="other") == (0, frozenset())
+        assert await settle(now_ms=late_ms, limit=10, vhost="/") == 1
 
     run(scenario())

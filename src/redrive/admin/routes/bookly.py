@@ -29,6 +29,7 @@ from redrive.admin.starting import operation_key, start_redrive, wait_ended, why
 from redrive.dlq import StoreUnavailable, describe
 from redrive.records import (
     AS_TOLD_BY,
+    AWAY,
     Between,
     DeadLetter,
     Filter,
@@ -115,7 +116,7 @@ async def retry(
     """Sends it to the queue it failed in, and answers it as it is then; auto-retry begins anew with it. A resolved one
     is reopened first. 409 while a copy of it is on its way, or an operation that waits or runs will send one."""
     letter = await find_letter(services, caller, dlq_id)
-    if letter.status is Status.RETRYING:
+    if letter.status in AWAY:
         raise conflict(
             "on-its-way", f"dead letter {letter.id} is on its way already; wait until it comes back or settles"
         )

@@ -236,9 +236,8 @@ async def resolve(
 ) -> dict[str, Any]:
     """Nothing more is to be done about it."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
-    changed = await services_of(request).desk.resolve(
-        Selection(ids=(letter.id,)), who=caller.who, why=asked.why, if_version=version
-    )
+    selection = Selection(ids=(letter.id,), ends_waiting=asked.end_waiting)
+    changed = await services_of(request).desk.resolve(selection, who=caller.who, why=asked.why, if_version=version)
     return await _after(request, response, caller, view, letter.id, changed)
 
 
@@ -254,9 +253,9 @@ async def reopen(
 ) -> dict[str, Any]:
     """A failed, doubtful or resolved one is pending again."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
-    changed = await services_of(request).desk.reopen(
-        Selection(ids=(letter.id,)), who=caller.who, why="" if asked is None else asked.why, if_version=version
-    )
+    wanted = shapes.ReopenRequest() if asked is None else asked
+    selection = Selection(ids=(letter.id,), ends_waiting=wanted.end_waiting)
+    changed = await services_of(request).desk.reopen(selection, who=caller.who, why=wanted.why, if_version=version)
     return await _after(request, response, caller, view, letter.id, changed)
 
 
@@ -285,13 +284,13 @@ async def remove(
     caller: OperatorCaller,
     message_id: str,
     why: Annotated[str, Query(max_length=2_000, description="For the audit.")] = "",
+    end_waiting: Annotated[bool, Query(description=shapes.END_WAITING)] = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Removes it for good; only the audit tells of it."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
-    changed = await services_of(request).desk.delete(
-        Selection(ids=(letter.id,)), who=caller.who, why=why, if_version=version
-    )
+    selection = Selection(ids=(letter.id,), ends_waiting=end_waiting)
+    changed = await services_of(request).desk.delete(selection, who=caller.who, why=why, if_version=version)
     _require(letter.id, changed)
     return Response(status_code=204)
 

@@ -33,7 +33,7 @@ _ENTRY: dict[str, Any] = {
     "redacted": False,
 }
 _camel = cache(to_camel)
-_COUNTS = {"PENDING": 3, "RETRYING": 1, "IN_DOUBT": 0, "FAILED": 2, "RESOLVED": 0}
+_COUNTS = {"PENDING": 3, "RETRYING": 1, "WAITING": 0, "IN_DOUBT": 0, "FAILED": 2, "RESOLVED": 0}
 
 
 def in_camel_case(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Entry(CamelAnswer):
     model_config = ConfigDict(json_schema_extra=example(**_ENTRY))
 
     id: str
-    status: str = Field(description="PENDING, RETRYING, IN_DOUBT, FAILED or RESOLVED.")
+    status: str = Field(description="PENDING, RETRYING, WAITING, IN_DOUBT, FAILED or RESOLVED.")
     event_id: str | None = Field(description="The message's message_id.")
     event_type: str | None = Field(description="The message's type.")
     topic: str = Field(description="The routing key it was published with first.")

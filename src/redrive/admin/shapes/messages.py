@@ -202,12 +202,17 @@ class EditRequest(Asked):
         return self
 
 
+END_WAITING = "Also where a copy was sent and has not come back (retrying, waiting)."
+EndWaiting = Annotated[bool, Field(description=END_WAITING)]
+
+
 class ResolveRequest(Asked):
     """Why nothing more is to be done."""
 
     model_config = ConfigDict(json_schema_extra=example(why="refunded by hand"))
 
     why: NeededWhy
+    end_waiting: EndWaiting = False
 
 
 class ReopenRequest(Asked):
@@ -216,6 +221,7 @@ class ReopenRequest(Asked):
     model_config = ConfigDict(json_schema_extra=example(why="the supplier is back"))
 
     why: Why = ""
+    end_waiting: EndWaiting = False
 
 
 class SettleRequest(Asked):
@@ -234,7 +240,7 @@ class Selected(Asked):
     q: str | None = Field(default=None, max_length=10_000, description="The filter grammar; empty is everything.")
     limit: int = Field(default=1_000, ge=1, le=CHANGED_MAX, description="At most so many, the longest dead first.")
     include_in_doubt: bool = Field(default=False, description="With `q`: doubtful ones too.")
-    end_waiting: bool = Field(default=False, description="Also those whose copy was sent and has not come back.")
+    end_waiting: EndWaiting = False
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:

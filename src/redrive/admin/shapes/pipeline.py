@@ -35,7 +35,7 @@ class PipelineQueues(CamelAnswer):
                     "sourceQueue": "q.thumbnail",
                     "messages": 0,
                     "consumers": 1,
-                    "stored": {"PENDING": 3, "RETRYING": 0, "IN_DOUBT": 0, "FAILED": 0, "RESOLVED": 0},
+                    "stored": {"PENDING": 3, "RETRYING": 0, "WAITING": 0, "IN_DOUBT": 0, "FAILED": 0, "RESOLVED": 0},
                     "collecting": True,
                     "stopped": None,
                 }

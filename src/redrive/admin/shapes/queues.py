@@ -51,7 +51,7 @@ class Queues(Answer):
                     "queue": "orders",
                     "messages": 0,
                     "consumers": 1,
-                    "stored": {"pending": 400, "retrying": 12, "in_doubt": 0, "failed": 0, "resolved": 0},
+                    "stored": {"pending": 400, "retrying": 12, "waiting": 0, "in_doubt": 0, "failed": 0, "resolved": 0},
                     "stopped": None,
                     "collecting": "yes",
                 }

@@ -18,7 +18,7 @@ class Statistics(Answer):
         json_schema_extra=example(
             total=412,
             partial=False,
-            by_status={"pending": 400, "retrying": 12, "in_doubt": 0, "failed": 0, "resolved": 0},
+            by_status={"pending": 400, "retrying": 12, "waiting": 0, "in_doubt": 0, "failed": 0, "resolved": 0},
             by_queue={"orders": {"pending": 400, "retrying": 12}},
             by_dlq={"orders.parked": {"pending": 400, "retrying": 12}},
             by_topic={"orders.placed": {"pending": 400, "retrying": 12}},

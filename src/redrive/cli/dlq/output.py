@@ -15,6 +15,7 @@ from redrive.records import GroupState, OperationState, Status
 STATUS_COLOURS: dict[str, str] = {
     Status.PENDING: "yellow",
     Status.RETRYING: "cyan",
+    Status.WAITING: "blue",
     Status.IN_DOUBT: "magenta",
     Status.FAILED: "red",
     Status.RESOLVED: "green",

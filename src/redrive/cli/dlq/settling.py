@@ -15,7 +15,9 @@ from redrive.records import Between, Event, Filter, Selection
 
 _REFUSED_SHOWN = 20
 _with_end_waiting = click.option(
-    "--end-waiting", is_flag=True, help="Also those that are retrying: their copies were sent and have not come back."
+    "--end-waiting",
+    is_flag=True,
+    help="Also those that are retrying or waiting: their copies were sent and have not come back.",
 )
 _ASKS_ABOVE = 1
 
@@ -41,8 +43,9 @@ def resolve_command(
 ) -> None:
     """Say that dead letters need nothing more. They stay in the database and can be reopened.
 
-    A doubtful one (in_doubt) is settled so when its copy did arrive. One that is retrying is left alone: its copy was
-    sent and may come back; --end-waiting says that nobody need wait for it. More than one asks first, unless --yes.
+    A doubtful one (in_doubt) is settled so when its copy did arrive. One that is retrying or waiting is left alone:
+    its copy was sent and may come back; --end-waiting says that nobody need wait for it. More than one asks first,
+    unless --yes.
 
     \b
     Examples:
@@ -81,7 +84,7 @@ def reopen_command(
     """Make resolved, failed or doubtful dead letters pending again.
 
     A doubtful one (in_doubt) is settled so when its copy did not arrive; redriving it may make a duplicate if it did.
-    The same holds for one that is retrying, which is only reopened with --end-waiting.
+    The same holds for one that is retrying or waiting, which is only reopened with --end-waiting.
 
     \b
     Examples:
@@ -118,7 +121,8 @@ def delete_command(
 ) -> None:
     """Throw dead letters away for good. It asks first, unless --yes; with nobody to ask nothing is deleted.
 
-    One that is retrying is only deleted with --end-waiting; a copy that comes back all the same is a new dead letter.
+    One that is retrying or waiting is only deleted with --end-waiting; a copy that comes back all the same is a new
+    dead letter.
 
     \b
     Examples:
