@@ -44,7 +44,7 @@ _SENT_TO = " ".join(
     (
         "SELECT",
         STANDING,
-        """, l.queue, l.status_reason, o.settle_s
+        """, l.status_reason, l.queue, o.kind, o.settle_s
 FROM letters AS l LEFT JOIN operations AS o ON o.id = l.operation_id
 WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND l.status IN ('retrying', 'waiting')
     AND o.target_exchange IS NULL AND o.target_routing_key IS NULL AND NOT""",
@@ -196,24 +196,32 @@ async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mappin
     and does no more are retrying again, for as long as if they had been sent now.
     """
     untaken: defaultdict[str, list[Standing]] = defaultdict(list)
-    taken: defaultdict[int, list[Standing]] = defaultdict(list)
+    taken: list[tuple[Standing, str | None, float | None]] = []
     again: list[tuple[int, int]] = []
-    for *standing, queue, reason, settle_s in await tx.rows(_SENT_TO_LOCKED, seqs, now_ms):
+    for *standing, reason, queue, kind, settle_s in await tx.rows(_SENT_TO_LOCKED, seqs, now_ms):
         one = read_standing(tuple(standing))
         if queue in waiting:
             if one.status is not Status.WAITING or reason != waiting[queue]:
                 untaken[waiting[queue]].append(one)
             again.append((now_ms + _WAIT_ON_MS, one.seq))
         elif one.status is Status.WAITING:
-            settle_ms = _SETTLE_MS if settle_s is None else round(settle_s * 1000)
-            taken[settle_ms].append(one)
-            again.append((now_ms + settle_ms, one.seq))
+            taken.append((one, kind, settle_s))
     for reason, standings in untaken.items():
         await move(tx, ledger, standings, Event.UNTAKEN, now_ms=now_ms, reason=reason)
         await note_life(tx, [one.seq for one in standings], "waiting", now_ms=now_ms, who="", detail=reason)
-    for standings in taken.values():
+    if taken:
+        standings = [one for one, _, _ in taken]
         await move(tx, ledger, standings, Event.TAKEN, now_ms=now_ms, reason=_TAKEN)
         await note_life(tx, [one.seq for one in standings], "taken", now_ms=now_ms, who="", detail=_TAKEN)
+        book, groups = await read_rules(tx), await _group_ids(tx, standings)
+        for one, kind, settle_s in taken:
+            rule = (
+                book.rule_for(one.place.queue, groups[one.place.group_seq])
+                if kind == OperationKind.AUTO_RETRY
+                else None
+            )
+            default_ms = _SETTLE_MS if settle_s is None else round(settle_s * 1000)
+            again.append((now_ms + (default_ms if rule is None else rule.settle_ms), one.seq))
     if again:
         await tx.many(_LISTEN_ONE, again)
         await tx.many(LISTEN, again)
