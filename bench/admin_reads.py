@@ -33,14 +33,13 @@ from tests.rig.postgres import Postgres, find_programs
 from tests.rig.run import Run
 
 from bench.amqp.broker import Broker, start_broker
-from bench.dead_letter_reads import BEGIN_MS, QUEUES, STEP_MS, fill, vacuum
+from bench.dead_letter_reads import BAR_MS, BEGIN_MS, OLD_ERROR, QUEUES, STEP_MS, fill, load_average, slowest, vacuum
 from redrive.dlq import new_secret
 from redrive.records import Filter, Named, NewOperation, OperationKind, Role, Selection, Token, make_id, mint_token
 from redrive.stores import Store, open_store
 from redrive.stores.cursors import write_cursor
 
 KEPT = Path(__file__).parent / "results" / "admin_reads.json"
-BAR_MS = 150.0
 RUNS = 40
 OPERATIONS = 200
 ITEMS = 10_000
@@ -96,7 +95,30 @@ def questions(count: int, prepared: Prepared) -> dict[str, Question]:
         "by message id": found(f"message_id:m-{count // 3:08d}"),
         "by correlation id": found(f"correlation_id:corr-{count // 7}"),
         "by error type": found("error_type:KeyError"),
-        "by error text": found('error:"declined: of kind 3"', payloads),
+        "by error type of long ago": found(f"error_type:{OLD_ERROR}"),
+        "by error type of long ago and status": found(f"error_type:{OLD_ERROR} status:pending"),
+        "by error text": found('error:"declined of kind 3"', payloads),
+        "by error text, 1 in 100,000": found('error:"überlauf (shard 9)"', payloads),
+        "by error text, one character": found("error:9", payloads),
+        "by error text of long ago": found(f"error:{OLD_ERROR}", payloads),
+        "by error text, none": found("error:zebra", payloads),
+        "by error text, none, in the middle": Question(
+            path=f"/api/v1/messages?q=error:zebra&cursor={middle}", callers=payloads
+        ),
+        "by error text, none, oldest first": Question(
+            path="/api/v1/messages?q=error:zebra&order=oldest", callers=payloads
+        ),
+        "by error text that it has not, most": found("-error:zebra", payloads),
+        "by error text that it has not, 1 in 100,000": found("-error:handling", payloads),
+        "by error text that it has not, none": found("-error:e", payloads),
+        "by queue and error, 1 in 100,000": found(f'queue:{BUSY} error:"shard 9"', payloads),
+        "by queue and error, none": found(f"queue:{BUSY} error:zebra", payloads),
+        "by queues and error, none": found("queue:orders.* error:zebra", payloads),
+        "by status and error, none": found("status:pending error:zebra", payloads),
+        "by service and error, none": found("service:service-3 error:zebra", payloads),
+        "by exchange, none": found("exchange:zebra"),
+        "by message id with *, none": found("message_id:*zebra*"),
+        "poison ones, none": found("is:poison"),
         "by status and queue": found(f"status:pending queue:{BUSY}"),
         "by status and queue, few": found(f"status:resolved queue:{BUSY}"),
         "by queue and error": found(f"queue:{BUSY} error:timeout", payloads),
@@ -113,11 +135,31 @@ def questions(count: int, prepared: Prepared) -> dict[str, Question]:
         "words, rare and common": found("t77 keyerror", payloads),
         "phrase": found('"alpha bravo"', payloads),
         "beginning of a word": found("timeout*", payloads),
+        "word, none": found("zebra", payloads),
+        "word, older half": found("june", payloads),
+        "word, newer half, oldest first": Question(path="/api/v1/messages?q=july&order=oldest", callers=payloads),
+        "two common words never together": found("timeouterror keyerror", payloads),
+        "phrase of common words, none": found('"handling of"', payloads),
+        "beginning of many words": found("c*", payloads),
+        "beginning of all ids": found("0*", payloads),
+        "beginning of all ids and a word, none": found("0* zebra", payloads),
+        "word that it has not, older half": found("-july", payloads),
+        "word that it has not, none": found("-orders", payloads),
+        "queue and word that it has not, none": found(f"queue:{BUSY} -orders", payloads),
+        "word and error, none": found("keyerror error:zebra", payloads),
         "word and queue": found(f"keyerror queue:{QUIET}", payloads),
         "body path, rare": found(f"body.customer.id:c{count // 20}", payloads),
         "body path, common": found("body.customer.vip:true", payloads),
         "body path, none": found("body.order.id:alpha", payloads),
+        "body path with *, none": found("body.order.*:*zebra*", payloads),
+        "body path that it has not, none": found("-body.order.id:*", payloads),
+        "body path and error, none": found("body.customer.vip:true error:zebra", payloads),
         "header": found("header.x-tenant:t77", payloads),
+        "header, 1 in 100,000": found('header.x-shard:"Süd 9"', payloads),
+        "header, older half": found("header.x-release:june", payloads),
+        "header, none": found("header.x-tenant:zebra", payloads),
+        "header, a word of others": found("header.x-tenant:alpha", payloads),
+        "header that it has not, none": found("-header.x-tenant:*", payloads),
         "one message": Question(path=letter),
         "its body": Question(path=f"{letter}/body", callers=payloads),
         "its headers": Question(path=f"{letter}/headers", callers=payloads),
@@ -130,6 +172,14 @@ def questions(count: int, prepared: Prepared) -> dict[str, Question]:
         "statistics of a queue": Question(path=f"/api/v1/stats?q=queue:{BUSY}"),
         "statistics of an error": Question(path="/api/v1/stats?q=error_type:KeyError"),
         "statistics of words": Question(path="/api/v1/stats?q=timeouterror", callers=payloads),
+        "statistics of queues": Question(path="/api/v1/stats?q=queue:orders.*"),
+        "statistics of an error of long ago": Question(path=f"/api/v1/stats?q=error_type:{OLD_ERROR}"),
+        "statistics of an error text": Question(path="/api/v1/stats?q=error:timeout", callers=payloads),
+        "statistics of an error text, none": Question(path="/api/v1/stats?q=error:zebra", callers=payloads),
+        "statistics of a word, older half": Question(path="/api/v1/stats?q=june", callers=payloads),
+        "statistics of a word not there, none": Question(path="/api/v1/stats?q=-orders", callers=payloads),
+        "statistics of a body path, none": Question(path="/api/v1/stats?q=body.order.id:alpha", callers=payloads),
+        "statistics of a header, none": Question(path="/api/v1/stats?q=header.x-tenant:alpha", callers=payloads),
         "time series": Question(path=f"/api/v1/stats/timeseries?until={_moment(BEGIN_MS + count * STEP_MS)}"),
         "time series, 90 days": Question(
             path=f"/api/v1/stats/timeseries?from={_moment(BEGIN_MS - 89 * 86_400_000)}"
@@ -187,7 +237,8 @@ async def prepare(url: str, count: int) -> Prepared:
 
 
 def ask_all(address: str, asked: dict[str, Question], tokens: dict[str, str], runs: int) -> dict[str, dict[str, Any]]:
-    """p50 and p95 of every question by everybody who may ask it, one request at a time, after two that warm up."""
+    """p50 and p95 of every question by everybody who may ask it, one request at a time, after two that warm up; and
+    whether the last answer was partial or refused."""
     connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=120)
     results: dict[str, dict[str, Any]] = {}
     for name, question in asked.items():
@@ -200,16 +251,28 @@ def ask_all(address: str, asked: dict[str, Question], tokens: dict[str, str], ru
                 connection.request("GET", question.path, headers=headers)
                 answer = connection.getresponse()
                 body = answer.read()
-                if answer.status != 200:
+                took_ms = (time.perf_counter() - began_s) * 1000
+                outcome = _outcome(answer.status, body)
+                if outcome is None:
                     sys.exit(f"{name}, {caller}: {question.path} was answered {answer.status}: {body[:500]!r}")
                 if number > 1:
-                    times.append((time.perf_counter() - began_s) * 1000)
-            p95 = statistics.quantiles(times, n=20)[-1]
+                    times.append(took_ms)
+            p95 = statistics.quantiles(times, n=20, method="inclusive")[-1]
             told = {"p50_ms": round(statistics.median(times), 2), "p95_ms": round(p95, 2), "size_bytes": len(body)}
-            results[name][caller] = {**told, "times_ms": [round(one, 2) for one in times]}
+            results[name][caller] = {**told, "outcome": outcome, "times_ms": [round(one, 2) for one in times]}
             late = "  !!!" if p95 > BAR_MS else ""
-            print(f"  {name:<28}{caller:<11}{told['p50_ms']:>9.2f}{p95:>9.2f}{late}", flush=True)
+            print(f"  {name:<46}{caller:<11}{told['p50_ms']:>9.2f}{p95:>9.2f} {outcome}{late}", flush=True)
     return results
+
+
+def _outcome(status: int, body: bytes) -> str | None:
+    """Whether an answer is a part only or a refusal for its cost; None for what should not be."""
+    if status == 422 and b"filter-too-dear" in body:
+        return "refused"
+    if status != 200:
+        return None
+    told = json.loads(body) if body.startswith(b"{") else {}
+    return "partial" if told.get("partial") is True else ""
 
 
 def measure(url: str, broker: Broker, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -244,6 +307,7 @@ def measure(url: str, broker: Broker, chosen: argparse.Namespace) -> dict[str, A
         "filled_s": round(filled_s, 1),
         "requests": requests,
         "cpu_ms_per_request": round(cpu_s / requests * 1000, 2),
+        "load_average": load_average(),
         "questions": results,
     }
 
@@ -266,12 +330,21 @@ def render(results: dict[str, Any]) -> str:
     first = results[kinds[0]]
     costs = ", ".join(f"{kind} {results[kind]['cpu_ms_per_request']:.1f} ms" for kind in kinds)
     late = over_the_bar(results)
+    loads = ", ".join(f"{kind} {results[kind]['load_average'][0]:.1f}" for kind in kinds)
     lines = [
         f"{results['date']}, {first['messages']:,} dead letters; p95 in milliseconds, of {results['runs']} requests "
         f"each. The bar is {BAR_MS:.0f} ms: {len(late)} of "
         f"{sum(len(by) for kind in kinds for by in results[kind]['questions'].values())} are over it. "
-        f"CPU of the server for a request, on average: {costs}.",
+        f"CPU of the server for a request, on average: {costs}. Load average of the machine (two processors) at the "
+        f"end: {loads}. \\* is a partial answer, which says so and can be gone on with; † a refused one.",
         "",
+    ]
+    for kind in kinds:
+        rows = [
+            (f"{name}, {caller}", one) for name, by in results[kind]["questions"].items() for caller, one in by.items()
+        ]
+        lines += slowest(kind, rows)
+    lines += [
         "| | " + " | ".join(f"{kind}: {caller}" for kind in kinds for caller in CALLERS) + " |",
         "|---|" + "--:|" * (len(kinds) * len(CALLERS)),
     ]
@@ -279,9 +352,13 @@ def render(results: dict[str, Any]) -> str:
         cells = [name]
         for kind in kinds:
             by = results[kind]["questions"][name]
-            cells += [f"{by[caller]['p95_ms']:.1f}" if caller in by else "–" for caller in CALLERS]
+            cells += [_cell(by[caller]) if caller in by else "–" for caller in CALLERS]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(one: dict[str, Any]) -> str:
+    return f"{one['p95_ms']:.1f}" + {"partial": "\\*", "refused": "†"}.get(one["outcome"], "")
 
 
 def main() -> int:

@@ -25,6 +25,9 @@ class Reading(Protocol):
     async def rows(self, sql: str, *arguments: Any) -> list[Row]:
         """All rows of a query, or of a statement with RETURNING."""
 
+    async def rows_within(self, seconds: float, sql: str, *arguments: Any) -> list[Row] | None:
+        """All rows of a query, or None if that takes longer. Only in `look`: a transaction would be lost too."""
+
     async def row(self, sql: str, *arguments: Any) -> Row | None:
         """The first row, or None."""
 

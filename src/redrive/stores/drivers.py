@@ -48,25 +48,30 @@ class Driver:
         return self.groups == () or not has_names or not self.statuses or self.counted == frozenset()
 
     @property
+    def has_left(self) -> bool:
+        """There are groups that do not drive."""
+        return self.groups is not None and not self.drives_by_groups
+
+    @property
     def is_gathered(self) -> bool:
         """Its letters are few and come in no order."""
         if self.drives_by_groups:
-            return self.groups is not None and len(self.groups) > PIECES_MAX
+            is_few = self.letters is not None and self.letters <= GATHERED_MAX
+            return self.groups is not None and len(self.groups) > PIECES_MAX and is_few
         return self.term is not None and self.term.field in _LOOKED_UP
 
     def pieces(self, statement: Statement) -> Iterator[tuple[str, ...]]:
         """The conditions of each piece of the index."""
-        others = self._groups_condition(statement) if self.groups is not None and not self.drives_by_groups else ()
         if self.drives_by_groups and self.groups is not None:
             if self.is_gathered:
                 yield (f"l.group_seq = ANY({statement.bind(list(self.groups))}::bigint[])",)
             else:
                 yield from ((f"l.group_seq = {statement.bind(seq)}",) for seq in self.groups)
         elif self.term is None:
-            yield others
+            yield ()
         elif self.is_gathered:
             column = COLUMNS[self.term.field][0]
-            yield (f"l.{column} = ANY({statement.bind(list(self.term.values))}::text[])", *others)
+            yield (f"l.{column} = ANY({statement.bind(list(self.term.values))}::text[])",)
         else:
             for column in COLUMNS[self.term.field]:
                 for value in self.term.values:
@@ -75,9 +80,13 @@ class Driver:
                         continue
                     is_value = f"l.{column} = {statement.bind(value)}"
                     if column in _WITH_STATUS:
-                        yield from ((is_value, f"l.status = {statement.bind(each)}", *others) for each in statuses)
+                        yield from ((is_value, f"l.status = {statement.bind(each)}") for each in statuses)
                     else:
-                        yield (is_value, *others)
+                        yield (is_value,)
+
+    def leaves(self, statement: Statement) -> tuple[str, ...]:
+        """The condition on groups that do not drive, to be asked of each letter."""
+        return self._groups_condition(statement) if self.has_left else ()
 
     def all_conditions(self, statement: Statement) -> tuple[str, ...]:
         """Everything it stands for and leaves, as conditions."""
@@ -128,7 +137,12 @@ async def choose_driver(
     best: Driver | None = None
     if groups is not None and seqs is not None:
         letters = sum(each for _, each in groups)
-        if len(seqs) <= PIECES_MAX or letters <= GATHERED_MAX:
+        # With a condition on another column PostgreSQL would leave the index of groups for that one's in each piece.
+        is_alone = all(_is_of_status(each) for each in conditions)
+        is_merged = len(seqs) <= PIECES_MAX or (
+            is_alone and GATHERED_MAX < letters <= await _total(tx) // RARE and len(seqs) <= COUNTED_PIECES_MAX
+        )
+        if is_merged or letters <= GATHERED_MAX:
             best = Driver(
                 groups=seqs, drives_by_groups=True, statuses=statuses, letters=letters, rest=tuple(conditions)
             )
@@ -189,10 +203,13 @@ async def _counted(tx: Reading, term: Named, statuses: tuple[str, ...]) -> _Coun
     """
     rows = await tx.rows(query, list(_COUNTED[term.field]), list(term.values), list(statuses))
     letters = sum(row[3] for row in rows)
-    total = int(await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'"))
-    is_many = len(rows) > COUNTED_PIECES_MAX or letters * RARE > total
+    is_many = len(rows) > COUNTED_PIECES_MAX or letters * RARE > await _total(tx)
     pieces = frozenset((dimension, key, status) for dimension, key, status, _ in rows)
     return _Counted(pieces=pieces, letters=letters, is_too_many=is_many)
+
+
+async def _total(tx: Reading) -> int:
+    return int(await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'"))
 
 
 def _is_open(term: Named) -> bool:
@@ -203,7 +220,11 @@ def _is_answered(condition: Condition, driver: Named) -> bool:
     """The driver's pieces answer this condition."""
     if condition is driver:
         return True
-    return driver.field in _WITH_STATUS and isinstance(condition, Named) and condition.field == "status"
+    return driver.field in _WITH_STATUS and _is_of_status(condition)
+
+
+def _is_of_status(condition: Condition) -> bool:
+    return isinstance(condition, Named) and condition.field == "status"
 
 
 async def _letters_of(tx: Reading, term: Named, statuses: tuple[str, ...]) -> int:

@@ -1,19 +1,14 @@
 """Putting dead letters into the full-text index and taking them out. What a word is, `words` says.
 
 SQLite's index has no content of its own, which would be searched no faster and written twice; it can forget only words
-it is told again, so they are kept beside it. Long texts are kept packed; packing a short one costs more time than the
-index itself and saves little.
+it is told again, so they are kept beside it.
 """
 
-import zlib
 from collections.abc import Sequence
 
 from redrive.records import is_cut
 from redrive.stores.database import Writing
-from redrive.stores.words import as_tsvector, searchable
-
-PACKED_FROM = 4_096
-"""Characters."""
+from redrive.stores.words import as_tsvector, pack_words, searchable, unpack_words
 
 _INDEX_POSTGRESQL = """
 INSERT INTO letter_words (seq, words)
@@ -23,7 +18,6 @@ _KEPT = "SELECT seq, words FROM search_texts WHERE seq = ANY($1::bigint[])"
 _DROP_KEPT = "DELETE FROM search_texts WHERE seq = ANY($1::bigint[])"
 _FORGET_SQLITE = "INSERT INTO letter_words (letter_words, rowid, words) VALUES ('delete', $1, $2)"
 _FORGET_POSTGRESQL = "DELETE FROM letter_words WHERE seq = ANY($1::bigint[])"
-_FASTEST = 1
 
 
 async def index_words(tx: Writing, texts: Sequence[tuple[int, str, bool]]) -> None:
@@ -36,7 +30,7 @@ async def index_words(tx: Writing, texts: Sequence[tuple[int, str, bool]]) -> No
         return
     words = [(seq, searchable(text, is_whole=is_whole)) for seq, text, is_whole in told]
     await tx.insert("letter_words", ("rowid", "words"), words)
-    await tx.insert("search_texts", ("seq", "words"), [(seq, _pack(text)) for seq, text in words])
+    await tx.insert("search_texts", ("seq", "words"), [(seq, pack_words(text)) for seq, text in words])
 
 
 async def forget_words(tx: Writing, seqs: Sequence[int]) -> None:
@@ -45,14 +39,5 @@ async def forget_words(tx: Writing, seqs: Sequence[int]) -> None:
         await tx.run(_FORGET_POSTGRESQL, list(seqs))
         return
     kept = await tx.rows(_KEPT, list(seqs))
-    await tx.many(_FORGET_SQLITE, [(seq, _unpack(words)) for seq, words in kept])
+    await tx.many(_FORGET_SQLITE, [(seq, unpack_words(words)) for seq, words in kept])
     await tx.run(_DROP_KEPT, list(seqs))
-
-
-def _pack(words: str) -> str | bytes:
-    """SQLite keeps apart what was given as text and what as bytes."""
-    return words if len(words) < PACKED_FROM else zlib.compress(words.encode(), _FASTEST)
-
-
-def _unpack(kept: str | bytes) -> str:
-    return kept if isinstance(kept, str) else zlib.decompress(kept).decode()

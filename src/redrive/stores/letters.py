@@ -20,6 +20,8 @@ from redrive.stores.searching import Key, condition, start_walk
 
 LOOKED_AT_MAX = 5_000
 """So many letters a page looks at one by one before it says that it is partial."""
+PAGE_S_MAX = 0.06
+"""So long it looks for more before it says so."""
 FOUND_MAX = 10
 _ORDERS = {True: "newest", False: "oldest"}
 _EDITED = "SELECT e.properties, e.body FROM edits AS e WHERE e.letter_seq = $1 ORDER BY e.seq DESC LIMIT 1"
@@ -139,13 +141,20 @@ class Letters:
         looked_at = 0
         # Each statement for itself: who turns pages sees things change anyway, and two round trips are saved.
         async with within(LOOKING, self._database, filter), self._database.look() as tx:
-            walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=newest_first, is_searched=is_searched)
+            walk = await start_walk(
+                tx,
+                filter,
+                now_ms=now_ms,
+                newest_first=newest_first,
+                is_searched=is_searched,
+                seconds=PAGE_S_MAX,
+            )
             while True:
                 bite = await walk.bite(after, limit + 1 - len(found))
                 found += bite.found
                 looked_at += bite.looked_at
                 after = bite.last
-                if len(found) > limit or bite.is_end or looked_at >= LOOKED_AT_MAX:
+                if len(found) > limit or bite.is_end or looked_at >= LOOKED_AT_MAX or walk.is_late:
                     break
             letters = await read_letters(tx, [key[-1] for key in found[:limit]])
         if len(found) > limit:

@@ -157,6 +157,16 @@ class _Transaction:
         with _telling(self._address):
             return cast(list[Row], await self._connection.fetch(sql, *arguments))
 
+    async def rows_within(self, seconds: float, sql: str, *arguments: Any) -> list[Row] | None:
+        """All rows, unless it takes longer: then the server is told to stop."""
+        with _telling(self._address):
+            try:
+                return cast(list[Row], await self._connection.fetch(sql, *arguments, timeout=seconds))
+            except TimeoutError:
+                # Not all that it does can be stopped at once. Whoever counts the time should know.
+                await self._connection.fetchval("SELECT 1")
+                return None
+
     async def row(self, sql: str, *arguments: Any) -> Row | None:
         """The first row."""
         with _telling(self._address):

@@ -7,20 +7,35 @@ There are three ways, and a walk keeps to one:
     searched   what the full-text index gives: by number, which is the order it has them in
 
 So a page costs what it shows, however deep it is and however many letters there are; only what no index answers is
-looked at letter by letter, a window at a time, and a walk says after each bite how many those were.
+looked at letter by letter, a window at a time, and a walk says after each bite how many those were. Windows are as
+large as what was asked of the last one allows. Where a walk may take only so long, it also does not wait for a
+full-text index that merges much before its first answer, as for a beginning that many words have or a phrase of common
+ones: it looks at the words of one letter after the other then.
 """
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.records import VALUES_BYTES_MAX, Between, BodyPath, Content, Filter, Named, Status
+from redrive.records import (
+    VALUES_BYTES_MAX,
+    Between,
+    BodyPath,
+    Content,
+    Filter,
+    Named,
+    Status,
+    Words,
+    ends_open,
+    phrases_of,
+)
 from redrive.stores.database import Reading
 from redrive.stores.dialect import Dialect
 from redrive.stores.drivers import Driver, choose_driver, expand_names, find_groups
 from redrive.stores.errors import FilterTooDear
 from redrive.stores.evaluating import SELECTING, Budget, evaluate
 from redrive.stores.questions import Condition as ColumnCondition
-from redrive.stores.questions import Question, Statement, sql, take_apart
+from redrive.stores.questions import Likely, Question, Statement, sql, take_apart
 from redrive.wire import BEFORE_BODY_BYTES_MAX, may_be_envelope
 
 Key = tuple[int, ...]
@@ -29,6 +44,7 @@ Key = tuple[int, ...]
 SMALL = 1_000
 """So few letters are looked at one by one rather than found by their words."""
 CONTENTS_MAX = 500
+"""So many contents are read together; half as many by whoever may take only so long."""
 CONTENT_LOOKS = 2
 """A content that is read costs as much as so many letters that are looked at."""
 CONTENTS_BYTES_MAX = 4 << 20
@@ -40,11 +56,19 @@ LONG = 50_000
 """Fewer letters are looked through at once. PostgreSQL also must not plan what is said of windows while the table is
 empty: it would keep to that plan, which reads all of it, for minutes."""
 WINDOWS = (2_000, 25_000)
-"""Letters that are looked through in one bite for what no index answers: in the first one, and in each that follows."""
+"""Letters that are looked through in one bite for what no index answers: in the first one, from all pieces together,
+and at most, from each."""
+WINDOW_S = 0.02
+"""How long a bite should take; the next window is chosen by how long this one took."""
+WINDOW_GROWTH_MAX = 8
 WINDOW_LOOKS = 5
 """The database looks at so many of them while one is looked at here."""
 NEAR = 1_000
 """Letters that PostgreSQL looks through for a word before it asks its index for all that have it."""
+SHORT = 3
+"""Characters. A shorter beginning may be that of very many words."""
+INDEX_S = 0.03
+"""So long a walk in a hurry waits for the full-text index."""
 
 _CONTENTS_OF = sql(
     f"SELECT seq, properties, CASE WHEN length(body) <= {VALUES_BYTES_MAX} THEN body END",
@@ -77,7 +101,14 @@ def condition(filter: Filter, *, dialect: Dialect, now_ms: int, first: int = 1) 
     """The whole filter in SQL, with arguments from `first` on."""
     question = take_apart(filter)
     statement = Statement(dialect, now_ms=now_ms, first=first, chooses=True)
-    parts = statement.all_of((*question.groups, *question.conditions), question.without)
+    parts = statement.all_of((*question.groups, *question.conditions))
+    for each in question.without:
+        if dialect.kind == "sqlite":
+            # All that have them, once: letter by letter it would take minutes.
+            asked = statement.search([each])
+            parts.append(sql("l.seq NOT IN (SELECT rowid FROM letter_words WHERE letter_words MATCH", asked, ")"))
+        else:
+            parts.append(statement.lacks_words(each))
     if question.words:
         asked = statement.search(question.words)
         if dialect.kind == "sqlite":
@@ -114,9 +145,17 @@ async def matching(
 
 
 async def start_walk(
-    tx: Reading, filter: Filter, *, now_ms: int, newest_first: bool, is_searched: bool | None = None
+    tx: Reading,
+    filter: Filter,
+    *,
+    now_ms: int,
+    newest_first: bool,
+    is_searched: bool | None = None,
+    seconds: float | None = None,
 ) -> "Walk":
-    """A walk through what answers the filter. `is_searched`: go on with a walk that was, or was not."""
+    """A walk through what answers the filter. `is_searched`: go on with a walk that was, or was not. `seconds`: how
+    long it may take, in a `look`."""
+    until_s = None if seconds is None else time.monotonic() + seconds
     question = take_apart(filter)
     question = replace(question, conditions=await expand_names(tx, question.conditions))
     groups = await find_groups(tx, question.groups) if question.groups else None
@@ -127,13 +166,21 @@ async def start_walk(
         is_searched = driver.letters is None or driver.letters > SMALL
     is_long = not is_searched and await _is_long(tx, question, driver)
     return Walk(
-        tx, question, driver, now_ms=now_ms, newest_first=newest_first, is_searched=is_searched, is_long=is_long
+        tx,
+        question,
+        driver,
+        now_ms=now_ms,
+        newest_first=newest_first,
+        is_searched=is_searched,
+        is_long=is_long,
+        until_s=until_s,
     )
 
 
 async def _is_long(tx: Reading, question: Question, driver: Driver) -> bool:
     """Whether there is something that no index answers, to be asked of many letters."""
-    if driver.is_gathered or not (question.words or question.without or any(not _is_range(one) for one in driver.rest)):
+    has_rest = question.words or question.without or any(not _is_range(one) for one in driver.rest)
+    if driver.is_gathered or not (has_rest or driver.has_left):
         return False
     if driver.letters is not None:
         return driver.letters > LONG
@@ -153,6 +200,7 @@ class Walk:
         newest_first: bool,
         is_searched: bool,
         is_long: bool,
+        until_s: float | None,
     ) -> None:
         self.is_searched = is_searched
         self._tx = tx
@@ -162,10 +210,17 @@ class Walk:
         self._before, self._down = ("<", " DESC") if newest_first else (">", "")
         self._newest_first = newest_first
         self._is_long = is_long
-        self._windows = 0
-        """Windows that were looked through so far."""
+        self._window: int | None = None
+        """Letters of the next window."""
+        self._until_s = until_s
+        self._is_index_slow = False
         self.bytes_read = 0
         """Of contents."""
+
+    @property
+    def is_late(self) -> bool:
+        """It has taken as long as it may."""
+        return self._until_s is not None and time.monotonic() >= self._until_s
 
     async def bites(self, size: int, budget: Budget) -> AsyncIterator[list[Key]]:
         """Everything, in pieces of about `size`. Raises FilterTooDear."""
@@ -190,12 +245,13 @@ class Walk:
 
     async def _checked(self, after: Key | None, want: int) -> Bite:
         """Candidates whose contents were looked at."""
-        bite = await self._candidates(after, max(want, CONTENTS_MAX))
+        size = max(want, CONTENTS_MAX) if self._until_s is None else max(CONTENTS_MAX // 2, 1)
+        bite = await self._candidates(after, size)
         held = await self._held(bite.found)
         contents = await self._contents([key[-1] for key in held])
         found: list[Key] = []
         place = cost = 0
-        while place < len(held) and cost < BITE_COST_MAX and len(found) < want:
+        while place < len(held) and cost < BITE_COST_MAX and len(found) < want and not (place and self.is_late):
             some = [contents.get(key[-1]) for key in held[place:]]
             answers, spent = await evaluate(some, self._question.checks)
             cost += spent
@@ -246,9 +302,10 @@ class Walk:
             return await self._searched(after, want)
         statement = Statement(self._tx.dialect, now_ms=self._now_ms)
         rest = statement.all_of((each for each in self._driver.rest if not _is_range(each)), self._question.without)
+        rest += self._driver.leaves(statement)
         if self._question.words:
             rest.append(statement.has_words(self._question.words))
-        window = WINDOWS[min(self._windows, len(WINDOWS) - 1)] if self._is_long else None
+        began_s, window = time.monotonic(), self._next_window() if self._is_long else None
         limit = statement.bind(want)
         pieces = self._merged(self._pieces(statement, after, limit, rest, window), limit)
         if window is None:
@@ -262,14 +319,25 @@ class Walk:
         rows = await self._tx.rows(query, *statement.arguments)
         found = sorted(((row[0], row[1]) for row in rows if not row[2]), reverse=self._newest_first)
         edge = next(((row[0], row[1]) for row in rows if row[2]), None)
+        self._fit_window(window, time.monotonic() - began_s)
         return self._within(found, edge, after, want, window)
+
+    def _next_window(self) -> int:
+        if self._window is None:
+            pieces = sum(1 for _ in self._driver.pieces(Statement(self._tx.dialect, now_ms=self._now_ms)))
+            self._window = _power_of_two(WINDOWS[0] / max(pieces, 1), 1, WINDOWS[0])
+        return self._window
+
+    def _fit_window(self, window: int, took_s: float) -> None:
+        """Chooses the next window; sizes are few, since each is a statement of its own that must be planned."""
+        growth = min(WINDOW_S / max(took_s, 0.000_1), WINDOW_GROWTH_MAX)
+        self._window = _power_of_two(window * growth, 1, WINDOWS[1])
 
     def _within(self, found: list[Key], edge: Key | None, after: Key | None, want: int, window: int) -> Bite:
         """Up to the edge, where the first of the pieces ended its window; without one, all were looked through."""
         if edge is None:
             last = found[-1] if found else after
             return Bite(found=found, last=last, is_end=len(found) < want, looked_at=len(found))
-        self._windows += 1
         found = [key for key in found if (key >= edge if self._newest_first else key <= edge)]
         if len(found) == want:
             return Bite(found=found, last=found[-1], is_end=False, looked_at=len(found))
@@ -351,14 +419,15 @@ class Walk:
         if self._tx.dialect.kind == "sqlite":
             key = f"AND rowid {beyond}" if beyond else ""
             queries = ["SELECT rowid FROM letter_words WHERE letter_words MATCH", asked, key, "ORDER BY rowid"]
-            rows = await self._tx.rows(sql(*queries, f"{self._down} LIMIT", limit), *statement.arguments)
-            seqs = [seq for (seq,) in rows]
-            return seqs, seqs[-1] if seqs else None, len(seqs) < size
+            found = await self._from_index(sql(*queries, f"{self._down} LIMIT", limit), *statement.arguments)
+            if found is None:
+                return await self._kept_after(after, size)
+            return found, found[-1] if found else None, len(found) < size
         # PostgreSQL's index has no order. A word that many letters have is in the next ones that come; one that few
         # have is quickly fetched as a whole. The server can't tell which it is, so the cheap way is tried first.
         order = f"ORDER BY w.seq{self._down} LIMIT"
         where = f"w.seq {beyond}" if beyond else "TRUE"
-        width = max(NEAR, 2 * size)
+        began_s, width = time.monotonic(), max(NEAR, 2 * size, self._window or 0)
         near = sql("(SELECT w.seq, w.words FROM letter_words AS w WHERE", where, order, f"{width})")
         edge = "min" if self._down else "max"
         looks = f"SELECT {edge}(w.seq), count(*), array_agg(w.seq ORDER BY w.seq{self._down}) FILTER (WHERE w.words @@"
@@ -369,12 +438,58 @@ class Walk:
             return seqs[:size], seqs[size - 1], False
         if count < width or len(seqs) >= width // 100:
             return seqs, last, count < width
-        hits = sql("SELECT w.seq FROM letter_words AS w WHERE w.words @@", asked, "AND", where)
-        rows = await self._tx.rows(
+        took_s = time.monotonic() - began_s
+        hits = sql("SELECT w.seq FROM letter_words AS w WHERE", self._by_index(statement, asked), "AND", where)
+        found = await self._from_index(
             sql("WITH w AS MATERIALIZED (", hits, ") SELECT w.seq FROM w", order, limit), *statement.arguments
         )
-        seqs = [seq for (seq,) in rows]
-        return seqs, seqs[-1] if seqs else None, len(seqs) < size
+        if found is None:
+            self._fit_window(width, took_s)
+            return seqs, last, False
+        return found, found[-1] if found else None, len(found) < size
+
+    def _by_index(self, statement: Statement, asked: str) -> str:
+        """The words as a condition for PostgreSQL's index. It collects all words with a beginning before it looks at
+        anything else, and can't be stopped meanwhile; so short beginnings are asked of what the other words lead to."""
+        others = [each for each in self._question.words if not _begins_many(each)]
+        if not others or len(others) == len(self._question.words):
+            return f"w.words @@ {asked}"
+        return f"w.words @@ {statement.search(others)} AND coalesce(w.words @@ {asked}, FALSE)"
+
+    async def _from_index(self, query: str, *arguments: object) -> list[int] | None:
+        """What a question to the full-text index gives; None if it takes too long."""
+        if self._until_s is None:
+            return [seq for (seq,) in await self._tx.rows(query, *arguments)]
+        rows = None if self._is_index_slow else await self._tx.rows_within(INDEX_S, query, *arguments)
+        self._is_index_slow = rows is None
+        return None if rows is None else [seq for (seq,) in rows]
+
+    async def _kept_after(self, after: Key | None, size: int) -> tuple[list[int], int | None, bool]:
+        """The same as `_words_after`, from the words that SQLite keeps of each letter."""
+        began_s, window = time.monotonic(), self._window or NEAR
+        statement = Statement(self._tx.dialect, now_ms=self._now_ms)
+        # What is only likely is looked at anyway.
+        words = [statement.keeps_words(each) for each in self._question.words if isinstance(each, Words)]
+        where = "" if after is None else f"WHERE k.seq {self._before} {statement.bind(after[0])}"
+        near = sql(
+            "(SELECT k.seq, k.words FROM search_texts AS k", where, f"ORDER BY k.seq{self._down} LIMIT {window})"
+        )
+        query = sql("SELECT t.seq,", " AND ".join(words) or "TRUE", "FROM", near, "AS t")
+        rows = await self._tx.rows(query, *statement.arguments)
+        self._fit_window(window, time.monotonic() - began_s)
+        seqs = [seq for seq, has in rows if has]
+        if len(seqs) > size:
+            return seqs[:size], seqs[size - 1], False
+        return seqs, rows[-1][0] if rows else None, len(rows) < window
+
+
+def _begins_many(asked: Words | Likely) -> bool:
+    return isinstance(asked, Words) and ends_open(asked) and len(phrases_of(asked)[-1][-1]) < SHORT
+
+
+def _power_of_two(number: float, least: int, most: int) -> int:
+    """The largest that is not larger than the number, within bounds."""
+    return min(max(1 << max(int(number), 1).bit_length() - 1, least), most)
 
 
 def _is_range(condition: ColumnCondition) -> bool:

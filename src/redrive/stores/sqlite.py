@@ -23,6 +23,7 @@ from redrive.stores.database import Deferred, Endings, Reading, Row, Writing
 from redrive.stores.dialect import SQLITE, Dialect, for_sqlite, insert_statement, sqlite_arguments
 from redrive.stores.errors import StoreUnavailable
 from redrive.stores.migrations import migrate_sqlite
+from redrive.stores.words import unpack_words
 
 BUSY_TIMEOUT_MS = 10_000
 READERS = 3
@@ -37,6 +38,8 @@ and no further."""
 OLDEST_SQLITE = (3, 35, 0)
 """RETURNING came with it."""
 
+_STEPS_UNSEEN = 50
+"""SQLite's full-text index looks up from its work once in so many steps."""
 _VALUES_AT_ONCE = 1_600
 """Of one statement. With more, preparing it costs what it saves."""
 
@@ -159,6 +162,7 @@ class SqliteDatabase:
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             connection.execute(f"PRAGMA cache_size = -{cache_kb}")
             connection.execute("PRAGMA temp_store = MEMORY")
+            connection.create_function("unpacked", 1, unpack_words, deterministic=True)
         except sqlite3.Error:
             connection.close()
             raise
@@ -226,6 +230,11 @@ class _Connection:
         text, values = for_sqlite(sql), sqlite_arguments(arguments)
         rows: list[Row] = await self.call(lambda connection: connection.execute(text, values).fetchall())
         return rows
+
+    async def rows_within(self, seconds: float, sql: str, *arguments: Any) -> list[Row] | None:
+        """All rows, unless it takes longer."""
+        text, values = for_sqlite(sql), sqlite_arguments(arguments)
+        return await self.call(lambda connection: _rows_within(connection, seconds, text, values))
 
     async def row(self, sql: str, *arguments: Any) -> Row | None:
         """The first row."""
@@ -307,6 +316,7 @@ class _Transaction:
         self.endings = Endings()
         self.dialect = connection.dialect
         self.rows = connection.rows
+        self.rows_within = connection.rows_within
         self.row = connection.row
         self.value = connection.value
         self.run = connection.run
@@ -334,6 +344,29 @@ def _file_at(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _rows_within(
+    connection: sqlite3.Connection, seconds: float, text: str, values: tuple[Any, ...]
+) -> list[Row] | None:
+    until_s = time.monotonic() + seconds
+    is_late = False
+
+    def end() -> bool:
+        nonlocal is_late
+        is_late = time.monotonic() > until_s
+        return is_late
+
+    connection.set_progress_handler(end, _STEPS_UNSEEN)
+    try:
+        return connection.execute(text, values).fetchall()
+    except sqlite3.OperationalError:
+        # Somebody else may have interrupted it, or something be wrong with it.
+        if is_late:
+            return None
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def _commit(connection: sqlite3.Connection) -> None:

@@ -18,6 +18,8 @@ from redrive.stores.tallies import ACTIVITY_BUCKET_MS
 
 KEYS_MAX = 200
 COUNTED_MAX = 2_000
+COUNTED_S_MAX = 0.04
+"""So long it is looked for more to count."""
 BUCKETS_MAX = 2_000
 DIMENSIONS = ("queue", "dlq", "topic", "service", "type", "group")
 
@@ -106,7 +108,8 @@ class Statistics:
         if all(isinstance(term, Named) and term.field == "status" for term in terms):
             async with self._database.look() as tx:
                 return _stats(await _largest(tx, terms), is_partial=False)
-        async with within(LOOKING, self._database, filter), self._database.read() as tx:
+        # Each statement for itself, as a page of letters.
+        async with within(LOOKING, self._database, filter), self._database.look() as tx:
             counted, is_partial = await _count(tx, Filter(terms), now_ms)
             counted["group"] = await _by_id(tx, counted["group"])
             return _stats(counted, is_partial=is_partial)
@@ -148,13 +151,13 @@ async def _largest(tx: Reading, terms: Iterable[object]) -> dict[str, Standing]:
 
 async def _count(tx: Reading, filter: Filter, now_ms: int) -> tuple[dict[str, Standing], bool]:
     """The newest letters that answer, counted along every dimension; and whether there are more."""
-    walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True)
+    walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True, seconds=COUNTED_S_MAX)
     seqs: list[int] = []
     looked_at, bite = 0, await walk.bite(None, COUNTED_MAX)
     while True:
         seqs += [key[-1] for key in bite.found]
         looked_at += bite.looked_at
-        if bite.is_end or looked_at >= COUNTED_MAX:
+        if bite.is_end or looked_at >= COUNTED_MAX or walk.is_late:
             break
         bite = await walk.bite(bite.last, COUNTED_MAX - len(seqs))
     counts: dict[str, defaultdict[str, Counter[str]]] = {name: defaultdict(Counter) for name in ("all", *DIMENSIONS)}

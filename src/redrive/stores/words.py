@@ -6,6 +6,7 @@ SQLite knows the letters of an old Unicode only, and is told of the others by th
 """
 
 import unicodedata
+import zlib
 from itertools import chain
 
 from redrive.records import GAP, PLACES_MAX, indexed_words
@@ -13,7 +14,11 @@ from redrive.records import GAP, PLACES_MAX, indexed_words
 CUT = f"{GAP}cut"
 """A word beside the others that says: not all of this letter is in the index."""
 
+PACKED_FROM = 4_096
+"""Characters. Packing a shorter text costs more time than the index itself and saves little."""
+
 _PLACES = tuple(f":{place} " for place in range(1, 2_001))
+_FASTEST = 1
 _LAST_PLACE = PLACES_MAX + 2
 # 16,384 ideographs that SQLite has always known: after a GAP, two of them stand for any character.
 _IDEOGRAPHS, _BITS = 0x4E00, 14
@@ -23,6 +28,17 @@ def searchable(text: str, *, is_whole: bool = True) -> str:
     """A text as it goes into SQLite's full-text index."""
     words = [known_to_sqlite(word) for word in indexed_words(text)]
     return " ".join(words if is_whole else [*words, CUT])
+
+
+def pack_words(words: str) -> str | bytes:
+    """A searchable text as SQLite keeps it beside the index, where what was given as text and what as bytes stay
+    apart."""
+    return words if len(words) < PACKED_FROM else zlib.compress(words.encode(), _FASTEST)
+
+
+def unpack_words(kept: str | bytes) -> str:
+    """The same again."""
+    return kept if isinstance(kept, str) else zlib.decompress(kept).decode()
 
 
 def known_to_sqlite(word: str) -> str:

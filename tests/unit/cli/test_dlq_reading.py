@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from redrive.stores import letters, searching
 from tests.unit.cli.dlq_stage import Letter, filled, redrive
 
 LETTERS = (
@@ -48,6 +49,18 @@ def test_a_list_as_json_has_the_documented_shape(database: str) -> None:
     assert [one["id"] for one in following["letters"]] == [LETTERS[1].id, LETTERS[0].id]
     assert following["next"] is None
     assert following["letters"][0]["error"] is None
+
+
+def test_a_list_goes_on_until_everything_was_looked_at(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(searching, "LONG", 0)
+    monkeypatch.setattr(searching, "WINDOWS", (1, 1))
+    monkeypatch.setattr(searching, "WINDOW_LOOKS", 1)
+    chosen = ("dlq", "list", "--database", database, "--filter", f"-id:{LETTERS[2].id}")
+    found = redrive(*chosen, "--format", "json").json
+    assert [one["id"] for one in found["letters"]] == [LETTERS[1].id, LETTERS[0].id]
+    assert (found["next"], found["partial"]) == (None, False)
+    assert "stopped" not in redrive(*chosen).err
 
 
 @pytest.mark.parametrize(

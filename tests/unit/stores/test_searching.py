@@ -24,11 +24,13 @@ from redrive.records import (
     Words,
     matches,
 )
-from redrive.stores import Exported, InvalidCursor, Store, letters, searching
+from redrive.stores import Exported, InvalidCursor, Store, drivers, letters, searching
 from redrive.stores.checking import headers_of
 from redrive.stores.indexing import forget_words
 from redrive.stores.questions import COLUMNS
 from redrive.stores.searching import matching
+from tests.selections.auditor import as_if_many
+from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
@@ -268,6 +270,144 @@ def test_what_no_index_answers_is_looked_for_a_window_at_a_time(
         ):
             for newest_first in (True, False):
                 await check(store, everything, Filter((rare, *others)), 2, newest_first)
+
+    on_store(store_url, work)
+
+
+def test_groups_that_do_not_drive_are_looked_for_a_window_at_a_time(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letters, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(searching, "LONG", 0)
+    monkeypatch.setattr(searching, "WINDOWS", (3, 5))
+    monkeypatch.setattr(searching, "WINDOW_LOOKS", 1)
+    for name in ("PIECES_MAX", "COUNTED_PIECES_MAX", "GATHERED_MAX"):
+        monkeypatch.setattr(drivers, name, 2)
+    everything = [
+        make_exported(
+            make_letter(n, error_type="Old" if n < 12 else "New", group_id=f"g{n % 6}/{n < 12}", queue=f"q{n % 2}"),
+            title="",
+        )
+        for n in range(60)
+    ]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        old = Named(field="error_type", values=("Old",))
+        page = await store.letters.page(Filter((old,)), limit=3, now_ms=NOW_MS)
+        assert (page.letters, page.is_partial) == ((), True)
+        for others in ((), (Named(field="queue", values=("q1",)),), (Words(words=("q0",), negated=True),)):
+            for newest_first in (True, False):
+                await check(store, everything, Filter((old, *others)), 2, newest_first)
+
+    on_store(store_url, work)
+
+
+def test_rare_letters_of_many_groups_are_merged(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "PIECES_MAX", 2)
+    monkeypatch.setattr(drivers, "GATHERED_MAX", 2)
+    monkeypatch.setattr(drivers, "RARE", 3)
+    monkeypatch.setattr(letters, "LOOKED_AT_MAX", 1)
+    everything = [
+        make_exported(make_letter(n, error_type="Old" if n < 12 else "New", group_id=f"g{n % 6}/{n < 12}"), title="")
+        for n in range(60)
+    ]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        old = Named(field="error_type", values=("Old",))
+        page = await store.letters.page(Filter((old,)), limit=20, now_ms=NOW_MS)
+        assert (len(page.letters), page.is_partial) == (12, False)
+        for newest_first in (True, False):
+            await check(store, everything, Filter((old,)), 5, newest_first)
+
+    on_store(store_url, work)
+
+
+def test_a_page_that_takes_long_is_partial_and_leads_to_everything(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letters, "PAGE_S_MAX", 0.0)
+    monkeypatch.setattr(searching, "LONG", 0)
+    monkeypatch.setattr(searching, "WINDOWS", (4, 8))
+    everything = [make_exported(make_letter(n, attempts=n % 11), body={"a": n % 7}) for n in range(60)]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        none = Filter((Numbered(field="attempts", low=99, high=None),))
+        page = await store.letters.page(none, limit=3, now_ms=NOW_MS)
+        assert (page.letters, page.is_partial) == ((), True)
+        for terms in (
+            (Numbered(field="attempts", low=7, high=7),),
+            (BodyPath(path=("a",), value="3", negated=True),),
+            (ErrorLike(text="zebra", negated=True), BodyPath(path=("a",), value="3")),
+        ):
+            await check(store, everything, Filter(terms), 2, True)
+
+    on_store(store_url, work)
+
+
+def test_a_full_text_index_that_is_slow_is_not_waited_for(store_url: str) -> None:
+    long = " ".join(f"w{n}" for n in range(2_000))
+    texts = ("alpha bravo", "bravo alpha", "alphabet", f"{long} alpha", f"bravo {long}", "Zürich ꟿ1", "nothing")
+    everything = [make_exported(make_letter(n), body={"a": texts[n % len(texts)]}) for n in range(50)]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        with as_if_many():
+            for terms in (
+                (Words(words=("alpha",)),),
+                (Words(words=("alph",), is_prefix=True),),
+                (Words(words=("alpha", "brav"), is_phrase=True, is_prefix=True),),
+                (Words(words=("alpha", "bravo")),),
+                (Words(words=("alpha", "bravo"), is_phrase=True),),
+                (Words(words=("w7",)), Words(words=("bravo",), negated=True)),
+                (Words(words=("ꟿ1",)),),
+                (Words(words=("zebra",)),),
+                (BodyPath(path=("a",), value="alpha bravo"),),
+                (Words(words=("alpha",)), BodyPath(path=("a",), value="bravo*")),
+            ):
+                for newest_first in (True, False):
+                    await check(store, everything, Filter(terms), 3, newest_first)
+
+    on_store(store_url, work)
+
+
+def test_words_that_only_old_letters_have_are_found_by_the_index(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "NEAR", 100)
+    monkeypatch.setattr(searching, "INDEX_S", 10.0)
+    everything = [
+        make_exported(make_letter(n), body={"a": f"{'june' if n < 25 else 'july'} {'c7 x' if n % 2 else 'd x'}"})
+        for n in range(250)
+    ]
+
+    async def work(store: Store) -> None:
+        await put(store, everything)
+        june, open_c = Words(words=("june",)), Words(words=("c",), is_prefix=True)
+        for terms in (
+            (june,),
+            (open_c, june),
+            (june, Words(words=("c7", "x"), is_phrase=True)),
+            (Words(words=("jun",), is_prefix=True),),
+            (june, open_c, Named(field="status", values=("pending",))),
+        ):
+            await check(store, everything, Filter(terms), 4, True)
+
+    on_store(store_url, work)
+
+
+def test_a_statement_that_takes_too_long_is_ended_and_the_connection_goes_on(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        endless = (
+            "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000000000) "
+            "SELECT count(*) FROM n"
+        )
+        async with database_of(store).look() as tx:
+            assert await tx.rows_within(0.05, endless) is None
+            assert [row[0] for row in await tx.rows_within(5.0, "SELECT 7") or ()] == [7]
+            assert await tx.value("SELECT 8") == 8
 
     on_store(store_url, work)
 

@@ -63,7 +63,7 @@ def list_command(place: PlaceOptions, wanted: Wanted, oldest_first: bool, cursor
                 chosen, limit=size, cursor=after, newest_first=not oldest_first, now_ms=moment_ms
             )
             letters.extend(page.letters)
-            after, is_partial = page.next_cursor, is_partial or page.is_partial
+            after, is_partial = page.next_cursor, page.is_partial
             if after is None:
                 break
         return letters, after, is_partial, moment_ms
