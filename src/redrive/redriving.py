@@ -9,6 +9,7 @@ from dataclasses import replace
 from redrive.client import Client, ClientError
 from redrive.core import SILENT, Observer
 from redrive.deadletters import (
+    AUTO_RETRY_INTERVAL_S,
     AutoRetry,
     Peeked,
     PeekedMessage,
@@ -49,6 +50,7 @@ from redrive.records import (
 )
 
 __all__ = [
+    "AUTO_RETRY_INTERVAL_S",
     "Broker",
     "ClientError",
     "ManagementError",

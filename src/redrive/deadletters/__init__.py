@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from redrive.deadletters.auto_retry import AutoRetry, Round
+    from redrive.deadletters.auto_retry import AUTO_RETRY_INTERVAL_S, AutoRetry, Round
     from redrive.deadletters.collector import CollectOptions, Collector, CollectReport
     from redrive.deadletters.copies import CopyRules, Uncopyable
     from redrive.deadletters.desk import Desk, Missing, Refused
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "NAME_PATTERNS": "sources",
+    "AUTO_RETRY_INTERVAL_S": "auto_retry",
     "AutoRetry": "auto_retry",
     "BadLine": "transfer",
     "CollectOptions": "collector",
@@ -95,6 +96,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AUTO_RETRY_INTERVAL_S",
     "NAME_PATTERNS",
     "AutoRetry",
     "BadLine",

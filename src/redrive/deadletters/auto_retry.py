@@ -17,7 +17,7 @@ from redrive.deadletters.runner_lease import HeldLease, hold_lease
 from redrive.deadletters.stopping import idle
 from redrive.records import Operation, OperationKind, make_id
 
-INTERVAL_S = 30.0
+AUTO_RETRY_INTERVAL_S = 30.0
 WHO = "auto-retry"
 _SETTLE_AT_ONCE = 1_000
 _DUE_AT_ONCE = 10_000
@@ -37,7 +37,9 @@ class Round:
 class AutoRetry:
     """The loop. `luck` gives random bits for the ids of its operations."""
 
-    def __init__(self, redriver: Redriver, *, luck: Callable[[], int], interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self, redriver: Redriver, *, luck: Callable[[], int], interval_s: float = AUTO_RETRY_INTERVAL_S
+    ) -> None:
         self._redriver = redriver
         self._parts = redriver.parts
         self._luck = luck

@@ -26,7 +26,7 @@ from redrive.client import Outgoing
 from redrive.core import Observer, RedriveError, headers
 from redrive.deadletters.copies import Uncopyable
 from redrive.deadletters.runner_lease import hold_lease
-from redrive.deadletters.sources import Source
+from redrive.deadletters.sources import Source, resume_command
 from redrive.records import Claimed, Operation
 from redrive.stores import Store
 from redrive.wire import Properties, ProtocolError, stripped_of
@@ -95,7 +95,9 @@ async def keep_collectors_away(
             if held is None:
                 raise StillCollected(dlq, await _holder(store, lease_name))
         for dlq in names:
-            reason = f"{who or 'somebody'} returned dead letters to {dlq}; resume it to collect them again"
+            reason = (
+                f"{who or 'somebody'} returned dead letters to {dlq}; collect them again with: {resume_command(dlq)}"
+            )
             await store.collecting.stop_queue(vhost, dlq, reason, now_ms=clock_ms(), who=who)
         yield
 

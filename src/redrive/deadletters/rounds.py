@@ -33,7 +33,7 @@ from redrive.deadletters.reconciling import (
     without_repeated,
 )
 from redrive.deadletters.runner_lease import HeldLease
-from redrive.deadletters.sources import Source
+from redrive.deadletters.sources import Source, resume_command
 from redrive.records import Arrival, make_id
 from redrive.stores import Batch, Store, Stored
 from redrive.topology import BrokerVersion, QueueType
@@ -220,7 +220,8 @@ class Rounds:
             return False
         await self._stop_queue(
             f"collectors of {self._source.dlq} died {len(lost)} times with messages in hand, and after {limit}"
-            " deliveries RabbitMQ drops them; find out why collecting fails, then resume the queue"
+            " deliveries RabbitMQ drops them; find out why collecting fails, then go on with: "
+            f"{resume_command(self._source.dlq)}"
         )
         for id in lost:
             await self._bounded(self._parts.store.collecting.own(id))
@@ -360,7 +361,7 @@ class Rounds:
             return None
         return (
             f"a message in {self._source.dlq} came back {most} times, and above {limit} RabbitMQ drops it; find out why"
-            " collecting fails, then resume the queue"
+            f" collecting fails, then go on with: {resume_command(self._source.dlq)}"
         )
 
     def _count(self, stored: Stored, *, known: int, doubtful: int) -> None:

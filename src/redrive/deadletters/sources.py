@@ -13,6 +13,7 @@ Nobody can tell a main queue whose consumers are away at the moment from a dead-
 refused is only collected when it is named exactly, not by a pattern, and confirmed (`forced`).
 """
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -200,7 +201,7 @@ def select_from_broker(
         signs = [] if source is not None else _signs_of_life(info, settings, fed_by.get(info.name))
         if signs:
             insists = forced and info.name in patterns
-            findings.append(_refusal(address, " and ".join(signs), forced=insists))
+            findings.append(_refusal(address, ", and ".join(signs), forced=insists))
             if not insists:
                 continue
         if info.messages is not None:
@@ -271,6 +272,11 @@ def select_by_name(
             findings.append(_consumed(f"queue {name}", consumers[name]))
         sources.append(Source(vhost=vhost, dlq=name, observe_only=matches(name, observe_only)))
     return Selected(sources=tuple(sources), findings=tuple(findings), depths={} if depths is None else depths)
+
+
+def resume_command(dlq: str) -> str:
+    """What somebody says so that a stopped queue is collected again."""
+    return f"redrive collect --resume-queue {shlex.quote(dlq)}"
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:

@@ -103,8 +103,10 @@ def read_line(line: bytes) -> Exported:
         raise ValueError(f"it is no JSON ({shorten(str(error), 100)})") from None
     if not isinstance(told, dict):
         raise ValueError("it is no JSON object")
-    if told.get("format") != FORMAT:
-        raise ValueError(f"its format is {shorten(repr(told.get('format')), 60)}, not {FORMAT!r}")
+    if "format" not in told:
+        raise ValueError(f"it does not say its format, {FORMAT}, as every line that export wrote does")
+    if told["format"] != FORMAT:
+        raise ValueError(f"its format is {shorten(repr(told['format']), 60)}, not {FORMAT!r}")
     try:
         return Exported(
             letter=msgspec.convert(told.get("letter"), DeadLetter),

@@ -156,6 +156,12 @@ class Audit:
         following = write_cursor(_CURSOR, [rows[limit - 1][0]]) if len(rows) > limit else None
         return [_entry(_stored(row)) for row in rows[:limit]], following
 
+    async def actions(self) -> tuple[str, ...]:
+        """The kinds of entries there are, in order."""
+        async with self._database.look() as tx:
+            rows = await tx.rows("SELECT DISTINCT action FROM audit ORDER BY action")
+        return tuple(row[0] for row in rows)
+
     async def all(self) -> AsyncIterator[AuditEntry]:
         """Every entry, the oldest first, as they were at one moment."""
         async with self._database.read() as tx:

@@ -115,7 +115,7 @@ def _unknown_yet(queue: Queue, name: str, version: BrokerVersion, since: BrokerV
             queue,
             "no-delayed-retry",
             f"{name} is silently ignored by RabbitMQ {version}: a failed message comes back without any delay",
-            f"it works from {since} on; use the shape ladder below",
+            f"it works from {since} on; for an older RabbitMQ declare the queue with the shape ladder",
         )
     summary = f"{name} is silently ignored by RabbitMQ {version}"
     return _warning(queue, "argument-without-effect", summary, f"it works from {since} on")

@@ -53,7 +53,7 @@ def test_many_are_asked_about_and_with_nobody_to_ask_nothing_changes(database: s
     arguments = ("dlq", "resolve", "--queue", "orders", "--resolution", "old", "--database", database)
     nobody = redrive(*arguments)
     assert (nobody.code, nobody.out) == (2, "")
-    assert nobody.err == "Nothing was changed: there is nobody to ask; say --yes.\n"
+    assert nobody.err == "Resolve 2 dead letters? Nothing was changed: there is nobody to ask; say --yes.\n"
     no = redrive(*arguments, typed=b"n\n", is_terminal=True)
     assert no.code == 2
     assert "Resolve 2 dead letters?" in no.err
@@ -190,7 +190,10 @@ def test_auto_retry_is_off_until_a_rule_says_on(database: str) -> None:
     on = redrive(
         "dlq", "auto-retry", "on", "--queue", "orders", "--attempts", "5", "--first", "10s", "--database", database
     )
-    assert on.out == "Auto-retry is on for queue orders: 5 attempts, the first after 10s, at most 1m apart.\n"
+    assert on.out == (
+        "Auto-retry is on for queue orders: 5 attempts, the first after 10s, at most 1m apart; "
+        "looked at every 30s by `redrive serve` or `redrive collect --auto-retry`.\n"
+    )
     redrive("dlq", "auto-retry", "on", "--queue", "orders", "--max", "5m", "--database", database)
     (rule,) = redrive("dlq", "auto-retry", "show", "--database", database, "--format", "json").json["rules"]
     assert rule == {
@@ -302,7 +305,7 @@ def test_what_is_asked_for_and_left_is_counted_before_and_after_and_is_a_finding
     assert f"warning: 1 dead letter would be left: {left}\n" in asked.err
     assert "Delete for good 2 dead letters?" in asked.err
     assert (asked.code, asked.out) == (1, "2 dead letters deleted.\n")
-    assert f"warning: 1 dead letter left: {left}\n" in asked.err
+    assert asked.err.count(left) == 1  # it was said before, and is as it was said
     assert statuses(database) == {"m1": "retrying"}
     told = redrive(*arguments, "--yes", "--format", "json")
     assert (told.code, told.json) == (1, {"done": 0, "refused": {}, "not_done": {left: 1}})

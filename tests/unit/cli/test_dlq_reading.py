@@ -167,8 +167,9 @@ def test_the_body_alone_is_written_byte_for_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["zzz", "", "'; drop table letters; --", "%"])
 def test_an_unknown_id_is_one_sentence(database: str, text: str) -> None:
     ran = redrive("dlq", "show", text, "--database", database)
+    address = database
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: there is no dead letter {text}; look for it with: redrive dlq list\n"
+    assert ran.err == f"error: there is no dead letter {text} in {address}; look for it with: redrive dlq list\n"
 
 
 def test_a_beginning_that_several_ids_have_names_them(database: str) -> None:
@@ -230,7 +231,10 @@ def test_groups_are_listed_said_something_about_and_noted(database: str) -> None
     audit = redrive("dlq", "audit", "--database", database, "--format", "json").json["entries"]
     assert ("ada", "group.acknowledged", "supplier down") in [(one["who"], one["action"], one["why"]) for one in audit]
     unknown = redrive("dlq", "groups", "resolve", "nope", "--why", "x", "--database", database)
-    assert (unknown.code, unknown.err) == (2, "error: there is no group nope; look for it with: redrive dlq groups\n")
+    assert (unknown.code, unknown.err) == (
+        2,
+        f"error: there is no group nope in {database}; look for it with: redrive dlq groups\n",
+    )
 
 
 @pytest.mark.parametrize(

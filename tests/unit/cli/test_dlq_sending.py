@@ -112,7 +112,7 @@ def test_bookly_retries_one_by_its_id_and_a_resolved_one_only_after_it_is_reopen
     assert scene.broker.depths() == {"orders": 1}
     scene.run("dlq", "resolve", second, "--resolution", "by hand")
     refused = scene.run("dlq", "retry", second)
-    assert (refused.code, refused.out) == (0, "")
+    assert (refused.code, refused.out) == (1, "")
     assert "Nothing to send: 1 resolved left alone." in refused.err
     assert "redrive dlq reopen" in refused.err
     scene.run("dlq", "reopen", second)
@@ -142,7 +142,7 @@ def test_everything_goes_back_to_its_queue_as_it_was_and_is_not_collected_again(
     nobody = scene.run("dlq", "return", "--all")
     assert nobody.code == 2
     assert nobody.out.splitlines()[1].split() == ["queue", "orders.parked", "2", "0", "0"]
-    assert nobody.err == "Nothing was changed: there is nobody to ask; say --yes.\n"
+    assert nobody.err == "Return 2 dead letters? Nothing was changed: there is nobody to ask; say --yes.\n"
     ran = scene.run("dlq", "return", "--all", "--yes")
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "2 of 2 dead letters returned.")
     assert scene.broker.depths() == {"orders.parked": 2}

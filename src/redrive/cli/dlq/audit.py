@@ -6,7 +6,8 @@ from redrive.cli.console import say
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
 from redrive.cli.dlq.output import print_json, print_table
 from redrive.cli.dlq.selecting import on_store
-from redrive.cli.tables import Column, moment_text
+from redrive.cli.tables import Column, moment_text, printable
+from redrive.core import did_you_mean
 from redrive.dlq import Store
 from redrive.records import AuditEntry, audit_json
 
@@ -48,18 +49,23 @@ def audit_command(
       redrive dlq audit --by ada --action letters.deleted --format json
     """
 
-    async def work(store: Store) -> tuple[list[AuditEntry], str | None]:
+    async def work(store: Store) -> tuple[list[AuditEntry], str | None, tuple[str, ...]]:
         entries, after = await store.audit.page(
             limit, cursor=cursor, who=who, action=action, subject=subject, token_id=token_id
         )
-        return list(entries), after
+        # An action that nobody knows is most likely misspelt.
+        known = await store.audit.actions() if action is not None and not entries else ()
+        return list(entries), after, known
 
-    entries, after = on_store(place, work)
+    entries, after, known = on_store(place, work)
     if form == "json":
         print_json({"entries": [audit_json(one) for one in entries], "next": after})
         return
     if not entries:
-        say("Nothing was done yet.")
+        is_narrowed = any(one is not None for one in (who, action, token_id, subject, cursor))
+        say("No entries match." if is_narrowed else "Nothing was done yet.")
+        if action is not None and known and action not in known:
+            say(f"There is no entry with the action {printable(action)}; {did_you_mean(action, known)}")
         return
     rows = [
         (moment_text(one.at_ms), one.who, one.token_id or "-", one.action, f"{one.count:,}", one.subject, one.why)

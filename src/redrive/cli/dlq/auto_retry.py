@@ -9,11 +9,11 @@ from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_pl
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
 from redrive.cli.dlq.running import stopping_on_signals
 from redrive.cli.dlq.selecting import on_store, place_of, run_to_end
-from redrive.cli.tables import Cell, Column
+from redrive.cli.tables import Cell, Column, counted
 from redrive.core import RedriveError, format_duration_ms
 from redrive.dlq import Store, opened_store
 from redrive.records import RetryRule, rule_json
-from redrive.redriving import Broker, Round, declare_rules, opened_broker
+from redrive.redriving import AUTO_RETRY_INTERVAL_S, Broker, Round, declare_rules, opened_broker
 
 _EVERYTHING = "*"
 _DEFAULT = RetryRule(scope=_EVERYTHING)
@@ -33,8 +33,11 @@ def auto_retry_command() -> None:
 
     A rule is for everything, a queue, or a group; the most specific wins, and without one auto-retry is off. Attempt n
     is due --first after the death, doubled each time up to --max. A dead letter whose attempts are spent is failed, and
-    has them all again once a person redrives it; one that has not come back for --settle is resolved. `redrive serve`,
-    `collect --auto-retry` or `run` does the work. A file may say `auto_retry:` for its queues; a rule set here wins.
+    has them all again once a person redrives it; one that has not come back for --settle is resolved. A file may say
+    `auto_retry:` for its queues; a rule set here wins.
+
+    `redrive serve`, `redrive collect --auto-retry` or `redrive dlq auto-retry run` does the work: they look every 30s
+    for what is due, so that an attempt may come that much later than its rule says.
 
     \b
     Examples:
@@ -83,7 +86,9 @@ def show_command(place: PlaceOptions, form: str) -> None:
 @click.option("--queue", metavar="Q", help="For dead letters of one failed queue.")
 @click.option("--group", metavar="ID", help="For one group.")
 @click.option("--attempts", type=click.IntRange(1, 1000), help="Redrives before it is failed; 3 by default.")
-@click.option("--first", "first_ms", type=Duration(), help="Before the first attempt, doubled each time; 1s.")
+@click.option(
+    "--first", "first_ms", type=Duration(), help="Before the first attempt, doubled each time; 1s. Looked at every 30s."
+)
 @click.option("--max", "ceiling_ms", type=Duration(), help="The longest pause; 1m.")
 @click.option("--settle", "settle_ms", type=Duration(), help="Not come back for so long is resolved; 10m.")
 @with_who
@@ -122,8 +127,9 @@ def on_command(
 
     rule = on_store(place, work, creates=True)
     print_line(
-        f"Auto-retry is on for {_named(scope)}: {rule.attempts} attempts, the first after "
-        f"{format_duration_ms(rule.first_ms)}, at most {format_duration_ms(rule.ceiling_ms)} apart."
+        f"Auto-retry is on for {_named(scope)}: {counted(rule.attempts, 'attempt')}, the first after "
+        f"{format_duration_ms(rule.first_ms)}, at most {format_duration_ms(rule.ceiling_ms)} apart; "
+        f"looked at every {AUTO_RETRY_INTERVAL_S:g}s by `redrive serve` or `redrive collect --auto-retry`."
     )
 
 

@@ -117,10 +117,17 @@ _SAY: dict[GroupState, _Saying] = {
 }
 
 
+_NEED_WHY = (GroupState.RESOLVED, GroupState.IGNORED)
+_WITH_WHY = {
+    True: click.option("--why", required=True, metavar="TEXT", help="Kept in the audit, for whoever looks later."),
+    False: click.option("--why", default="", metavar="TEXT", help="Kept in the audit."),
+}
+
+
 def _state_command(name: str, state: GroupState, says: str) -> None:
     @groups_command.command(name, help=f"{says}\n\n\b\nExample:\n  redrive dlq groups {name} ID --why '…'")
     @click.argument("group_ids", nargs=-1, required=True, metavar="ID...")
-    @click.option("--why", default="", metavar="TEXT", help="Kept in the audit.")
+    @_WITH_WHY[state in _NEED_WHY]
     @with_who
     @with_place
     def command(place: PlaceOptions, group_ids: tuple[str, ...], why: str, who: str) -> None:
@@ -163,5 +170,5 @@ def note_command(place: PlaceOptions, group_id: str, text: str, who: str) -> Non
 async def _found(store: Store, group_id: str) -> Group:
     group = await store.groups.get(group_id)
     if group is None:
-        raise UnknownLetter(f"there is no group {group_id}; look for it with: redrive dlq groups")
+        raise UnknownLetter(f"there is no group {group_id} in {store.address}; look for it with: redrive dlq groups")
     return group

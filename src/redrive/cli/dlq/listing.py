@@ -90,7 +90,7 @@ def _row(letter: DeadLetter, moment_ms: int) -> list[str | Cell]:
         Cell(f"{letter.status}{marks}", STATUS_COLOURS.get(letter.status)),
         duration_text(moment_ms - letter.dead_at_ms),
         letter.queue,
-        letter.type or letter.routing_key,
+        letter.type or "-",
         error_line(letter),
         "-" if letter.attempts is None else str(letter.attempts),
         f"{letter.redrives}" if letter.returns == 0 else f"{letter.redrives}, back {letter.returns}",

@@ -225,7 +225,11 @@ async def _found(store: Store, text: str) -> Operation:
         return exact
     recent, _ = await store.operations.page(_RECENT)
     near = {one.id: one for one in recent if one.id.startswith(text) or one.id.endswith(text)}
-    found = near.get(one_of(text, list(near), noun="operation", listing="redrive dlq operations"))
+    found = near.get(
+        one_of(text, list(near), noun="operation", listing="redrive dlq operations", address=store.address)
+    )
     if found is None:
-        raise UnknownLetter(f"there is no operation {text}; look for it with: redrive dlq operations")
+        raise UnknownLetter(
+            f"there is no operation {text} in {store.address}; look for it with: redrive dlq operations"
+        )
     return found

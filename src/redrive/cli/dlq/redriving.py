@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, say
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, say
 from redrive.cli.dlq.options import (
     Duration,
     PlaceOptions,
@@ -21,13 +21,32 @@ from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
 from redrive.cli.dlq.selecting import place_of, run_to_end, selection_of
 from redrive.cli.tables import counted
 from redrive.core import Severity
-from redrive.dlq import opened_store
+from redrive.dlq import Store, opened_store
 from redrive.garbage import seldom_collected
-from redrive.records import Item, NewOperation, Operation, OperationKind, OperationState, Preview, Selection, Target
+from redrive.records import (
+    Event,
+    Item,
+    NewOperation,
+    Operation,
+    OperationKind,
+    OperationState,
+    Preview,
+    Selection,
+    Status,
+    Target,
+    sources,
+)
 from redrive.redriving import Broker, opened_broker
 
 RAMP = (1, 2, 5, 20)
 _NO_SELECTION = Selection()
+_LEFT_ALONE = {
+    Status.RETRYING: "it is retrying: a copy was sent and may come back; to send another say first: "
+    "redrive dlq reopen ID --end-waiting",
+    Status.WAITING: "it is waiting: its copy lies in its target; to send another say first: "
+    "redrive dlq reopen ID --end-waiting",
+    Status.RESOLVED: "it is resolved; to send it say first: redrive dlq reopen ID",
+}
 _ENDED = (OperationState.DONE, OperationState.CANCELLED)
 
 
@@ -96,7 +115,7 @@ def redrive_command(
     pauses; `redrive dlq operations resume ID` goes on.
 
     \b
-    Exit codes: 0 all sent or nothing to send; 1 some not sent, or paused; 2 could not.
+    Exit codes: 0 all sent or nothing to send; 1 some not sent, an ID left alone, or paused; 2 could not.
 
     \b
     Examples:
@@ -132,7 +151,11 @@ def retry_command(
 ) -> None:
     """Send single dead letters back to the queue they failed in, without questions. Attempts start afresh.
 
-    A doubtful one (in_doubt) is sent too, marked as a possible duplicate. A resolved one must be reopened first.
+    A doubtful one (in_doubt) is sent too, marked as a possible duplicate. A resolved one must be reopened first. What
+    is not sent is named, with the reason.
+
+    \b
+    Exit codes: 0 all sent; 1 some not sent; 2 could not.
 
     \b
     Example:
@@ -165,6 +188,8 @@ def return_command(
 ) -> None:
     """Give dead letters back to the dead-letter queues they were collected from, as they lay there.
 
+    Pending and failed ones; resolved, retrying and waiting ones are left alone. What was returned is resolved here.
+
     The way out of collecting: refused while `redrive collect` has one of the queues, and afterwards they are not
     collected again until `redrive collect --resume-queue Q`.
 
@@ -180,6 +205,8 @@ def return_command(
 def _send(
     options: PlaceOptions, wanted: Wanted, new: NewOperation, asked: _Asked, *, includes_in_doubt: bool = False
 ) -> None:
+    left: dict[str, str] = {}
+
     async def work() -> tuple[Operation, list[Item]] | None:
         place = place_of(options)
         async with opened_store(place, creates=False) as store:
@@ -194,6 +221,8 @@ def _send(
             )
             preview = await store.operations.preview(selection, now_ms=store.clock_ms(), is_patient=True)
             request = replace(new, selection=selection)
+            if new.idempotency_key is None:  # else they may be away because the same request has sent them
+                left.update(await _left_alone(store, selection))
             if preview.total == 0 and new.idempotency_key is None:
                 elsewhere = await selection_of(
                     store, wanted, moment_ms=store.clock_ms(), includes_in_doubt=includes_in_doubt
@@ -215,8 +244,22 @@ def _send(
         result = run_to_end(work)
     if result is not None and new.kind is OperationKind.RETURN:
         say("Collecting these queues is stopped; go on with: redrive collect --resume-queue QUEUE")
+    for letter, reason in left.items():
+        warn_line(f"{letter} is left alone: {reason}")
     if result is not None:
         report(*result, form=asked.form)
+    if left:
+        raise SystemExit(EXIT_FOUND)
+
+
+async def _left_alone(store: Store, selection: Selection) -> dict[str, str]:
+    """Those that were asked for by their ids and are in no status to be sent, with the reason."""
+    found = {}
+    for letter_id in selection.ids:
+        letter = await store.letters.get(letter_id)
+        if letter is not None and letter.status not in sources(Event.CLAIMED):
+            found[letter.id] = _LEFT_ALONE.get(letter.status, f"it is {letter.status}")
+    return found
 
 
 async def _is_wanted(broker: Broker, request: NewOperation, preview: Preview, asked: _Asked) -> bool:

@@ -126,7 +126,8 @@ def _print(operation: Operation, items: list[Item]) -> None:
     if operation.in_doubt:
         say(
             "In doubt: the connection went before the broker's answer. Look whether they arrived, then say so with"
-            " `redrive dlq resolve ID`, or send them again with `redrive dlq retry ID`, which may make a duplicate."
+            " `redrive dlq resolve ID --resolution TEXT`, or send them again with `redrive dlq retry ID`, which may"
+            " make a duplicate."
         )
     if operation.state not in _ENDS or operation.state is OperationState.PAUSED:
         why = f" ({operation.note})" if operation.note else ""

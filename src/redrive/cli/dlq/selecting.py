@@ -124,15 +124,16 @@ async def selection_of(
 
 async def letter_id(store: Store, text: str) -> str:
     """The one id that begins or ends so. Raises `UnknownLetter`."""
-    return one_of(text, await store.letters.find(text), noun="dead letter", listing="redrive dlq list")
+    found = await store.letters.find(text)
+    return one_of(text, found, noun="dead letter", listing="redrive dlq list", address=store.address)
 
 
-def one_of(text: str, found: Sequence[str], *, noun: str, listing: str) -> str:
+def one_of(text: str, found: Sequence[str], *, noun: str, listing: str, address: str) -> str:
     """The only one found, or the one that is the text itself. Raises `UnknownLetter`."""
     if text in found:
         return text
     if not found:
-        raise UnknownLetter(f"there is no {noun} {text}; look for it with: {listing}")
+        raise UnknownLetter(f"there is no {noun} {text} in {address}; look for it with: {listing}")
     if len(found) > 1:
         shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
         raise UnknownLetter(f"{text} is {noun} {shown}; give more of the id")

@@ -41,7 +41,7 @@ def resolve_command(
     form: str,
     who: str,
 ) -> None:
-    """Say that dead letters need nothing more. They stay in the database and can be reopened.
+    """Say that nothing more need be done about dead letters. They stay in the database and can be reopened.
 
     A doubtful one (in_doubt) is settled so when its copy did arrive. One that is retrying or waiting is left alone:
     its copy was sent and may come back; --end-waiting says that nobody need wait for it. More than one asks first,
@@ -162,6 +162,8 @@ def _change(
     asks: bool,
     form: str,
 ) -> None:
+    said: dict[str, int] = {}
+
     async def work(store: Store) -> Changed | None:
         moment_ms = store.clock_ms()
         selection = await selection_of(store, wanted, moment_ms=moment_ms)
@@ -173,6 +175,7 @@ def _change(
                 selection = replace(selection, filter=Filter((*selection.filter.terms, unchanged)))
             found = await store.letters.outlook(selection, event, now_ms=moment_ms)
             _say_left(found.not_able, "would be left")
+            said.update(found.not_able)
             if found.able and not is_confirmed(f"{verb} {counted(found.able, 'dead letter')}?", yes=False):
                 return None
         return await change(store, selection)
@@ -183,16 +186,17 @@ def _change(
     if form == "json":
         print_json({"done": changed.done, "refused": changed.refused, "not_done": changed.not_done})
     else:
-        _print(changed, done)
+        _print(changed, done, said)
     if changed.not_done:
         raise SystemExit(EXIT_FOUND)
 
 
-def _print(changed: Changed, done: str) -> None:
+def _print(changed: Changed, done: str, said: dict[str, int]) -> None:
+    """`said` is what was left out before anybody was asked: it is not said twice."""
     if changed.done or not changed.refused:
         print_line(f"{counted(changed.done, 'dead letter')} {done}.")
     if not changed.refused:
-        _say_left(changed.not_done, "left")
+        _say_left({reason: n for reason, n in changed.not_done.items() if said.get(reason) != n}, "left")
     for letter, reason in list(changed.refused.items())[:_REFUSED_SHOWN]:
         warn_line(f"{letter}: {reason}")
     if len(changed.refused) > _REFUSED_SHOWN:

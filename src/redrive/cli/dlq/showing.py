@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from redrive.cli.console import say
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
-from redrive.cli.tables import Column, moment_text, printable, size_text
+from redrive.cli.tables import Column, counted, moment_text, printable, size_text
 from redrive.core import Attempt, RedriveError
 from redrive.dlq import Described, PastContent, Store, describe
 from redrive.records import (
@@ -158,9 +159,8 @@ def _show_as(view: View, whole: _Whole, *, body_only: bool, form: str) -> None:
         content=replace(whole.content, body=b"" if body is None else body),
     )
     headers = hidden["headers"] or {}
-    _print(seen, replace(described, properties=hidden["properties"], headers=headers))
-    if body is None:
-        print_line("  (hidden from this role)")
+    shown_parts = replace(described, properties=hidden["properties"], headers=headers)
+    _print(seen, shown_parts, size=len(whole.content.body), is_body_hidden=body is None, hides=view.hides_header)
     if hidden["redacted"]:
         say("Some of it is hidden from this role.")
 
@@ -182,7 +182,15 @@ def _as_json(whole: _Whole, described: Described) -> dict[str, Any]:
     }
 
 
-def _print(whole: _Whole, described: Described) -> None:
+def _print(
+    whole: _Whole,
+    described: Described,
+    *,
+    size: int | None = None,
+    is_body_hidden: bool = False,
+    hides: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """For people. `size` is the whole body's, where what is shown is another; `hides` says which headers are hidden."""
     letter = whole.letter
     print_line(f"dead letter {letter.id}", bold=True)
     print_line(f"status     {letter.status}", fg=STATUS_COLOURS.get(letter.status))
@@ -211,8 +219,12 @@ def _print(whole: _Whole, described: Described) -> None:
     if described.headers:
         _title("headers")
         columns = [Column(title="name"), Column(title="type"), Column(title="value", shrinks=True)]
-        print_table(columns, header_rows(described.headers))
-    _title(f"body, {size_text(len(whole.content.body))}")
+        print_table(columns, header_rows(described.headers, hides=hides))
+    told_size = size_text(len(whole.content.body) if size is None else size)
+    if is_body_hidden:
+        _title(f"body, {told_size} (hidden from this role)")
+        return
+    _title(f"body, {told_size}")
     for line in body_lines(whole.content.body):
         click.echo(line)
 
@@ -220,7 +232,7 @@ def _print(whole: _Whole, described: Described) -> None:
 def _facts(letter: DeadLetter) -> list[tuple[str, str]]:
     error = ": ".join(part for part in (letter.error_type, letter.error_message) if part)
     died = f"{letter.reason}, {moment_text(letter.dead_at_ms)}"
-    counts = f"{letter.redrives} redrives, {letter.returns} came back" if letter.redrives else ""
+    counts = f"{counted(letter.redrives, 'time')}, {letter.returns} came back" if letter.redrives else ""
     marks = ", ".join(word for word, holds in (("poison", letter.is_poison), ("edited", letter.is_edited)) if holds)
     return [
         ("because", letter.status_reason or ""),
@@ -278,11 +290,14 @@ def _hex_lines(body: bytes) -> list[str]:
     return lines
 
 
-def header_rows(headers: Any) -> list[tuple[str, str, str]]:
-    """Name, AMQP type and value of each header, from their typed JSON."""
+def header_rows(headers: Any, *, hides: Callable[[str], bool] = lambda _: False) -> list[tuple[str, str, str]]:
+    """Name, AMQP type and value of each header, from their typed JSON; of one that is hidden the name alone."""
     entries = headers.items() if isinstance(headers, dict) else headers
     rows = []
     for name, value in entries:
+        if hides(str(name)):
+            rows.append((_inline(name), "-", "(hidden)"))
+            continue
         kind, shown = _TYPES.get(type(value), "table"), value
         if isinstance(value, dict) and "type" in value:
             kind = value["type"]
