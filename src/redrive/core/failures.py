@@ -87,7 +87,9 @@ def _write_stack(top: TracebackType | None) -> str:
     places = []
     one = top
     while one is not None:
-        places.append((one.tb_frame.f_code, one.tb_lineno))
+        code = one.tb_frame.f_code
+        # Python takes two functions for equal that read alike in two files.
+        places.append((code, code.co_filename, one.tb_lineno))
         one = one.tb_next
     key = tuple(places)
     written = _STACKS.get(key)
@@ -111,7 +113,7 @@ def _write_places(top: TracebackType | None) -> Iterator[str]:
 
 
 # Messages fail at few places, over and over. A recursion without end is not kept: its key alone would be large.
-_STACKS: dict[tuple[tuple[CodeType, int], ...], str] = {}
+_STACKS: dict[tuple[tuple[CodeType, str, int], ...], str] = {}
 _STACKS_MAX, _PLACES_MAX = 128, 64
 
 

@@ -58,6 +58,25 @@ def test_stats_list_retry_resolve_and_remove(vhost: Vhost, tmp_path: Path) -> No
     assert done[:3] == [("letters.deleted", "ada"), ("letters.resolved", "admin"), ("redrive.created", "ada")]
 
 
+@pytest.mark.live
+def test_a_message_that_nobody_can_decode_stays_in_its_group_when_it_is_redriven(vhost: Vhost, tmp_path: Path) -> None:
+    operator = Operator(vhost, tmp_path)
+    operator.fine("apply", FILE, "--yes")
+    operator.publish("bookly.events", "availability.checked", "a", body=b"{not json")
+    groups = []
+    for returns in (0, 1):
+        operator.let_fail(FILE, "availability", dlq="availability.dlq", parked=1)
+        operator.fine("collect", FILE, "--once")
+        (letter,) = operator.letters()
+        assert (letter["message_id"], letter["reason"], letter["returns"]) == ("a", "undecodable", returns)
+        groups.append(letter["group"])
+        if not returns:
+            operator.fine("dlq", "retry", letter["id"])
+    assert groups[0] == groups[1]
+    assert [one["id"] for one in operator.json("dlq", "groups")["groups"]] == [groups[0]]
+    assert operator.depths(*QUEUES) == {"availability": 0, "availability.dlq": 0}
+
+
 @pytest.mark.live(versions=("3.10", "4.3"))
 def test_auto_retry_runs_until_the_attempts_are_spent(vhost: Vhost, tmp_path: Path) -> None:
     operator = with_dead_letters(vhost, tmp_path, "a")

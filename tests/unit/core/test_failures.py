@@ -1,5 +1,7 @@
 """Failures are bounded texts, whatever the error was."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,3 +113,12 @@ def test_errors_of_the_same_text_from_two_places_have_two_stacks_however_often_t
     assert first[0] != second[0]
     assert first[0].stack.count("    raise ValueError") == second[0].stack.count("    raise ValueError") == 1
     assert describe_error(caught(True), stack=False).stack == ""
+
+
+def test_functions_that_read_alike_in_two_files_have_each_its_own_stack() -> None:
+    for file in ("/srv/one/handlers.py", "/srv/other/handlers.py"):
+        there: dict[str, Any] = {}
+        exec(compile("def handle():\n    raise ValueError('no')\n", file, "exec"), there)
+        with pytest.raises(ValueError) as raised:
+            there["handle"]()
+        assert f'File "{file}", line 2, in handle' in describe_error(raised.value).stack

@@ -1,5 +1,9 @@
 """Letters of one kind share a group; what differs between messages does not split it, what differs in kind does."""
 
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from redrive.core import PlainLetter
+from redrive.core import PlainLetter, describe_error
 from redrive.records import Explanation, explain, normalise_message
 from redrive.records.understanding.stacks import top_frame, top_lines
 from tests.unit.records import framework_headers as frameworks
@@ -76,21 +80,157 @@ def test_the_same_place_in_the_code_is_one_group_whatever_the_message_and_line()
 @pytest.mark.parametrize(
     ("stack", "frame"),
     [
-        (python_stack(10), "shop/orders.py place"),
+        (python_stack(10), "orders.py place"),
         (frameworks.DOTNET_STACK, "Acme.Orders.PaymentClient.<Pay>d__.MoveNext"),
         (
             frameworks.JAVA_STACK.partition("Caused by")[2],
             "com.acme.orders.Payments$$FastClassBySpringCGLIB$$.pay",
         ),
-        ("Error: x\n    at pay (/app/src/pay.js:10:5)\n    at node:internal/process:1:1", "pay src/pay.js"),
-        ("Error: x\n    at /app/src/pay.js:10:5", "src/pay.js"),
-        ("panic: x\n\ngoroutine 1 [running]:\nmain.place(0xc000)\n\t/app/main.go:42 +0x1d", "app/main.go"),
+        ("Error: x\n    at pay (/app/src/pay.js:10:5)\n    at node:internal/process:1:1", "pay pay.js"),
+        ("Error: x\n    at /app/src/pay.js:10:5", "pay.js"),
+        ("panic: x\n\ngoroutine 1 [running]:\nmain.place(0xc000)\n\t/app/main.go:42 +0x1d", "main.go"),
         ("   at System.Foo.Bar()\n", "System.Foo.Bar"),
         ("no frames at all", None),
     ],
 )
 def test_the_frame_that_tells_is_the_application_s_innermost(stack: str, frame: str | None) -> None:
     assert top_frame(stack) == frame
+
+
+OURS = (
+    '  File "{root}/redrive/runtime/handling.py", line 176, in fast\n    body = read(delivery.body)\n',
+    '  File "{root}/redrive/runtime/handling.py", line 458, in _run\n    body = read(delivery.body)\n',
+    '  File "{root}/redrive/runtime/handling.py", line 458, in _run\n    body = read(delivery.body)\n'
+    '  File "{root}/redrive/runtime/codecs.py", line 90, in read\n    decode(body)\n',
+    '  File "C:\\venv\\Lib\\site-packages\\redrive\\core\\failures.py", line 1, in describe\n',
+)
+
+
+@pytest.mark.parametrize("root", ["/src", "/app/venv/lib/python3.12/site-packages"])
+def test_our_own_frames_are_no_part_of_a_group(root: str) -> None:
+    without = parked("DecodeError: JSON is malformed: invalid character (byte 1)")
+    for stack in OURS:
+        again = parked("DecodeError: JSON is malformed: invalid character (byte 7)", stack.replace("{root}", root))
+        assert again.group_id == without.group_id, stack
+
+
+def test_a_library_s_frame_tells_where_there_is_none_but_ours_besides() -> None:
+    library = '  File "{root}/site-packages/pydantic/main.py", line 9, in model_validate_json\n    raise\n'
+    found = {top_frame(ours + library.replace("{root}", root)) for ours in OURS[:2] for root in ("/a/v", "/b/w/lib")}
+    assert found == {"pydantic/main.py model_validate_json"}
+    found = {top_frame(f'  File "{root}/json/decoder.py", line 9, in decode\n') for root in STANDARD_LIBRARIES}
+    assert found == {"json/decoder.py decode"}
+
+
+STANDARD_LIBRARIES = (
+    "/usr/lib/python3.11",
+    "/opt/pyenv/versions/3.13.1/lib/python3.13",
+    r"C:\Program Files\Python311\Lib",
+)
+
+
+def python_frames(*frames: str, root: str) -> str:
+    """`dir/file.py function`, the outermost first."""
+    lines = []
+    for number, frame in enumerate(frames):
+        path, _, function = frame.rpartition(" ")
+        lines.append(f'  File "{path.replace("{root}", root)}", line {number}, in {function}\n    call()\n')
+    return "".join(lines)
+
+
+ROOTS = ["/g/rel1", "/g/rel2", "/srv/shop/releases/20260131120000", "/home/ada/src/shop", r"C:\deploy\17"]
+PYTHON_STACKS = {
+    "a handler in the root": ("{root}/shop.py place",),
+    "another function": ("{root}/shop.py refund",),
+    "a file below the handler's": ("{root}/shop.py place", "{root}/payments/client.py send"),
+    "a file of the same name elsewhere": ("{root}/shop.py place", "{root}/taxes/client.py send"),
+    "next to the handler's": ("{root}/handlers/orders.py place", "{root}/stores/client.py send"),
+    "a package": ("{root}/shop/__init__.py place",),
+    "another package": ("{root}/stock/__init__.py place",),
+    "through a library": ("{root}/shop.py place", "{root}/.venv/lib/python3.12/site-packages/x/client.py wrap"),
+    "a callback of one": (
+        "{root}/shop.py place",
+        "{root}/.venv/lib/python3.12/site-packages/x/client.py wrap",
+        "{root}/shop.py on_answer",
+    ),
+    "in a library elsewhere": ("{root}/shop.py place", "/opt/inhouse/money/rates.py rate"),
+}
+
+
+def test_the_same_code_in_another_directory_is_one_group_and_other_code_another() -> None:
+    seen: dict[str, str] = {}
+    for name, frames in PYTHON_STACKS.items():
+        groups = {parked("KeyError: 'sku'", python_frames(*frames, root=root)).group_id for root in ROOTS}
+        assert len(groups) == 1, name
+        seen[groups.pop()] = name
+    # A library is not the application's: what fails in it fails at the handler that called it.
+    assert [name for name in PYTHON_STACKS if name not in seen.values()] == ["a handler in the root"]
+
+
+def test_a_module_that_is_loaded_from_another_directory_fails_in_the_same_group(tmp_path: Path) -> None:
+    code = (
+        "from {package} import rates\ndef place(sku):\n    return rates.of(sku)\ndef refund(sku):\n    return {}[sku]\n"
+    )
+    groups: dict[str, set[str]] = {"place": set(), "refund": set()}
+    for number, release in enumerate(("rel1", "rel2")):
+        package = f"shop_of_{number}"
+        folder = tmp_path / release / "shop"
+        folder.mkdir(parents=True)
+        (folder / "rates.py").write_text("def of(sku):\n    return {}[sku]\n")
+        (folder / "__init__.py").write_text("")
+        (folder / "orders.py").write_text(code.replace("{package}", package))
+        load(package, folder / "__init__.py")
+        orders = load(f"{package}.orders", folder / "orders.py")
+        for name, found in groups.items():
+            with pytest.raises(KeyError) as raised:
+                getattr(orders, name)("sku-17")
+            failure = describe_error(raised.value)
+            assert release in failure.stack
+            # The test's own frame is the outermost, and of one directory in both.
+            stack = failure.stack[failure.stack.index(f'  File "{folder}') :]
+            found.add(parked(failure.text, stack).group_id)
+    assert [len(found) for found in groups.values()] == [1, 1]
+    assert groups["place"] != groups["refund"]
+
+
+def load(name: str, file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+NODE_STACKS = (
+    "Error: no\n    at place ({root}/shop.js:10:5)\n    at node:internal/process:1:1",
+    "Error: no\n    at Object.refund ({root}/shop.js:10:5)\n",
+    "Error: no\n    at async file://{root}/lib/pay.mjs:10:5\n    at async handle (file://{root}/index.mjs:3:1)\n",
+    "Error: no\n    at async file://{root}/tax/pay.mjs:10:5\n    at async handle (file://{root}/index.mjs:3:1)\n",
+    "Error: no\n    at send ({root}/node_modules/.pnpm/axios@1.7.2/node_modules/axios/lib/core.js:1:2)\n",
+)
+DOTNET_STACKS = (
+    "   at Acme.Orders.Payments.<>c__DisplayClass{n}_0.<Pay>b__{n}() in {root}/Orders/Payments.cs:line 42\n",
+    "   at Acme.Orders.Payments.<Pay>g__Ask|{n}_0(Order order) in {root}/Orders/Payments.cs:line 42\n",
+    "   at Acme.Orders.Payments.Pay(Order order) in {root}/Orders/Payments.cs:line 42\n",
+)
+JAVA_STACKS = (
+    "x.Boom: no\n\tat java.base@17.0.{n}/java.net.Socket.connect(Socket.java:1)\n"
+    "\tat deployment.orders-1.{n}.war//com.acme.Orders.place(Orders.java:17)\n",
+    "x.Boom: no\n\tat app/com.acme.orders@1.{n}/com.acme.Orders.refund(Orders.java:17)\n",
+    "x.Boom: no\n\tat com.acme.Orders$$Lambda${n}/0x00000008{n}.accept(Unknown Source)\n",
+)
+
+
+@pytest.mark.parametrize("stacks", [NODE_STACKS, DOTNET_STACKS, JAVA_STACKS])
+def test_the_same_place_of_others_is_one_frame_on_every_host_and_in_every_release(stacks: tuple[str, ...]) -> None:
+    frames = []
+    for stack in stacks:
+        found = {top_frame(stack.replace("{root}", root).replace("{n}", str(n))) for n, root in enumerate(ROOTS, 3)}
+        assert len(found) == 1, found
+        frames.append(found.pop())
+    assert None not in frames
+    assert len(set(frames)) == len(stacks)
 
 
 def test_the_top_lines_are_those_about_the_failure() -> None:

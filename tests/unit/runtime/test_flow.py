@@ -10,7 +10,8 @@ import pytest
 
 from redrive import App, Message, Park, Requeue, RetryAfter
 from redrive.core import Answered as HttpAnswer
-from redrive.core import Fixed, GiveBack, Outcome, Rule, Situation
+from redrive.core import Fixed, GiveBack, Outcome, PlainLetter, Rule, Situation
+from redrive.records import explain
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -205,6 +206,32 @@ def test_a_body_that_can_not_be_read_is_parked_at_once_and_no_handler_runs(body:
             assert "x-redrive-history" not in parked.properties.headers
             told = on.notes.last("runtime.decided")
             assert (told["decision"], told["attempt"], told["handler_s"]) == ("park", None, None)
+
+    run_scenario(scenario())
+
+
+def test_an_undecodable_message_is_of_one_group_whichever_way_it_came_to_its_handler() -> None:
+    async def scenario() -> None:
+        async with stage() as on:
+            app = App(compiled())
+
+            @app.consumer("orders")
+            async def place(order: Order) -> None:
+                raise AssertionError("it can't be decoded")
+
+            redriven = {"x-redrive-id": "1hv7", "x-redriven-count": 1}
+            async with on.running(app):
+                await on.publish("orders", b"{not json", message_id="a")
+                await on.publish("orders", b"{not json", message_id="b", headers=redriven)
+                await until(lambda: on.places("a") == on.places("b") == ["ready in orders.parked"])
+            first, again = await on.take("orders.parked")
+            stacks = {one.properties.headers["x-redrive-stack"] for one in (first, again)}
+            assert len(stacks) == 2  # they came by different ways
+            groups = {
+                explain(PlainLetter(queue="dlq", headers=one.properties.headers), dlq="dlq", now_ms=1).group_id
+                for one in (first, again)
+            }
+            assert len(groups) == 1
 
     run_scenario(scenario())
 

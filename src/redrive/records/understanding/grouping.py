@@ -59,7 +59,6 @@ def _kind(
     if status and status not in named and status not in message:
         named = f"{named} {status}"
     title = f"{named} in {queue}" + (f": {message}" if message else "")
-    # Errors without status and codes keep the ids they have always had.
     more = [part for part in (status, codes) if part]
     if frame is not None:
         return Kind(id=_digest("stack", *_place(queue, owner), error_type or "", frame, *more), title=_line(title))

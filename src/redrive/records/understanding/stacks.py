@@ -1,10 +1,13 @@
 """The frame of a stack trace that tells one failure from another: the innermost one of the application's own.
 
 Python prints the innermost frame last, all others first. Line numbers, addresses and what compilers number are left
-out: they change with every build while the failure stays the same.
+out: they change with every build while the failure stays the same. So does the directory that a release is installed
+in: a file counts by its name, with the directory it is in only where the stack shows that the application goes on
+beside that directory. Redrive's own frames say nothing about the failure, only which way a message came to it.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 STACK_HEADERS = frozenset(
@@ -20,24 +23,31 @@ STACK_HEADERS = frozenset(
 
 _PYTHON = re.compile(r'^\s*File "([^"\n]{1,500})", line \d+(?:, in ([^\n]{1,200}))?', re.MULTILINE)
 _AT = re.compile(r"^\s*at (?:async )?([^\n]{1,500})$", re.MULTILINE)
-_ANY = re.compile(r"((?:[\w.-]{1,100}/)?[\w-]{1,100}\.[a-zA-Z]{1,5})[:(]\d+\b")
+_ANY = re.compile(r"([\w-]{1,100}\.[a-zA-Z]{1,5})[:(]\d+\b")
 """Somebody else's: Go, Ruby, PHP. A file and a line is a frame."""
 
 _HEAD = re.compile(
     r"^(?:Caused by: )?((?:[A-Za-z_$][\w$]{0,100}\.)+[A-Za-z_$][\w$]{0,100})(?:: ?([^\n]*))?$", re.MULTILINE
 )
 """An error and its message, as Java prints it above its frames."""
-_OTHERS_FILES = re.compile(
-    r"site-packages|dist-packages|/lib/python\d|<frozen|node_modules|node:|\(internal/|/redrive/runtime/"
+_OURS = re.compile(r"(?:^|/)redrive/(?:runtime|core|client|wire|topology|telemetry)/[\w/]+\.py$")
+_LIBRARIES = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d[\d.]{0,9}/|/[Pp]ython\d{1,9}/[Ll]ib/|(?:^|/)node_modules/"
 )
+"""Where libraries are installed."""
+_OTHERS_FILES = re.compile(rf"{_LIBRARIES.pattern}|<frozen|node:|\(internal/")
+_LOADER = re.compile(r"^(?:[^/$\s(]{0,200}/){1,2}(?=[A-Za-z_])")
+"""Java's loader and module, with their versions: `app//`, `app/com.acme.orders@1.2/`."""
 _OTHERS_NAMES = re.compile(
-    r"(?:[\w.]+/{1,2})?(?:System|Microsoft|MassTransit|GreenPipes|NServiceBus|Wolverine|JasperFx|RabbitMQ|Castle|Polly"
-    r"|java|javax|jakarta|jdk|sun|com\.sun|kotlin|kotlinx|scala|akka|reactor|io\.netty|com\.rabbitmq"
+    r"(?:[\w.@+-]{0,200}/){0,2}(?:System|Microsoft|MassTransit|GreenPipes|NServiceBus|Wolverine|JasperFx|RabbitMQ|Castle"
+    r"|Polly|java|javax|jakarta|jdk|sun|com\.sun|kotlin|kotlinx|scala|akka|reactor|io\.netty|com\.rabbitmq"
     r"|org\.(?:springframework|apache|hibernate|aopalliance|junit))\."
 )
 _VARYING = re.compile(
-    r"0x[0-9a-fA-F]+|(?<=__)\d+(?:_\d+)?|(?<=\$)[0-9a-f]+(?=[.$/]|$)|(?<=Accessor)\d+|@[0-9a-f]{5,16}\b"
+    r"0x[0-9a-fA-F]+|(?<=__)\d+(?:_\d+)?|(?<=DisplayClass)\d+(?:_\d+)?|(?<=\|)\d+_\d+|(?<=\$)[0-9a-f]+(?=[.$/]|$)"
+    r"|(?<=Accessor)\d+|@[0-9a-f]{5,16}\b"
 )
+_LINES = re.compile(r"(?::\d+){1,2}$")
 _FRAME_MAX = 300
 
 
@@ -50,7 +60,7 @@ def top_frame(stack: str) -> str | None:
         end = stack.find("\n", last)
         found = _frame_of_python(stack if end < 0 else stack[:end])
         if found is not None:
-            return found
+            return found or None
     head, _, frames = stack.partition("\n")
     found = _frame_of_others(stack if head.lstrip().startswith("at ") else frames)
     return found if found is not None else _any_frame(stack)
@@ -80,22 +90,26 @@ def cause_in(stack: str, message: str | None) -> tuple[str | None, str]:
 
 @lru_cache(maxsize=512)
 def _frame_of_python(stack: str) -> str | None:
-    python = _PYTHON.findall(stack)
-    if not python:
+    """None if it is no stack of Python's, empty if all of its frames are ours."""
+    frames = [(path.replace("\\", "/"), function) for path, function in _PYTHON.findall(stack)]
+    if not frames:
         return None
-    own = [frame for frame in python if _OTHERS_FILES.search(frame[0]) is None] or python
-    path, function = own[-1]
-    return _normal(f"{_tail(path)} {function}".rstrip())
+    theirs = [frame for frame in frames if _OURS.search(frame[0]) is None]
+    if not theirs:
+        return ""
+    own = [frame for frame in theirs if _OTHERS_FILES.search(frame[0]) is None]
+    path, function = (own or theirs)[-1]
+    return _normal(f"{_place(path, [file for file, _ in own])} {function}".rstrip())
 
 
 @lru_cache(maxsize=512)
 def _frame_of_others(stack: str) -> str | None:
     """.NET's, Java's, JavaScript's: all say `at`."""
-    frames = [frame.strip() for frame in _AT.findall(stack)]
+    frames = [frame.strip().replace("\\", "/") for frame in _AT.findall(stack)]
     if not frames:
         return None
-    own = [frame for frame in frames if not _is_others(frame)] or frames
-    return _normal(_called(own[0]))
+    own = [frame for frame in frames if not _is_others(frame)]
+    return _normal(_called((own or frames)[0], own))
 
 
 @lru_cache(maxsize=512)
@@ -108,25 +122,44 @@ def _is_others(frame: str) -> bool:
     return _OTHERS_NAMES.match(frame) is not None or _OTHERS_FILES.search(frame) is not None
 
 
-def _called(frame: str) -> str:
+def _called(frame: str, own: Sequence[str]) -> str:
     """What was called, without arguments, file and line: `Shop.Orders.Place` of `Shop.Orders.Place(Order o) in …`."""
+    name, file = _parts(frame)
+    if file is None:
+        return _LOADER.sub("", name)
+    # JavaScript has a file's path in the brackets or alone, and a function's name alone says little.
+    files = [other for _, other in map(_parts, own) if other is not None]
+    return f"{name} {_place(file, files)}".strip()
+
+
+def _parts(frame: str) -> tuple[str, str | None]:
+    """The name of what was called and the path of its file, where the frame has one."""
     name, bracket, rest = frame.partition("(")
     name = name.strip()
-    if name and not _looks_like_path(name):
-        # JavaScript has the file in the brackets, and a function's name alone says little.
-        file = rest.rpartition(")")[0] if bracket else ""
-        return f"{name} {_tail(file)}" if "/" in file and ":" in file else name
-    return _tail(name)
+    if not bracket:
+        return ("", _LINES.sub("", name)) if "/" in name else (name, None)
+    file = rest.rpartition(")")[0]
+    return name, _LINES.sub("", file) if "/" in file and _LINES.search(file) is not None else None
 
 
-def _looks_like_path(name: str) -> bool:
-    return "/" in name and not name.split("/", 1)[0].endswith(("java.base", "app"))
+def _place(path: str, own: Sequence[str]) -> str:
+    """A file, wherever it is installed: of a library by its path there, of the application (`own` are the files of
+    its frames) by its name.
 
-
-def _tail(path: str) -> str:
-    """A file by its last two parts, without lines and columns: where it is installed differs from host to host."""
-    plain = re.sub(r"(?::\d+)+$", "", path.replace("\\", "/"))
-    return "/".join(plain.split("/")[-2:])
+    With the directory it is in where another file of the stack lies beside that directory, which then is one of the
+    application's and not a release's; and where it is a Python package, which is named by its directory.
+    """
+    libraries = list(_LIBRARIES.finditer(path))
+    if libraries:
+        return path[libraries[-1].end() :]
+    above, _, name = path.rpartition("/")
+    beside, _, directory = above.rpartition("/")
+    if not directory:
+        return name
+    has_more = bool(beside) and any(
+        other.startswith(f"{beside}/") and not other.startswith(f"{above}/") for other in own
+    )
+    return f"{directory}/{name}" if has_more or name == "__init__.py" else name
 
 
 def _normal(frame: str) -> str:
