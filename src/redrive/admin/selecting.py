@@ -34,6 +34,8 @@ from redrive.records import (
 GONE = "there is no such dead letter"
 _LOOKED_UP = 1_000
 _ID_CHARACTERS_MAX = 64
+_NAMES_FEW = 50
+"""So many names need no turn of their own."""
 _PLAIN = re.compile(r"\d+ (by id|dead letters)|all|due|everything|")
 _NOBODY = "-"
 """An id that no dead letter has: what is left of a selection of which the caller may see nothing."""
@@ -158,8 +160,9 @@ async def choose(
 async def taking_turns(request: Request, caller: Caller, filter: Filter | None) -> AsyncIterator[None]:
     """Where no index answers, dead letters are looked at one by one, which takes one of the database's few connections
     for long: then a token does so once at a time, and few tokens do. Raises `Problem` 429."""
-    terms = () if filter is None else filter.terms
-    if not any(isinstance(term, BodyPath | HeaderIs | ErrorLike | Words) or "*" in _text_of(term) for term in terms):
+    scope = caller.scope_terms()  # in every filter, and none of the caller's choice
+    terms = [] if filter is None else [term for term in filter.terms if term not in scope]
+    if not any(isinstance(term, BodyPath | HeaderIs | ErrorLike | Words) or _is_wide(term) for term in terms):
         yield
         return
     services = services_of(request)
@@ -167,8 +170,9 @@ async def taking_turns(request: Request, caller: Caller, filter: Filter | None) 
         yield
 
 
-def _text_of(term: Term) -> str:
-    return "".join(term.values) if isinstance(term, Named) and term.field != "queue" else ""
+def _is_wide(term: Term) -> bool:
+    """Whether names are compared with all there are."""
+    return isinstance(term, Named) and (len(term.values) > _NAMES_FEW or any("*" in one for one in term.values))
 
 
 async def _tell_outside(services: Services, caller: Caller, outside: Sequence[str]) -> None:

@@ -36,6 +36,7 @@ from redrive.records.body_paths import (
     BodyValues,
     Meter,
     Unmetered,
+    glob_matcher,
     header_texts,
     matches_glob,
     matches_header,
@@ -55,6 +56,7 @@ from redrive.records.filters import (
     Numbered,
     Term,
     Words,
+    too_many_stars,
 )
 from redrive.records.groups import Group, Note
 from redrive.records.hiding import MASK, InvalidRedaction, checked_path, tried_redaction
@@ -188,6 +190,7 @@ __all__ = [
     "fold",
     "fold_name",
     "format_filter",
+    "glob_matcher",
     "group_json",
     "guess_failed_queue",
     "happening_json",
@@ -219,6 +222,7 @@ __all__ = [
     "sources",
     "storable",
     "token_json",
+    "too_many_stars",
     "tried_redaction",
     "words_of",
 ]

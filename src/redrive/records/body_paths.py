@@ -7,7 +7,7 @@ A body is taken apart only as far as the paths lead, each part once for all ques
 must not hold up a process in one go. Whoever asks may count the work with a `Meter` and end it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Protocol
@@ -177,6 +177,13 @@ def matches_glob(pattern: str, text: str) -> bool:
             return False
         place = found + len(part)
     return True
+
+
+def glob_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a text is what one of the patterns says; for many of both."""
+    known = frozenset(patterns)
+    exact, open_ones = frozenset(one for one in known if "*" not in one), [one for one in known if "*" in one]
+    return lambda text: text in exact or any(matches_glob(one, text) for one in open_ones)
 
 
 _LITERALS = {None: "null", True: "true", False: "false"}

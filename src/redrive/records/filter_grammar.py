@@ -34,12 +34,16 @@ from redrive.records.filters import (
     NumberField,
     Term,
     Words,
+    too_many_stars,
 )
 from redrive.records.states import Status
 from redrive.records.words import words_of
 
 TEXT_MAX = 10_000
 TERMS_MAX = 100
+PATH_STEPS_MAX = 100
+PROBLEMS_MAX = 50
+"""Nobody reads more of them."""
 
 ALIASES: Mapping[str, str] = {
     "key": "topic",
@@ -85,6 +89,8 @@ def parse_filter(text: str, *, now_ms: int) -> Filter:
         raise InvalidFilter(text, problems)
     terms: list[Term] = []
     for raw in split_terms(text, problems):
+        if len(problems) >= PROBLEMS_MAX:
+            break
         try:
             terms.append(_read_term(raw, now_ms))
         except Refused as refused:
@@ -98,6 +104,9 @@ def parse_filter(text: str, *, now_ms: int) -> Filter:
         problems.append(
             FilterProblem(code="too-long", summary=summary, hint="put values in one list", start=0, end=len(text))
         )
+    elif stars := too_many_stars(terms):
+        hint = "write the names out, or ask several times"
+        problems.append(FilterProblem(code="too-many-stars", summary=stars, hint=hint, start=0, end=len(text)))
     if problems:
         raise InvalidFilter(text, sorted(problems, key=lambda problem: problem.start))
     return Filter(tuple(terms))
@@ -168,6 +177,8 @@ def _read_inside(field: str, path: tuple[str, ...], raw: RawTerm) -> Term:
         return HeaderIs(name=name, value=_joined(raw.value), negated=raw.is_negated)
     if not path or not all(path):
         raise Refused("body. needs a path", "write body.customer.id:42, or body.items.*.sku:A1 for any place in a list")
+    if len(path) > PATH_STEPS_MAX:
+        raise Refused(f"this path has {len(path):,} steps, and {PATH_STEPS_MAX} at most can be followed", "shorten it")
     return BodyPath(path=path, value=_joined(raw.value), negated=raw.is_negated)
 
 

@@ -203,8 +203,11 @@ def _number(text: str, is_size: bool) -> int:
     base = 1024 if "i" in unit else 1000
     power = "kmgt".find(unit[:1].lower()) + 1 if unit[:1].lower() in ("k", "m", "g", "t") else 0
     whole, _, fraction = amount.partition(".")
-    size = int(whole) * base**power + int(fraction or 0) * base**power // 10 ** len(fraction)
-    return _bounded(size, text)
+    part, rest = divmod(int(fraction or 0) * base**power, 10 ** len(fraction))
+    size = _bounded(int(whole) * base**power + part, text)
+    if rest:
+        raise Refused(f"{text} is no whole number of bytes", f"write {size} or {size + 1}")
+    return size
 
 
 def _bounded(value: int, text: str) -> int:

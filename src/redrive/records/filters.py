@@ -1,6 +1,7 @@
 """What a filter asks of dead letters, as values: all of its terms must hold. The grammar is in `filter_grammar`, what a
 term means is in `filter_matching`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -100,6 +101,11 @@ class HeaderIs:
     negated: bool = False
 
 
+GLOBS_MAX = 50
+"""Names with `*` that a filter has at most: each is compared with every name there is."""
+STARS_MAX = 10
+"""In one of them."""
+
 Term: TypeAlias = Named | Between | Numbered | Marked | ErrorLike | Words | BodyPath | HeaderIs
 
 
@@ -108,3 +114,13 @@ class Filter:
     """All terms hold. No terms: every dead letter."""
 
     terms: tuple[Term, ...] = ()
+
+
+def too_many_stars(terms: Iterable[Term]) -> str | None:
+    """Why a filter with these terms would be too much work, in a sentence; None where it would not."""
+    globs = [value for term in terms if isinstance(term, Named) for value in term.values if "*" in value]
+    if len(globs) > GLOBS_MAX:
+        return f"a filter has at most {GLOBS_MAX} names with *, and this one has {len(globs):,}"
+    if any(value.count("*") > STARS_MAX for value in globs):
+        return f"a name has at most {STARS_MAX} *"
+    return None

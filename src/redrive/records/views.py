@@ -21,6 +21,7 @@ from redrive.records.states import Event
 
 ENVELOPE = b"redrive envelope "
 """Begins a body that holds a whole message, headers and all: what a rule hides of those is in it."""
+FILTER_READ_MAX = 1_000
 HIDDEN_FILTER = "(a filter on payloads)"
 _TOLD_BY_ERRORS = frozenset({str(Event.CAME_BACK), str(Event.SPENT)})
 _TYPE = re.compile(r"HTTP \d{3}|[A-Za-z_$][\w.$+`:]{0,150}", re.ASCII)
@@ -137,11 +138,15 @@ class View:
         return text if self.is_whole else None
 
     def filter_text(self, text: str) -> str:
-        """A filter somebody else wrote, which may name values."""
+        """A filter somebody else wrote, which may name values. A long one is not read for that: a page has many."""
+        if self.is_whole:
+            return text
+        if len(text) > FILTER_READ_MAX:
+            return HIDDEN_FILTER
         try:
             reason = self.forbids(parse_filter(text, now_ms=0))
         except InvalidFilter:
-            reason = None if self.is_whole else "nobody knows what it names"
+            reason = "nobody knows what it names"
         return text if reason is None else HIDDEN_FILTER
 
     def forbids(self, filter: Filter) -> str | None:

@@ -7,7 +7,7 @@ asked of what its index gives. Names with `*` are written out first where the co
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from redrive.records import Named, matches_glob
+from redrive.records import Named
 from redrive.stores.database import Reading
 from redrive.stores.questions import COLUMNS, Condition, Statement, sql, statuses_left
 
@@ -114,16 +114,17 @@ async def find_groups(tx: Reading, terms: Iterable[Named]) -> list[tuple[int, in
 
 async def expand_names(tx: Reading, conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """The conditions with names that hold `*`, or are many, written out as those that have letters, where they are
-    few."""
+    few. The database compares them: so many names are no work for the event loop."""
     expanded: list[Condition] = []
     for term in conditions:
         is_counted = isinstance(term, Named) and not term.negated and term.field in _COUNTED
         if isinstance(term, Named) and is_counted and (_is_open(term) or len(term.values) > _EXACT_MAX):
-            query = "SELECT DISTINCT key FROM tallies WHERE dimension = ANY($1::text[])"
-            known = [key for (key,) in await tx.rows(query, list(_COUNTED[term.field]))]
-            values = tuple(sorted(key for key in known if any(matches_glob(value, key) for value in term.values)))
-            if len(values) <= NAMES_MAX:
-                term = Named(field=term.field, values=values)
+            statement = Statement(tx.dialect, now_ms=0)
+            counted = f"dimension = ANY({statement.bind(list(_COUNTED[term.field]))}::text[]) AND"
+            query = sql("SELECT DISTINCT key FROM tallies WHERE", counted, statement.on_tally(term))
+            rows = await tx.rows(sql(query, f"LIMIT {NAMES_MAX + 1}"), *statement.arguments)
+            if len(rows) <= NAMES_MAX:
+                term = Named(field=term.field, values=tuple(sorted(key for (key,) in rows)))
         expanded.append(term)
     return tuple(expanded)
 

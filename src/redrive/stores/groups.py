@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from redrive.records import AuditEntry, Group, GroupState, Note, matches_glob
+from redrive.records import AuditEntry, Group, GroupState, Note, glob_matcher
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.cursors import read_cursor, write_cursor
@@ -113,7 +113,7 @@ class Groups:
 async def _known_owners(tx: Reading, globs: Sequence[str]) -> list[str]:
     """The queues that groups belong to and one of the names stands for."""
     rows = await tx.rows("SELECT DISTINCT owner FROM groups")
-    return [row[0] for row in rows if any(matches_glob(glob, row[0]) for glob in globs)]
+    return list(filter(glob_matcher(globs), (row[0] for row in rows)))
 
 
 async def _get(tx: Reading, id: str) -> Group | None:

@@ -188,6 +188,10 @@ class Statement:
         """A term as a condition on a group, as if it were not negated."""
         return self._named(["g.error_type" if term.field == "error_type" else "g.id"], term.values)
 
+    def on_tally(self, term: Named) -> str:
+        """A term as a condition on the name that `tallies` counts, as if it were not negated."""
+        return f"({self._named(['key'], tuple(dict.fromkeys(term.values)))})"
+
     def search(self, words: Iterable[Words | Likely]) -> str:
         """The full-text question, as an argument for `MATCH` or `@@`."""
         if self._is_sqlite:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from redrive.records import Filter, Named, Status, matches_glob
+from redrive.records import Filter, Named, Status, glob_matcher
 from redrive.stores.database import Database, Reading
 from redrive.stores.evaluating import LOOKING, within
 from redrive.stores.questions import sql, statuses_left
@@ -128,7 +128,7 @@ class Statistics:
         async with self._database.read() as tx:
             if dlqs:
                 active = [row[0] for row in await tx.rows(_ACTIVE, begin, until_ms)]
-                names = [name for name in active if any(matches_glob(glob, name) for glob in dlqs)]
+                names = list(filter(glob_matcher(dlqs), active))
                 rows = await tx.rows(_ACTIVITY_OF, begin, until_ms, width, queue, names)
             else:
                 rows = await tx.rows(_ACTIVITY, begin, until_ms, width, queue)

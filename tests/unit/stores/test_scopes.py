@@ -2,9 +2,10 @@
 
 import pytest
 
-from redrive.records import Filter, Named, NewOperation, OperationKind, Selection, Status
+from redrive.records import Filter, Named, NewOperation, OperationKind, Selection, Status, matches_glob
 from redrive.stores import Store, drivers
 from redrive.stores.drivers import PIECES_MAX, choose_driver, expand_names
+from tests.unit.loop_gaps import longest_gap_s
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_letter, put
 
@@ -125,5 +126,51 @@ def test_many_names_of_few_letters_are_found_by_the_index(store: Store, run: Run
             # They are nearly all there is: looking through all of them is quicker.
             assert (driver.term, driver.rest) == (None, (many,))
         assert len(many.values) * 2 > PIECES_MAX
+
+    run(scenario())
+
+
+async def put_names(store: Store, count: int) -> None:
+    """So many topics that have letters."""
+    async with store._database.write() as tx:
+        names = [f"topic.{number:05}.{'x' * 60}" for number in range(count)]
+        for name in names:
+            await tx.run("INSERT INTO tallies (dimension, key, status, n) VALUES ('topic', $1, 'pending', 1)", name)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(tuple(f"topic.{number}" for number in range(1_500)), id="exact"),
+        pytest.param(tuple(f"*z{number}*b*c*" for number in range(900)), id="stars"),
+    ],
+)
+def test_names_are_compared_with_all_there_are_without_holding_up_others(
+    store: Store, run: Run, values: tuple[str, ...]
+) -> None:
+    """900 names with stars and 3,000 known ones stopped the whole process for some seconds."""
+
+    async def scenario() -> None:
+        await put_names(store, 3_000)
+        await put(store, [make_letter(0, routing_key="topic.1")])
+        asked = Filter((Named(field="topic", values=values),))
+        page, gap_s = await longest_gap_s(store.letters.page(asked, limit=5, now_ms=NOW_MS))
+        assert [one.routing_key for one in page.letters] == (["topic.1"] if "*" not in values[0] else [])
+        assert gap_s < 0.5
+
+    run(scenario())
+
+
+def test_names_written_out_are_those_that_the_pattern_stands_for(store: Store, run: Run) -> None:
+    """Whatever has a meaning in the database's own patterns has none in ours."""
+    known = ("a.b", "a_b", "a%b", "a[b]c", "a?b", "A.B", "a\\b", "a*b", "")
+
+    async def scenario() -> None:
+        await put(store, [make_letter(number, routing_key=name) for number, name in enumerate(known)])
+        for asked in ("a*b", "*_b", "*%b", "*[b]*", "a?*", "*\\b", "a.*", "*", "**", "nobody*"):
+            async with store._database.read() as tx:
+                (found,) = await expand_names(tx, (Named(field="topic", values=(asked,)),))
+            assert isinstance(found, Named)
+            assert found.values == tuple(sorted(name for name in known if matches_glob(asked, name))), asked
 
     run(scenario())

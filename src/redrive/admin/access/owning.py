@@ -6,7 +6,7 @@ What a message says about itself decides nothing here.
 from redrive.admin.services import Services
 from redrive.collecting import declared_owners
 from redrive.core import RedriveError
-from redrive.records import covers, guess_failed_queue
+from redrive.records import glob_matcher, guess_failed_queue
 
 
 class Owning:
@@ -25,13 +25,12 @@ class Owning:
             return ()
         declared = self._owners()
         known = {*await self._services.store.stats.dead_letter_queues(), *declared}
+        is_theirs = glob_matcher(queues)
         # A name with a star would stand for other queues too.
         return tuple(
             dlq
             for dlq in sorted(known)
-            if "*" not in dlq
-            and not covers(queues, dlq)
-            and covers(queues, declared.get(dlq) or guess_failed_queue(dlq))
+            if "*" not in dlq and not is_theirs(dlq) and is_theirs(declared.get(dlq) or guess_failed_queue(dlq))
         )
 
     def _owners(self) -> dict[str, str]:

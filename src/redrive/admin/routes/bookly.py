@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from redrive.admin.access import CurrentView, OperatorCaller, View, ViewerCaller
 from redrive.admin.json_answers import in_pieces, json_answer
 from redrive.admin.problems import conflict, invalid
-from redrive.admin.selecting import find_letter, note_read
+from redrive.admin.selecting import find_letter, note_read, taking_turns
 from redrive.admin.services import CurrentServices, Services
 from redrive.admin.shapes.bookly import (
     BooklyStats,
@@ -40,32 +40,43 @@ from redrive.records import (
     Status,
     Term,
     letter_json,
+    too_many_stars,
 )
 
 router = APIRouter(prefix="/dlq", tags=["Bookly"])
 
 _RETRY_S_MAX = 3.0
+_VALUES_MAX = 100
+"""Of one parameter."""
 _RETRIED = "retried by hand"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @router.get("", response_model=Entries, summary="List dead letters")
 async def list_entries(
+    request: Request,
     caller: ViewerCaller,
     view: CurrentView,
     services: CurrentServices,
-    status: Annotated[list[str] | None, Query(description="Repeatable, or several with commas; in any case.")] = None,
-    topic: Annotated[list[str] | None, Query(description="`*` stands for anything.")] = None,
-    service: Annotated[list[str] | None, Query()] = None,
-    event_type: Annotated[list[str] | None, Query(alias="eventType")] = None,
-    queue: Annotated[list[str] | None, Query(description="The failed queue or the DLQ.")] = None,
+    status: Annotated[
+        list[str] | None,
+        Query(max_length=_VALUES_MAX, description="Repeatable, or several with commas; in any case."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, Query(max_length=_VALUES_MAX, description="Repeatable; `*` stands for anything.")
+    ] = None,
+    service: Annotated[list[str] | None, Query(max_length=_VALUES_MAX)] = None,
+    event_type: Annotated[list[str] | None, Query(max_length=_VALUES_MAX, alias="eventType")] = None,
+    queue: Annotated[
+        list[str] | None, Query(max_length=_VALUES_MAX, description="The failed queue or the DLQ.")
+    ] = None,
     since: Annotated[datetime | None, Query(alias="from", description="Dead from then on, ISO 8601.")] = None,
     until: Annotated[datetime | None, Query(alias="to", description="Dead before then, ISO 8601.")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
 ) -> Response:
     """The dead letters of the caller's queues, the last dead first."""
-    terms = [*caller.scope_terms(), *_status_terms(status)]
+    terms = _status_terms(status)
     if topic:
         terms.append(Named(field="topic", values=_checked("topic", topic)))
     if service:
@@ -76,7 +87,12 @@ async def list_entries(
         terms.append(Named(field="queue", values=_checked("queue", queue)))
     if since is not None or until is not None:
         terms.append(Between(field="dead", from_ms=_ms(since), until_ms=_ms(until)))
-    page = await services.desk.list(Filter(tuple(terms)), limit=limit, cursor=cursor)
+    too_dear = too_many_stars(terms)
+    if too_dear is not None:
+        raise invalid(f"{too_dear}; write the names out, or ask several times")
+    asked = Filter((*caller.scope_terms(), *terms))
+    async with taking_turns(request, caller, asked):
+        page = await services.desk.list(asked, limit=limit, cursor=cursor)
     items = [in_camel_case(entry_of(one, view)) async for one in in_pieces(page.letters)]
     return json_answer({"items": items, "nextCursor": page.next_cursor})
 
@@ -216,7 +232,7 @@ def payload_of(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _status_terms(asked: list[str] | None) -> list[Term]:
-    words = _split(asked)
+    words = list(dict.fromkeys(_split(asked)))
     known = [str(status) for status in Status]
     for word in words:
         if word.lower() not in known:
