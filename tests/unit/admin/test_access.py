@@ -10,17 +10,21 @@ from fastapi import FastAPI
 from redrive.admin import InvalidSettings, Services, Settings, create_app, ensure_admin_token
 from redrive.admin.access.caller import Caller
 from redrive.admin.access.guard import Needs
-from redrive.admin.access.refusals import ORIGINS_MAX, QUIET_MS, Refusals
+from redrive.admin.access.refusals import ORIGINS_MAX, OTHER_REASONS, QUIET_MS, REASONS_MAX, Refusals
 from redrive.admin.access.slowing import ADDRESSES_MAX, FREE_GUESSES, Slowing, origin_of
 from redrive.admin.documenting import api_routes, needs_of
 from redrive.admin.routes import ROUTERS
-from redrive.records import Named, Role
+from redrive.records import AuditEntry, Named, Redaction, Role, moment_json
 from redrive.serving.proxies import TrustedProxies
-from redrive.stores import Store
+from redrive.stores import Store, StoreUnavailable
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
 from tests.unit.stores.letter_making import make_letter
 
 WRONG = "rd_0123456789abcdef_0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def a_caller() -> Caller:
+    return Caller(token_id="t1", name="vic", role=Role.VIEWER, sees_payloads=True)
 
 
 def bearer(text: str) -> dict[str, str]:
@@ -252,6 +256,90 @@ def test_what_was_counted_is_told_at_the_end(run: Run, services: Services, store
         assert await audited(store, "access.unauthenticated") == [("address 10.0.0.9", "api", 1)]
         await refusals.flush(services, all_of_them=True)
         assert [count for _, _, count in await audited(store, "access.unauthenticated")] == [2, 1]
+
+    run(scenario())
+
+
+def test_each_reason_is_told_at_its_time_and_what_is_alike_with_the_first_one_s(
+    run: Run, services: Services, store: Store, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        refusals, caller = Refusals(), a_caller()
+        begin_ms = clock.now_ms
+        for reason, after_ms in (("words", 0), ("card", 7_000), ("words", 8_000), ("words", 9_000), ("card", 18_000)):
+            clock.now_ms = begin_ms + after_ms
+            await refusals.forbade(caller, "GET /api/v1/messages", reason, services)
+        await refusals.flush(services, all_of_them=True)
+        entries, _ = await store.audit.page(10, action="access.forbidden")
+        told = sorted((one.at_ms - begin_ms, one.why, one.count, one.detail) for one in entries)
+        assert told == [
+            (0, "words", 1, {}),
+            (7_000, "card", 1, {}),
+            (8_000, "words", 2, {"until": moment_json(begin_ms + 9_000)}),
+            (18_000, "card", 1, {}),
+        ]
+
+    run(scenario())
+
+
+def test_a_viewer_who_is_refused_twice_is_in_the_audit_with_both_reasons_as_they_were_told(
+    run: Run, client_for: ClientFor, store: Store, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        rule = Redaction(id="r1", kind="body", path="customer.card", hidden_from=Role.VIEWER)
+        await store.redactions.set(rule, who="t", now_ms=clock())
+        client = await client_for(Role.VIEWER, payloads=True)
+        told = []
+        for q in ("4711", "body.customer.card:4711"):
+            clock.now_ms += 5_000
+            answer = await client.get("/api/v1/messages", params={"q": q})
+            assert problem(answer) == (403, "forbidden")
+            told.append((clock.now_ms, answer.json()["detail"]))
+        entries, _ = await store.audit.page(10, action="access.forbidden")
+        assert [(one.at_ms, one.why) for one in reversed(entries)] == told
+        assert told[0][1] != told[1][1]
+
+    run(scenario())
+
+
+def test_who_finds_a_new_reason_each_time_fills_no_disk_and_is_counted(
+    run: Run, services: Services, store: Store, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        refusals, caller = Refusals(), a_caller()
+        for number in range(200):
+            await refusals.forbade(caller, "GET /api/v1/messages", f"body.a{number} is hidden", services)
+        await refusals.flush(services, all_of_them=True)
+        entries, _ = await store.audit.page(100, action="access.forbidden")
+        assert sum(one.count for one in entries) == 200
+        others = [one.count for one in entries if one.why == OTHER_REASONS]
+        assert (len(entries), others) == (REASONS_MAX + 2, [200 - REASONS_MAX - 1, 1])
+        clock.now_ms += QUIET_MS
+        await refusals.flush(services)
+        await refusals.forbade(caller, "GET /api/v1/messages", "body.card is hidden", services)
+        entries, _ = await store.audit.page(1, action="access.forbidden")
+        assert [(one.why, one.count) for one in entries] == [("body.card is hidden", 1)]
+
+    run(scenario())
+
+
+def test_refusals_that_can_t_be_written_are_told_later_with_their_own_time(
+    run: Run, services: Services, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        refusals, caller, begin_ms = Refusals(), a_caller(), clock.now_ms
+
+        async def unavailable(entry: AuditEntry) -> None:
+            raise StoreUnavailable("db", "it is away", "wait")
+
+        with monkeypatch.context() as away:
+            away.setattr(store.audit, "add", unavailable)
+            await refusals.forbade(caller, "GET /x", "no", services)
+        clock.now_ms += QUIET_MS
+        await refusals.forbade(caller, "GET /x", "no", services)
+        entries, _ = await store.audit.page(10, action="access.forbidden")
+        until = moment_json(begin_ms + QUIET_MS)
+        assert [(one.at_ms, one.count, one.detail) for one in entries] == [(begin_ms, 2, {"until": until})]
 
     run(scenario())
 
