@@ -60,7 +60,7 @@ WINDOWS = (2_000, 25_000)
 and at most, from each."""
 WINDOW_S = 0.02
 """How long a bite should take; the next window is chosen by how long this one took."""
-WINDOW_GROWTH_MAX = 8
+WINDOW_GROWTH_MAX = 4
 WINDOW_LOOKS = 5
 """The database looks at so many of them while one is looked at here."""
 NEAR = 1_000

@@ -91,7 +91,7 @@ class WholeEntry(Entry):
 
 
 class Entries(CamelAnswer):
-    """A page, the last dead first. With `nextCursor` there may be more."""
+    """A page, the last dead first. With `nextCursor` there may be more, also where a page has few items or none."""
 
     model_config = ConfigDict(json_schema_extra=example(items=[_ENTRY], nextCursor=None))
 
