@@ -34,6 +34,7 @@ _MOVE_HEAD = "UPDATE audit_head SET place = $1, hash = $2 WHERE id = 1"
 _HEAD = "SELECT place, hash FROM audit_head WHERE id = 1"
 _COLUMNS = "seq, place, hash, at_ms, who, token_id, action, subject, n, why, detail"
 _IN_ORDER = sql("SELECT", _COLUMNS, "FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2")
+_FROM_THE_LOWEST = sql("SELECT", _COLUMNS, "FROM audit ORDER BY seq LIMIT $1")
 _IS_ADOPTED = "SELECT is_adopted FROM audit_head WHERE id = 1"
 _ADOPT = "UPDATE audit SET place = $2, hash = $3 WHERE seq = $1"
 _ADOPTED = "UPDATE audit_head SET place = $1, hash = $2, is_adopted = 1 WHERE id = 1"
@@ -179,11 +180,12 @@ class Audit:
 
 
 async def _rows(tx: Reading) -> AsyncIterator[AuditRow]:
-    seq = -(2**62)
-    while rows := await tx.rows(_IN_ORDER, seq, _LOOKED_AT):
+    """Every row there is, also those that somebody gave a number which ours never have."""
+    rows = await tx.rows(_FROM_THE_LOWEST, _LOOKED_AT)
+    while rows:
         for row in map(_stored, rows):
-            seq = row.seq
             yield row
+        rows = await tx.rows(_IN_ORDER, rows[-1][0], _LOOKED_AT)
 
 
 def _head(row: Row) -> ChainHead:
@@ -192,19 +194,24 @@ def _head(row: Row) -> ChainHead:
 
 
 def _stored(row: Row) -> AuditRow:
-    seq, place, hash, at_ms, who, token_id, action, subject, n, why, detail = row
+    """A row, also one that somebody else wrote: SQLite holds a text, a number or bytes in any column, whatever it was
+    declared as. What is of another kind than we write it is none of the chain, or is shown as Python would."""
+    seq, place, hash, at_ms, *texts = row
+    who, token_id, action, subject, n, why, detail = (
+        one if isinstance(one, str | int) else f"{type(one).__name__} {one!r}" for one in texts
+    )
     return AuditRow(
         seq=seq,
-        place=place,
-        hash=None if hash is None else bytes(hash),
-        at_ms=at_ms,
-        who=who,
-        token_id=token_id,
-        action=action,
-        subject=subject,
-        count=n,
-        why=why,
-        detail=detail,
+        place=place if isinstance(place, int) else None,
+        hash=bytes(hash) if isinstance(hash, bytes | memoryview) else None,
+        at_ms=at_ms if isinstance(at_ms, int) else 0,
+        who=str(who),
+        token_id=str(token_id),
+        action=str(action),
+        subject=str(subject),
+        count=n if isinstance(n, int) else 0,
+        why=str(why),
+        detail=str(detail),
     )
 
 

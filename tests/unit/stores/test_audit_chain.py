@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.records import GENESIS, AuditRow, ChainCheck, ChainHead, InvalidHead, chain_hash, read_head
+from redrive.records import GENESIS, AuditRow, ChainCheck, ChainHead, InvalidHead, audit_json, chain_hash, read_head
 from redrive.stores import Store, acting_as, open_store
 from redrive.stores.migrations import STEPS
 from tests.unit.stores.arrivals import database_of
@@ -52,6 +52,13 @@ MISCHIEF = {
               "unchained", None),
     "unchained": ("UPDATE audit SET place = NULL WHERE place = 3", "unchained", None),
     "truncated": ("DELETE FROM audit WHERE place > 3", "truncated", 4),
+    **{
+        f"added as number {seq}": (
+            f"INSERT INTO audit (seq, at_ms, who, action, subject, n, why, detail) "  # noqa: S608
+            f"VALUES ({seq}, 1, 'eve', 'a', '', 1, '', '{{}}')",
+            "unchained", None)
+        for seq in (-(2**62) - 1, -(2**63), -1, 0, 2**63 - 1)
+    },
     "the head": ("UPDATE audit_head SET hash = NULL", "changed", 5),
 }  # fmt: skip
 
@@ -65,6 +72,51 @@ def test_whatever_is_done_to_an_entry_is_found(store: Store, run: Run, what: str
         await spoil(store, statement)
         report = await store.audit.verify()
         assert (code, place) in [(one.code, one.place) for one in report.findings], report.findings
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seq", [-(2**63), -(2**62) - 1, -1, 0, 999, 2**63 - 1])
+def test_whatever_is_listed_is_exported_and_verified(store: Store, run: Run, seq: int) -> None:
+    async def scenario() -> None:
+        await fill(store, 3)
+        await spoil(
+            store,
+            "INSERT INTO audit (seq, at_ms, who, action, subject, n, why, detail) "
+            "VALUES ($1, $2, 'eve', '', '', 1, '', '')",
+            seq,
+            2**62,
+        )
+        listed, cursor = await store.audit.page(2)
+        while cursor is not None:
+            more, cursor = await store.audit.page(2, cursor)
+            listed += more
+        exported = [one async for one in store.audit.all()]
+        report = await store.audit.verify()
+        assert [one.who for one in listed].count("eve") == 1
+        assert exported == listed[::-1]
+        assert report.entries == len(listed) == 4
+        assert [one.code for one in report.findings] == ["unchained"]
+        assert [audit_json(one)["at"] for one in listed].count(None) == 1
+
+    run(scenario())
+
+
+def test_a_row_with_values_of_other_kinds_is_found_and_readable(store: Store, run: Run) -> None:
+    if store.kind != "sqlite":
+        return
+
+    async def scenario() -> None:
+        for column in ("at_ms", "who", "token_id", "n", "why", "detail", "place", "hash"):
+            for value in ("x'ff00'", "1.5", "'text'", str(2**62)):
+                await spoil(store, "DELETE FROM audit")
+                await spoil(store, "UPDATE audit_head SET place = 0, hash = NULL")
+                await fill(store, 3)
+                await spoil(store, f"UPDATE audit SET {column} = {value} WHERE place = 2")  # noqa: S608
+                report = await store.audit.verify()
+                assert (report.entries, bool(report.findings)) == (3, True), (column, value)
+                listed, _ = await store.audit.page(10)
+                assert len([audit_json(one) for one in listed]) == 3
 
     run(scenario())
 

@@ -45,6 +45,9 @@ def test_the_documented_role_works_and_can_t_rewrite_the_audit(postgres_url: str
                     "DELETE FROM audit",
                     "TRUNCATE audit",
                     "DELETE FROM audit_head",
+                    "UPDATE audit_head SET is_adopted = 0",
+                    "INSERT INTO audit (seq, at_ms, who, action, subject, n, why, detail) "
+                    "VALUES (-5, 1, 'eve', 'a', '', 1, '', '{}')",
                     "DELETE FROM token_names",
                     "DROP TABLE audit",
                     "ALTER TABLE audit DISABLE TRIGGER ALL",
