@@ -88,7 +88,8 @@ def _words(luck: Random, each: Exported, negated: bool) -> Words:
 def _path(luck: Random, each: Exported) -> tuple[tuple[str, ...], str]:
     """A path into the letter's body, and what is there."""
     try:
-        value: Any = json.loads(each.content.body.strip().decode())
+        text = each.content.body.strip().decode("utf-8-sig")
+        value: Any = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
         return (luck.choice(("a", "b", "*")),), draw_text(luck)
     path: list[str] = []
@@ -100,8 +101,8 @@ def _path(luck: Random, each: Exported) -> tuple[tuple[str, ...], str]:
         if isinstance(value, list) and luck.random() < 0.2:
             value = luck.choice(value) if value else "room"
             break
-    text = value if isinstance(value, str) else json.dumps(value) if not isinstance(value, dict | list) else "x"
-    return tuple(path) or ("a",), text if luck.random() < 0.8 else draw_text(luck)
+    found = value if isinstance(value, str) else json.dumps(value) if not isinstance(value, dict | list) else "x"
+    return tuple(path) or ("a",), found if luck.random() < 0.8 else draw_text(luck)
 
 
 def _header(luck: Random, each: Exported, negated: bool) -> HeaderIs:

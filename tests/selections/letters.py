@@ -130,8 +130,9 @@ def draw_body(luck: Random) -> bytes:
         return luck.choice((b"", b"\xff\xfe", b"{", b"plain room 42", b"[" * 5_000, b'{"a": 1} trailing', b"\x00\x01"))
     document = _document(luck, 0)
     ascii_only = luck.random() < 0.5
-    # Half a pair is no UTF-8 and can only be written as an escape, which makes it no JSON either.
+    # Half a pair is no UTF-8 and can only be written as an escape.
     text = json.dumps(document, ensure_ascii=True) if ascii_only else json.dumps(document, ensure_ascii=False)
+    text = _written_as_others_do(luck, text)
     raw = text.encode("utf-8", "replace")
     if kind < 0.16:
         return gzip.compress(raw, mtime=0)
@@ -152,6 +153,15 @@ def draw_body(luck: Random) -> bytes:
     return raw
 
 
+def _written_as_others_do(luck: Random, text: str) -> str:
+    """The same document, perhaps with numbers as no Python writes them, a key twice, a mark of its byte order."""
+    if luck.random() < 0.2:
+        text = text.replace(": 0", ": -0").replace("42.0", "42.000").replace("1e+300", "1E9999")
+    if luck.random() < 0.1 and text.startswith("{"):
+        text = '{"a": "an earlier one", ' + text[1:]
+    return "\ufeff" + text if luck.random() < 0.1 else text
+
+
 def _document(luck: Random, depth: int) -> Any:
     kind = luck.random()
     if depth > 3 or kind < 0.35:
@@ -167,7 +177,10 @@ def _scalar(luck: Random) -> Any:
     if kind < 0.65:
         return draw_text(luck)
     return luck.choice(
-        (42, 42.0, -0.0, 0, True, False, None, 1e300, 2**63, 2**64, 10**30, -1, 0.1, 12345678901234567890)
+        (
+            *(42, 42.0, -0.0, 0, True, False, None, 1e300, 2**63, 2**64, 10**30, -1, 0.1, 12345678901234567890),
+            *(-(10**25), 10**4_000, float("nan"), float("inf"), -float("inf")),
+        )
     )
 
 

@@ -3,10 +3,15 @@
 Whatever the message holds, a question is answered with yes or no. Numbers are compared as they are written in the body,
 so that what matches is also what full-text search finds: `42` is not `42.0`.
 
+What is no JSON to the letter of the standard but is read by most parsers is read here too (see `_as_commonly_read`): a
+letter that a filter can't see is one that its negation selects.
+
 A body is taken apart only as far as the paths lead, each part once for all questions, and in small steps: a large one
 must not hold up a process in one go. Whoever asks may count the work with a `Meter` and end it.
 """
 
+import codecs
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,9 +26,22 @@ NODE_COST = 250
 
 _TABLE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_SCALAR = msgspec.json.Decoder(float_hook=str)
+_SCALAR = msgspec.json.Decoder(str | bool | None)
 _AT_ONCE = 200
 _BLANK = b" \t\r\n"
+_DIGITS = b"-0123456789"
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+# One that is not closed goes on to the end: to look for another beginning inside of it would take squares of time.
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"?'
+# Every escape is looked at, so that the second half of `\\ud800` is not taken for one.
+_ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+_HALF_PAIRS = re.compile("[\ud800-\udfff]")
+_UNCOMMON = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
+_NO_NUMBERS = re.compile(rb"(" + _STRING + rb")|(?<![\w.])(NaN|-?Infinity)\b(?!\s*:)", re.DOTALL)
+_READING_AGAIN_COST = 30
+"""Looking at each byte once more, with expressions, costs so much more than reading it."""
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Path = tuple[str, ...]
@@ -45,7 +63,7 @@ class Unmetered:
 
 
 class BodyValues:
-    """The values of one body. A body that is no JSON, or no UTF-8, or too large, has none."""
+    """The values of one body. One that is no JSON, no UTF-8, too large, or nested too deep for Python has none."""
 
     def __init__(self, body: bytes, meter: Meter | None = None) -> None:
         self._meter = Unmetered() if meter is None else meter
@@ -58,6 +76,8 @@ class BodyValues:
 
         A path that leads to a list also matches what is in it; tables never equal a value.
         """
+        if not value.isascii():
+            value = _HALF_PAIRS.sub("\ufffd", value)
         known = self._texts.get(path)
         if known is None:
             known = self._texts[path] = dict.fromkeys(self._read_texts(path))
@@ -117,9 +137,19 @@ class BodyValues:
         return known
 
     def _take_apart(self, node: msgspec.Raw) -> Container:
-        self._meter.spend(len(memoryview(node)))
+        size = len(memoryview(node))
+        self._meter.spend(size)
         try:
-            return _TABLE.decode(node) if _begin(node) == b"{" else _LIST.decode(node)
+            return _decode(node)
+        except RecursionError:
+            return []
+        except msgspec.DecodeError:
+            # All of a body is read with its root, so this happens once a body.
+            if not _UNCOMMON.search(node):
+                return []
+            self._meter.spend(_READING_AGAIN_COST * size)
+        try:
+            return _decode(msgspec.Raw(_as_commonly_read(bytes(node))))
         except _NO_JSON:
             return []
 
@@ -197,7 +227,23 @@ def _roots(body: bytes) -> list[msgspec.Raw]:
         body.decode()
     except UnicodeDecodeError:
         return []
-    return [msgspec.Raw(body.strip(_BLANK))]
+    return [msgspec.Raw(body.removeprefix(codecs.BOM_UTF8).strip(_BLANK))]
+
+
+def _decode(node: msgspec.Raw) -> Container:
+    return _TABLE.decode(node) if _begin(node) == b"{" else _LIST.decode(node)
+
+
+def _as_commonly_read(text: bytes) -> bytes:
+    """JSON as Python, JavaScript and others write it, made such that a strict parser reads the same.
+
+    Half of a surrogate pair, which can't be anything in UTF-8, becomes U+FFFD; `NaN` and `Infinity`, which are no
+    numbers in JSON, become the text they are written as.
+    """
+    text = _ESCAPES.sub(lambda found: found[0] if found[1] is None else rb"\ufffd", text)
+    if b"NaN" in text or b"Infinity" in text:
+        text = _NO_NUMBERS.sub(lambda found: found[0] if found[2] is None else b'"' + found[2] + b'"', text)
+    return text
 
 
 def _begin(node: msgspec.Raw) -> bytes:
@@ -206,18 +252,14 @@ def _begin(node: msgspec.Raw) -> bytes:
 
 def _text(node: msgspec.Raw) -> str | None:
     """A scalar as text; None for tables, lists and what is no JSON."""
-    if _begin(node) in (b"{", b"["):
+    begin = _begin(node)
+    if begin in (b"{", b"["):
         return None
+    if begin and begin in _DIGITS:
+        # As it is written, and never made a number of: that takes long for a long one.
+        return bytes(node).decode() if _NUMBER.fullmatch(node) else None
     try:
         value = _SCALAR.decode(node)
     except _NO_JSON:
         return None
-    match value:
-        case str():
-            return value
-        case None | bool():
-            return _LITERALS[value]
-        case int():
-            return format(value, "d") if abs(value) < 1 << 64 else None
-        case _:
-            return None
+    return value if isinstance(value, str) else _LITERALS[value]

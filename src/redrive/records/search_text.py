@@ -81,7 +81,7 @@ def body_text(body: bytes) -> str:
         text, _ = codecs.utf_8_decode(body[:BODY_BYTES_MAX], "strict", len(body) <= BODY_BYTES_MAX)
     except UnicodeDecodeError:
         return ""
-    if "\\" in text and text.lstrip()[:1] in ("{", "[", '"'):
+    if "\\" in text and text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[", '"'):
         # An escaped backslash first, lest the letter after it is taken for an escape of its own.
         text = text.replace("\\\\", " ")
         text = _OTHER_ESCAPES.sub(" ", _UNICODE_ESCAPES.sub(_unescape, text))
