@@ -9,7 +9,7 @@ from redrive.admin.access import Caller, View
 from redrive.admin.problems import invalid
 from redrive.admin.selecting import forbade
 from redrive.admin.shapes.messages import EditRequest
-from redrive.dlq import Edit, headers_from_json
+from redrive.dlq import Edit, body_as_seen, headers_from_json
 from redrive.records import Content
 
 
@@ -31,7 +31,7 @@ def read_edit(asked: EditRequest) -> Edit:
 
 async def check_hidden(request: Request, caller: Caller, view: View, content: Content, change: Edit) -> None:
     """Raises `Problem` 403 where somebody would overwrite what they can't see."""
-    if change.body is not None and view.body(content.body) != content.body:
+    if change.body is not None and (await body_as_seen(view, content.body)).body != content.body:
         reason = "parts of this body are hidden from your role, and a new body would overwrite them"
         raise await forbade(request, caller, reason)
     for name in (*change.set_headers, *change.drop_headers):

@@ -59,7 +59,7 @@ from redrive.records.filters import (
     too_many_stars,
 )
 from redrive.records.groups import Group, Note
-from redrive.records.hiding import MASK, InvalidRedaction, checked_path, tried_redaction
+from redrive.records.hiding import MASK, InvalidRedaction, TooMuchWork, checked_path, tried_redaction
 from redrive.records.identities import ID_LENGTH, LUCK_BITS, make_id
 from redrive.records.json_shapes import (
     attempt_json,
@@ -93,7 +93,7 @@ from redrive.records.operations import (
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
 from redrive.records.states import AWAY, TRANSITIONS, Event, GroupState, Status, sources
 from redrive.records.understanding import explain, failed_in, guess_failed_queue, normalise_message, owner_of
-from redrive.records.views import HIDDEN_FILTER, View
+from redrive.records.views import HIDDEN_FILTER, TOO_DEAR, ShownBody, View, body_of
 from redrive.records.words import (
     GAP,
     PLACES_MAX,
@@ -120,6 +120,7 @@ __all__ = [
     "MASK",
     "PLACES_MAX",
     "SECRET_BYTES",
+    "TOO_DEAR",
     "TRANSITIONS",
     "UNSEARCHED_HEADERS",
     "VALUES_BYTES_MAX",
@@ -168,15 +169,18 @@ __all__ = [
     "Role",
     "Selection",
     "Sent",
+    "ShownBody",
     "Status",
     "Target",
     "Term",
     "Token",
+    "TooMuchWork",
     "Unmetered",
     "View",
     "Words",
     "attempt_json",
     "audit_json",
+    "body_of",
     "certain_words",
     "chain_hash",
     "check_token",

@@ -3,9 +3,12 @@
 A path is written as filters write it: `customer.card`, `items.*.price`, `"a.b".c`. Where it meets a list it goes on in
 each of its elements, and where it meets a string that is JSON, inside of that: whoever wrote `customer.card` means the
 card, however the customer is packed.
+
+A body is whatever somebody sent, and may be made to be dear to read: work is counted, and there is an end to it.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from redrive.core import RedriveError
@@ -26,6 +29,19 @@ _ERROR_HEADERS = frozenset(
 _ERROR_BEGINNINGS = ("exception-", "mt-fault-", "nservicebus.exceptioninfo", "x-exception")
 _STRINGS_DEEP_MAX = 5
 """A string of JSON in a string of JSON … deeper ones are hidden whole."""
+HIDING_BYTES_MAX = 16 << 20
+"""A larger body is not looked through."""
+WORK_MAX = 1_000_000
+"""For one body; about a second."""
+_BYTES_A_STEP = 20
+"""Reading so many bytes of JSON takes as long as one value that is looked at, about a microsecond."""
+_STRING_STEPS = 10
+"""What it takes to find that a string is no JSON, however short it is."""
+_ASKED_AFTER = 20_000
+
+
+class TooMuchWork(Exception):
+    """It takes too long to look through a body for what is hidden."""
 
 
 class InvalidRedaction(RedriveError):
@@ -102,12 +118,17 @@ def _may_be_same(one: str, other: str) -> bool:
     )
 
 
-def hide_in_body(body: bytes, paths: tuple[Path, ...]) -> bytes | None:
-    """The body with the values masked; as it is where it has none of them; None where it is no JSON."""
+def hide_in_body(
+    body: bytes, paths: tuple[Path, ...], *, work_max: int = WORK_MAX, go_on: Callable[[], None] | None = None
+) -> bytes | None:
+    """The body with the values masked; as it is where it has none of them; None where it is no JSON. `go_on` is called
+    now and then, and may end it by raising. Raises `TooMuchWork`."""
     if not body:
         return body
+    if len(body) > HIDING_BYTES_MAX:
+        raise TooMuchWork
     try:
-        reading = _Reading()
+        reading = _Reading(work_max, go_on)
         document = reading.read(body)
         is_changed = False
         for path in paths:
@@ -158,13 +179,26 @@ def _is_entry(entry: Any) -> bool:
 
 
 class _Reading:
-    """Reads JSON, and remembers whether any of it had a key twice."""
+    """Reads JSON, counts the work, and remembers whether any of it had a key twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, work_max: int, go_on: Callable[[], None] | None) -> None:
         self.is_doubled = False
+        self._left = work_max
+        self._go_on = go_on
+        self._asked_at = work_max
+
+    def spend(self, steps: int) -> None:
+        """So much is about to be done. Raises `TooMuchWork`."""
+        self._left -= steps
+        if self._left < 0:
+            raise TooMuchWork
+        if self._go_on is not None and self._asked_at - self._left >= _ASKED_AFTER:
+            self._asked_at = self._left
+            self._go_on()
 
     def read(self, text: str | bytes) -> Any:
-        """Raises `ValueError`, `RecursionError`."""
+        """Raises `ValueError`, `RecursionError`, `TooMuchWork`."""
+        self.spend(len(text) // _BYTES_A_STEP)
         return json.loads(text, object_pairs_hook=self._take)
 
     def _take(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,6 +209,7 @@ class _Reading:
 
 def _masked(value: Any, path: Path, reading: _Reading, *, strings: int) -> tuple[Any, bool]:
     """The value with what the path leads to masked, and whether there was any. Lists and tables change in place."""
+    reading.spend(1)
     if not path:
         return MASK, True
     step, is_changed = path[0], False
@@ -196,11 +231,18 @@ def _masked(value: Any, path: Path, reading: _Reading, *, strings: int) -> tuple
     return value, is_changed
 
 
+def _may_lead_into(text: str, path: Path) -> bool:
+    """Whether a text of JSON, whole or cut off, can have a value at the path: it names the keys on the way. With a
+    backslash in it they may be written in many ways."""
+    return "\\" in text or all(step in text for step in path if not _is_place(step))
+
+
 def _masked_string(text: str, path: Path, reading: _Reading, *, strings: int) -> tuple[str, bool]:
     """A string that may be JSON itself, with what the path leads to in there masked."""
     begins = text.lstrip("\ufeff \t\r\n")[:1]
-    if begins not in ("{", "[", '"'):
+    if begins not in ("{", "[", '"') or not _may_lead_into(text, path):
         return text, False
+    reading.spend(_STRING_STEPS)
     was_doubled, reading.is_doubled = reading.is_doubled, False
     try:
         if strings >= _STRINGS_DEEP_MAX:

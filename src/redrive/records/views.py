@@ -9,14 +9,15 @@ filter that finds a message by a value has shown it.
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from redrive.records.access import Redaction, Role
 from redrive.records.filter_grammar import parse_filter
 from redrive.records.filter_problems import InvalidFilter
 from redrive.records.filters import BodyPath, ErrorLike, Filter, HeaderIs, Named, Words
-from redrive.records.hiding import hide_in_body, hide_in_headers, overlaps, path_of, tells_error
+from redrive.records.hiding import WORK_MAX, TooMuchWork, hide_in_body, hide_in_headers, overlaps, path_of, tells_error
 from redrive.records.states import Event
 
 ENVELOPE = b"redrive envelope "
@@ -39,6 +40,19 @@ class DescribedContent(Protocol):
     def body(self) -> str: ...
     @property
     def body_encoding(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownBody:
+    """What is shown of a body; None: nothing, and `why`, in a sentence."""
+
+    body: bytes | None
+    why: str | None = None
+
+
+TOO_DEAR = ShownBody(
+    body=None, why="it takes too long to look through it for what is hidden from this role, so all of it is hidden"
+)
 
 
 class View:
@@ -89,10 +103,13 @@ class View:
             shown["title"] = shown["error_type"] or "an error"
         return shown
 
-    def content(self, described: DescribedContent) -> dict[str, Any]:
-        """Properties, typed headers and body; hidden values are null, and `redacted` says whether there are any."""
-        body = described.body.encode() if described.body_encoding == "utf-8" else base64.b64decode(described.body)
-        shown_body = self.body(body)
+    def content(self, described: DescribedContent, shown: ShownBody | None = None) -> dict[str, Any]:
+        """Properties, typed headers and body; hidden values are null, and `redacted` says whether there are any,
+        `body_hidden` why nothing of the body is shown. `shown`: what `show_body` makes of `body_of`, where somebody has
+        asked already."""
+        body = body_of(described)
+        shown = self.shown_body(body) if shown is None else shown
+        shown_body = shown.body
         headers = self.headers(described.headers)
         properties = self.properties(described.properties)
         is_same = shown_body == body and headers == described.headers and properties == described.properties
@@ -105,14 +122,36 @@ class View:
             "headers": headers,
             "body": None if shown_body is None else text,
             "body_encoding": None if shown_body is None else encoding,
+            "body_hidden": shown.why,
             "redacted": not is_same,
         }
 
     def body(self, body: bytes) -> bytes | None:
         """A body; written anew where a value in it is hidden, None where all of it is."""
-        if not self.sees_payloads or (not self.is_whole and body.startswith(ENVELOPE)):
-            return None
-        return hide_in_body(body, self._paths) if self._paths else body
+        return self.shown_body(body).body
+
+    def shown_body(self, body: bytes) -> ShownBody:
+        """The same, and why where all of it is hidden."""
+        try:
+            return self.show_body(body)
+        except TooMuchWork:
+            return TOO_DEAR
+
+    def must_read(self, body: bytes) -> bool:
+        """Whether a body is looked through for values, which takes a while where it is long."""
+        return self.sees_payloads and bool(self._paths) and not body.startswith(ENVELOPE)
+
+    def show_body(self, body: bytes, *, work_max: int = WORK_MAX, go_on: Callable[[], None] | None = None) -> ShownBody:
+        """As `hide_in_body` does it. Raises `TooMuchWork`."""
+        if not self.sees_payloads:
+            return ShownBody(body=None, why="the token is not granted payloads")
+        if not self.is_whole and body.startswith(ENVELOPE):
+            return ShownBody(body=None, why="it holds a whole message, headers too, of which some are hidden")
+        if not self._paths:
+            return ShownBody(body=body)
+        shown = hide_in_body(body, self._paths, work_max=work_max, go_on=go_on)
+        why = "values in it are hidden from this role, and it is no JSON in which they could be found"
+        return ShownBody(body=shown, why=why if shown is None else None)
 
     def headers(self, headers: Any) -> Any:
         """Typed headers, as `describe` has them; names stay."""
@@ -194,3 +233,8 @@ class View:
         if happening.get("event") not in _TOLD_BY_ERRORS:
             return happening
         return {**happening, "detail": ""}
+
+
+def body_of(described: DescribedContent) -> bytes:
+    """A described content's body."""
+    return described.body.encode() if described.body_encoding == "utf-8" else base64.b64decode(described.body)

@@ -31,6 +31,7 @@ from redrive.stores.letters import Page, WholeLetter
 from redrive.stores.opening import opened
 from redrive.stores.redactions import UnknownRedaction
 from redrive.stores.rules import InvalidScope
+from redrive.stores.showing import body_as_seen
 from redrive.stores.stats import Bucket, Stats
 from redrive.stores.store import Store, exposed_mode, open_store
 from redrive.stores.tokens import TokenNameTaken, UnknownToken
@@ -72,6 +73,7 @@ __all__ = [
     "VersionConflict",
     "WholeLetter",
     "acting_as",
+    "body_as_seen",
     "exposed_mode",
     "open_store",
     "opened",

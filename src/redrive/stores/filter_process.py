@@ -1,4 +1,4 @@
-"""A process that looks into contents for this one: started when it is first needed, ended with this one.
+"""A process that looks into contents and bodies for this one: started when it is first needed, ended with this one.
 
 It has no database and no connection but the one to its parent, and computes one request at a time. Python's lock and
 its garbage collector are its own, its memory is bounded, and it gives way to other processes (`nice`). When its parent
@@ -17,9 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from redrive.records import Content
+from redrive.records import Content, ShownBody, TooMuchWork, View
 from redrive.stores.checking import Check, Limits, Looked, NobodyWaits, look_into
 
 SENT_BYTES_MAX = 256 << 10
@@ -54,6 +55,14 @@ class _Gone(Exception):
     """The other end of the connection is not there."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Show:
+    """What of a body may be shown."""
+
+    view: View
+    body: bytes
+
+
 class FilterProcess:
     """The parent's end. For one thread at a time."""
 
@@ -82,11 +91,18 @@ class FilterProcess:
             some = _sent_together(contents, len(answers))
             left = Limits(piece_cost=limits.piece_cost - cost, letter_cost=limits.letter_cost)
             looked = self._ask((some, checks, left), is_over)
+            assert isinstance(looked, Looked)
             answers += looked.answers
             cost += looked.cost
             if looked.is_letter_too_dear:
                 return Looked(answers=answers, cost=cost, is_letter_too_dear=True)
         return Looked(answers=answers, cost=cost)
+
+    def show_body(self, view: View, body: bytes, is_over: Callable[[], bool]) -> ShownBody:
+        """As `View.show_body` does. Raises TooMuchWork too, and as `look_into` does."""
+        shown = self._ask(_Show(view=view, body=body), is_over)
+        assert isinstance(shown, ShownBody)
+        return shown
 
     def close(self) -> None:
         """Ends the process and waits for that. The next request starts another one."""
@@ -102,7 +118,7 @@ class FilterProcess:
             process.kill()
             process.wait()
 
-    def _ask(self, request: Any, is_over: Callable[[], bool]) -> Looked:
+    def _ask(self, request: Any, is_over: Callable[[], bool]) -> Looked | ShownBody:
         for _ in range(2):
             connection = self._connection or self._start()
             try:
@@ -112,7 +128,7 @@ class FilterProcess:
             except (_Gone, OSError):
                 self._kill()
                 continue
-            if isinstance(reply, Looked):
+            if isinstance(reply, Looked | ShownBody):
                 return reply
             raise reply
         raise ProcessDied
@@ -191,11 +207,17 @@ class _Told:
             os._exit(0)
 
 
-def _reply(request: Any, is_over: Callable[[], bool]) -> Looked | Exception:
-    contents, checks, limits = request
+def _reply(request: Any, is_over: Callable[[], bool]) -> Looked | ShownBody | Exception:
+    def go_on() -> None:
+        if is_over():
+            raise NobodyWaits
+
     try:
+        if isinstance(request, _Show):
+            return request.view.show_body(request.body, go_on=go_on)
+        contents, checks, limits = request
         return look_into(contents, checks, limits, is_over)
-    except (NobodyWaits, MemoryError) as error:
+    except (NobodyWaits, TooMuchWork, MemoryError) as error:
         return type(error)()
     except Exception as error:  # noqa: BLE001  it is raised where it was asked for
         return RuntimeError(f"looking into contents: {error!r}")

@@ -1,6 +1,7 @@
 """What a caller sees of a message: nothing without a grant, all but what is hidden from the role with it."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,12 +11,24 @@ from hypothesis import strategies as st
 from redrive.admin.access.caller import Caller
 from redrive.admin.access.redaction import Redactor
 from redrive.dlq import Described, describe
-from redrive.records import HIDDEN_FILTER, MASK, Content, Event, Redaction, Role, View, letter_json, parse_filter
-from redrive.records.hiding import hide_in_body, hide_in_headers, overlaps, path_of
+from redrive.records import (
+    HIDDEN_FILTER,
+    MASK,
+    TOO_DEAR,
+    Content,
+    Event,
+    Redaction,
+    Role,
+    View,
+    letter_json,
+    parse_filter,
+)
+from redrive.records.hiding import HIDING_BYTES_MAX, hide_in_body, hide_in_headers, overlaps, path_of
 from redrive.stores import Store
 from redrive.wire import Properties
 from redrive.wire.envelopes import wrap
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, audited
+from tests.unit.loop_gaps import longest_gap_s
 from tests.unit.stores.letter_making import NOW_MS, make_letter
 
 BLIND = View(sees_payloads=False)
@@ -54,6 +67,7 @@ def test_without_a_grant_there_is_no_payload_and_no_error_text() -> None:
         "headers": {"user": None},
         "body": None,
         "body_encoding": None,
+        "body_hidden": "the token is not granted payloads",
         "redacted": True,
     }
     group = BLIND.group({"title": f"TimeoutError: card {SECRET}", "error_type": "TimeoutError", "id": "g"})
@@ -70,6 +84,7 @@ def test_with_a_grant_everything_is_as_it_is() -> None:
             "headers": one.headers,
             "body": one.body,
             "body_encoding": one.body_encoding,
+            "body_hidden": None,
             "redacted": False,
         }
 
@@ -418,3 +433,77 @@ def test_a_header_that_is_hidden_is_not_in_the_envelope_of_a_message_either() ->
     assert view.body(body) is None
     assert SECRET not in json.dumps(view.content(described(body, **{"x-redrive-envelope": 1})))
     assert WHOLE.body(body) == body
+
+
+HOSTILE = {
+    "the beginnings of objects": json.dumps({"customer": ["{"] * 1_500_000}).encode(),
+    "the beginnings of objects with the key": json.dumps({"customer": ['{"card'] * 700_000}).encode(),
+    "objects in strings": json.dumps({"customer": ['{"card":1}'] * 400_000}).encode(),
+    "strings in strings": json.dumps({"customer": json.dumps(json.dumps(['{"card"'] * 200_000))}).encode(),
+    "more than is looked through": b'{"customer": "' + b"x" * (HIDING_BYTES_MAX + 1) + b'"}',
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_body_made_to_be_dear_takes_a_bounded_time_and_shows_nothing_hidden(kind: str) -> None:
+    """8 MB of beginnings of objects took half a minute."""
+    began_s = time.process_time()
+    shown = CARD.shown_body(HOSTILE[kind])
+    assert time.process_time() - began_s < 5
+    assert shown == TOO_DEAR
+
+
+def test_a_text_that_can_t_lead_to_the_value_is_left_as_it_is() -> None:
+    beside = {"customer": ["{", "[1, 2", '{"name": "Ada"', '{"Card": 1}', "[[[["], "card": "{"}
+    body = json.dumps(beside).encode()
+    assert CARD.body(body) == body
+    many = json.dumps({"customer": ["{"] * 200_000}).encode()
+    assert CARD.body(many) == many
+    for text in ('{"card', '{"c\\u0061rd": "4111111111111111"', '["{\\"card\\": 4111111111111111', "{\\"):
+        shown = CARD.body(json.dumps({"customer": text}).encode())
+        assert shown == json.dumps({"customer": MASK}).encode()
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/body", "/preview?role=viewer&payloads=true"], ids=["message", "body", "preview"]
+)
+def test_a_dear_body_holds_up_nobody_and_it_is_said_that_it_is_hidden(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, path: str
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter(body=HOSTILE["the beginnings of objects with the key"])
+        admin = await client_for(Role.ADMIN)
+        asked = {"kind": "body", "path": "customer.card", "hidden_from": "operator"}
+        assert (await admin.post("/api/v1/redactions", json=asked)).status_code == 201
+        client = admin if "preview" in path else await client_for(Role.VIEWER, payloads=True)
+        answer, gap_s = await longest_gap_s(client.get(f"/api/v1/messages/{letter.id}{path}"))
+        assert gap_s < 0.5
+        assert "too long" in answer.json()["detail" if path == "/body" else "body_hidden"]
+        assert answer.status_code == (403 if path == "/body" else 200)
+        assert b'"card' not in answer.content
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [100, 300_000])
+def test_a_long_body_is_shown_as_a_short_one_is(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, size: int
+) -> None:
+    async def scenario() -> None:
+        document = {"customer": {"card": SECRET, "name": "Ada"}, "more": ["x" * 50] * (size // 50)}
+        letter = await put_letter(body=json.dumps(document).encode())
+        admin = await client_for(Role.ADMIN)
+        asked = {"kind": "body", "path": "customer.card", "hidden_from": "operator"}
+        await admin.post("/api/v1/redactions", json=asked)
+        operator = await client_for(Role.OPERATOR)
+        hidden = {**document, "customer": {"card": MASK, "name": "Ada"}}
+        told = (await operator.get(f"/api/v1/messages/{letter.id}")).json()
+        assert (json.loads(told["body"]["content"]), told["body_hidden"]) == (hidden, None)
+        assert json.loads((await operator.get(f"/dlq/{letter.id}")).json()["payload"]) == hidden
+        raw = await operator.get(f"/api/v1/messages/{letter.id}/body")
+        assert (raw.json(), raw.headers["X-Redrive-Redacted"]) == (hidden, "true")
+        edit = {"body": "{}", "why": "x"}
+        refused = await operator.patch(f"/api/v1/messages/{letter.id}", json=edit, headers={"If-Match": "*"})
+        assert refused.status_code == 403
+
+    run(scenario())

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from redrive.admin.access import CurrentView, OperatorCaller, View, ViewerCaller
+from redrive.admin.contents import shown_content
 from redrive.admin.json_answers import in_pieces, json_answer
 from redrive.admin.problems import conflict, invalid
 from redrive.admin.selecting import find_letter, note_read, taking_turns
@@ -26,7 +27,7 @@ from redrive.admin.shapes.bookly import (
     in_camel_case,
 )
 from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
-from redrive.dlq import StoreUnavailable, describe
+from redrive.dlq import StoreUnavailable
 from redrive.records import (
     AS_TOLD_BY,
     AWAY,
@@ -218,7 +219,7 @@ async def content_of(services: Services, view: View, letter_id: str) -> dict[str
     content = await services.store.letters.content(letter_id)
     if content is None:
         return {"payload": None, "payload_encoding": None, "headers": None, "properties": None}
-    return payload_of(view.content(describe(content)))
+    return payload_of(await shown_content(view, content))
 
 
 def payload_of(shown: dict[str, Any]) -> dict[str, Any]:

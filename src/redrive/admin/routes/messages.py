@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from redrive.admin.access import AdminCaller, Caller, CurrentView, OperatorCaller, PayloadCaller, View, ViewerCaller
+from redrive.admin.contents import shown_content
 from redrive.admin.edit_requests import check_hidden, read_edit
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
 from redrive.admin.json_answers import in_pieces, json_answer
@@ -28,7 +29,7 @@ from redrive.admin.selecting import (
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
-from redrive.dlq import Changed, StoreUnavailable, VersionConflict, WholeLetter, describe
+from redrive.dlq import Changed, StoreUnavailable, VersionConflict, WholeLetter, body_as_seen, describe
 from redrive.records import (
     Content,
     DeadLetter,
@@ -105,10 +106,10 @@ async def show(
         raise not_found("dead letter", message_id)
     await check_seen(services_of(request), caller, found.letter)
     await note_read(services_of(request), caller, view, found.letter.id, found.letter.queue)
-    return json_answer(told_whole(found, view), headers={"ETag": etag(found.letter.version)})
+    return json_answer(await told_whole(found, view), headers={"ETag": etag(found.letter.version)})
 
 
-def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
+async def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
     """Everything about a dead letter, as a view shows it."""
     whole = {
         **letter_json(found.letter),
@@ -117,7 +118,7 @@ def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
         "life": [happening_json(one) for one in found.life],
         "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in found.past],
     }
-    shown = view.content(describe(found.content))
+    shown = await shown_content(view, found.content)
     body = None if shown["body"] is None else {"encoding": shown["body_encoding"], "content": shown["body"]}
     told = view.letter(whole)
     redacted = told["redacted"] or shown["redacted"]
@@ -126,6 +127,7 @@ def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
         "properties": shown["properties"],
         "headers": shown["headers"],
         "body": body,
+        "body_hidden": shown["body_hidden"],
         "redacted": redacted,
     }
 
@@ -136,9 +138,10 @@ async def show_body(
 ) -> Response:
     """The body alone, as bytes, to be saved: a browser must never take it for a page of ours."""
     letter, content = await _content(request, caller, message_id, original=original)
-    body = view.body(content.body)
+    shown = await body_as_seen(view, content.body)
+    body = shown.body
     if body is None:
-        raise await forbade(request, caller, "the body of this message is hidden from your role")
+        raise await forbade(request, caller, f"the body of this message is hidden from your role: {shown.why}")
     await note_read(services_of(request), caller, view, letter.id, letter.queue)
     headers = {
         "Content-Disposition": f'attachment; filename="{letter.id}.bin"',
@@ -198,7 +201,7 @@ async def preview(
     own = [one for one in redactions if one.hidden_from.includes(caller.role)]
     others = [replace(one, hidden_from=role) for one in own if not one.hidden_from.includes(role)]
     shown = View.of_role(role, sees_payloads=sees_payloads, redactions=[*redactions, *others])
-    return json_answer(told_whole(found, shown))
+    return json_answer(await told_whole(found, shown))
 
 
 @router.patch("/{message_id}", response_model=shapes.Message, responses=_TAGGED)

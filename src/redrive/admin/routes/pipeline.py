@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from redrive.admin.access import AdminCaller, Caller, CurrentView, View
 from redrive.admin.broker_link import broker_unavailable
+from redrive.admin.contents import shown_content
 from redrive.admin.problems import Problem, conflict
 from redrive.admin.routes.bookly import content_of, payload_of
 from redrive.admin.selecting import note_read
@@ -26,7 +27,6 @@ from redrive.admin.shapes.pipeline import (
 )
 from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
 from redrive.collecting import KnownQueue
-from redrive.dlq import describe
 from redrive.records import (
     Content,
     DeadLetter,
@@ -121,7 +121,7 @@ async def peek(
         left = await _ready(services, queue)
     else:
         room = limit - len(messages)
-        messages += [_queued_entry(view, one) for one in peeked.messages[:room]]
+        messages += [await _queued_entry(view, one) for one in peeked.messages[:room]]
         left = peeked.left + max(0, len(peeked.messages) - room)
         note = peeked.note
     return {"queue": queue, "messages": messages, "left": left, "note": note}
@@ -294,8 +294,8 @@ async def _stored_entry(services: Services, view: View, letter: DeadLetter) -> d
     }
 
 
-def _queued_entry(view: View, message: PeekedMessage) -> dict[str, Any]:
-    shown = view.content(describe(Content(properties=message.properties, body=message.body)))
+async def _queued_entry(view: View, message: PeekedMessage) -> dict[str, Any]:
+    shown = await shown_content(view, Content(properties=message.properties, body=message.body))
     message_id = shown["properties"].get("message_id")
     return {
         "where": "queue",

@@ -155,6 +155,7 @@ class WholeMessage(Message):
             properties={"content_type": "application/json"},
             headers={"x-tenant": "acme"},
             body={"encoding": "utf-8", "content": '{"order": 17}'},
+            body_hidden=None,
         )
     )
 
@@ -165,6 +166,7 @@ class WholeMessage(Message):
     properties: dict[str, Any] | None
     headers: Any
     body: Body | None
+    body_hidden: str | None = Field(description="Why nothing of the body is shown; null where it is.")
 
 
 class Messages(Answer):

@@ -1,0 +1,13 @@
+"""Messages as a view shows them. Where values are hidden in long bodies somebody else does the work meanwhile."""
+
+from typing import Any
+
+from redrive.admin.access import View
+from redrive.dlq import body_as_seen, describe
+from redrive.records import Content, body_of
+
+
+async def shown_content(view: View, content: Content) -> dict[str, Any]:
+    """A content as `View.content` tells it."""
+    described = describe(content)
+    return view.content(described, await body_as_seen(view, body_of(described)))

@@ -1,0 +1,49 @@
+"""Hiding values in bodies for whoever may not see all of them: off the event loop where a body is long or dear.
+
+A short one is done at once, as long as that is little work. The rest is done by a process of its own, for the reasons
+that `evaluating` tells, and one that nobody looks through in a second is hidden whole (`records.hiding`).
+"""
+
+import asyncio
+import atexit
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from redrive.records import TOO_DEAR, ShownBody, TooMuchWork, View
+from redrive.stores.filter_process import FilterProcess, ProcessDied
+
+HERE_BYTES_MAX = 16_000
+HERE_WORK_MAX = 5_000
+"""Some milliseconds."""
+
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="redrive-showing")
+_PROCESS = FilterProcess()
+atexit.register(_PROCESS.close)
+
+
+async def body_as_seen(view: View, body: bytes) -> ShownBody:
+    """What a view shows of a body."""
+    if not view.must_read(body):
+        return view.show_body(body)
+    if len(body) <= HERE_BYTES_MAX:
+        try:
+            return view.show_body(body, work_max=HERE_WORK_MAX)
+        except TooMuchWork:
+            pass
+    is_over = False
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_THREAD, _show, view, body, lambda: is_over)
+    except BaseException:
+        is_over = True
+        raise
+
+
+def _show(view: View, body: bytes, is_over: Callable[[], bool]) -> ShownBody:
+    """In the thread."""
+    try:
+        return _PROCESS.show_body(view, body, is_over)
+    except (TooMuchWork, MemoryError, ProcessDied):
+        return TOO_DEAR
+    except OSError:
+        # There can be no process. The bounds of the work hold here too.
+        return view.shown_body(body)
