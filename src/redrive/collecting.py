@@ -6,8 +6,8 @@ types, limits and consumers of queues; without it a file, or exact names, must d
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from redrive.client import Client, ClientError, QueueState
@@ -25,7 +25,7 @@ from redrive.deadletters import (
 )
 from redrive.dlq import Place, new_luck, opened_store, owner_name
 from redrive.garbage import seldom_collected
-from redrive.management import ManagementError, QueueInfo
+from redrive.management import Management, ManagementError, QueueInfo
 from redrive.records import Status
 from redrive.redriving import Broker, declare_rules
 from redrive.running import Watching
@@ -45,6 +45,9 @@ __all__ = [
     "run_collect",
     "select_sources",
 ]
+
+_DEPTHS_MAX = 50
+"""So many queues are asked how much lies there: what is said at the start need not be complete, but soon."""
 
 
 class NothingToCollect(RedriveError):
@@ -93,34 +96,39 @@ def run_collect(
     request: CollectRequest,
     *,
     watching: Watching,
+    confirm: Callable[[Selected], None],
     started: Callable[[Selected], None],
-) -> CollectReport:
-    """Collects until SIGTERM or SIGINT, or with `once` until the queues are empty.
+) -> CollectReport | None:
+    """Collects until SIGTERM or SIGINT, or with `once` until the queues are empty; None: it was ended before it began.
 
-    Raises `NothingToCollect`, `ManagementError`, `ConnectionFailed`, `StoreError`, `EndpointFailed`.
+    `confirm` hears what would be collected, before there is even a database, and raises where that must not be;
+    `started` hears it when it begins. Raises `NothingToCollect`, `ManagementError`, `ConnectionFailed`, `StoreError`,
+    `EndpointFailed`.
     """
     telemetry = watching.telemetry()
 
-    async def run() -> CollectReport:
-        stop = asyncio.Event()
+    async def run() -> CollectReport | None:
+        stop, starting = asyncio.Event(), asyncio.current_task()
+        has_begun = False
+
+        def on_signal() -> None:
+            stop.set()
+            if not has_begun and starting is not None:
+                starting.cancel()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with _opened(place, telemetry, watching) as (store, client, broker):
-            if request.auto_retry:
-                await declare_rules(place, store)
-            for name in request.resumed:
-                await store.collecting.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
-            selected = await select_sources(place, client, broker, request)
-            sources = [one for one in selected.sources if not one.observe_only]
-            if not sources:
-                raise NothingToCollect(_nothing(selected))
-            started(selected)
-            collector = Collector(
-                client, store, sources, owner=owner_name(), clock_ms=store.clock_ms, luck=new_luck, observer=telemetry
-            )
-            for one in sources:
-                telemetry.watch(one.dlq, in_hand=lambda: 0)
-            return await _collect(collector, broker, request, stop)
+            asyncio.get_running_loop().add_signal_handler(number, on_signal)
+        try:
+            async with AsyncExitStack() as stack:
+                selected, collector, broker = await _prepared(stack, place, request, telemetry, watching, confirm)
+                has_begun = True
+                telemetry.note("collector.started", queues=_told(selected), address=place.target.address)
+                started(selected)
+                return await _collect(collector, broker, request, stop)
+        except asyncio.CancelledError:
+            if has_begun or not stop.is_set():
+                raise
+            return None  # nothing was taken yet
 
     try:
         with seldom_collected():
@@ -129,14 +137,55 @@ def run_collect(
         telemetry.close()
 
 
-async def select_sources(place: Place, client: Client, broker: Broker, request: CollectRequest) -> Selected:
+async def _prepared(
+    stack: AsyncExitStack,
+    place: Place,
+    request: CollectRequest,
+    telemetry: Telemetry,
+    watching: Watching,
+    confirm: Callable[[Selected], None],
+) -> tuple[Selected, Collector, Broker]:
+    """The queues are chosen and confirmed first: what is refused leaves no empty database behind."""
+    management = await stack.enter_async_context(place.management())
+    client = await stack.enter_async_context(place.client("redrive collect", observer=telemetry))
+    selected = await select_sources(place, client, management, request)
+    sources = [one for one in selected.sources if not one.observe_only]
+    if not sources:
+        raise NothingToCollect(_nothing(selected))
+    # The management API tells of a moment ago.
+    states = await _states(client, [one.dlq for one in sources[:_DEPTHS_MAX]])
+    selected = replace(selected, depths={name: one.messages_ready for name, one in states.items()})
+    confirm(selected)
+    store = await stack.enter_async_context(opened_store(place, observer=telemetry))
+    if watching.metrics_port is not None:
+        endpoint = Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
+        await stack.enter_async_context(endpoint)
+    if request.auto_retry:
+        await declare_rules(place, store)
+    for name in request.resumed:
+        await store.collecting.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
+    collector = Collector(
+        client, store, sources, owner=owner_name(), clock_ms=store.clock_ms, luck=new_luck, observer=telemetry
+    )
+    for one in sources:
+        telemetry.watch(one.dlq, in_hand=lambda: 0)
+    return selected, collector, Broker(store, client, management, observer=telemetry)
+
+
+def _told(selected: Selected) -> str:
+    """The queues that are collected, each with how many messages lie there, where that is known."""
+    names = [one.dlq for one in selected.sources if not one.observe_only]
+    return ", ".join(f"{name} ({selected.depths[name]})" if name in selected.depths else name for name in names)
+
+
+async def select_sources(place: Place, client: Client, management: Management, request: CollectRequest) -> Selected:
     """The queues that are meant. Raises `ManagementError` where only the management API could tell."""
     from_file = _from_file(place, client.target.vhost, request)
     try:
-        infos = [one async for one in broker.management.queues(client.target.vhost)]
-        book = await broker.management.policy_book(client.target.vhost)
-        bindings = await broker.management.bindings(client.target.vhost)
-    except ManagementError:
+        infos = [one async for one in management.queues(client.target.vhost)]
+        book = await management.policy_book(client.target.vhost)
+        bindings = await management.bindings(client.target.vhost)
+    except ManagementError as error:
         if from_file is not None:
             states = await _states(client, [one.dlq for one in from_file.sources])
             return replace(from_file, depths={name: one.messages_ready for name, one in states.items()})
@@ -150,6 +199,7 @@ async def select_sources(place: Place, client: Client, broker: Broker, request: 
             consumers={name: one.consumers for name, one in states.items()},
             depths={name: one.messages_ready for name, one in states.items()},
             forced=request.forced,
+            unlisted=str(error),
         )
     found = select_from_broker(
         infos,
@@ -219,20 +269,6 @@ async def known_queues(
     return KnownQueues(address=target.address, queues=tuple(queues), problem=problem)
 
 
-@asynccontextmanager
-async def _opened(
-    place: Place, telemetry: Telemetry, watching: Watching
-) -> AsyncIterator[tuple[Store, Client, Broker]]:
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(opened_store(place, observer=telemetry))
-        management = await stack.enter_async_context(place.management())
-        client = await stack.enter_async_context(Client(place.target, name="redrive collect", observer=telemetry))
-        if watching.metrics_port is not None:
-            endpoint = Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
-            await stack.enter_async_context(endpoint)
-        yield store, client, Broker(store, client, management, observer=telemetry)
-
-
 async def _collect(collector: Collector, broker: Broker, request: CollectRequest, stop: asyncio.Event) -> CollectReport:
     """The collector, and beside it, if asked for, what sends back by itself: until the collector ends."""
     beside = []
@@ -299,7 +335,7 @@ async def _depths(
     """Ready messages and consumers of these queues over AMQP alone; or why neither way leads to the broker."""
     found: dict[str, tuple[int | None, int | None]] = {}
     try:
-        async with asyncio.timeout(patience_s), Client(place.target, name="redrive dlq queues") as client:
+        async with asyncio.timeout(patience_s), place.client("redrive dlq queues") as client:
             for name in dict.fromkeys(names):
                 state = await queue_state(client, name)
                 if state is not None:

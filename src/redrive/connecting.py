@@ -6,17 +6,27 @@ which command says what rights a user needs.
 
 import re
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from urllib.parse import quote
 
-from redrive.client import AccessRefused, AuthenticationFailed, InvalidUrl, Target, parse_url
+from redrive.client import AccessRefused, AuthenticationFailed, Backoff, Client, InvalidUrl, Target, parse_url
 from redrive.config import Setting, names_vhost
+from redrive.core import SILENT, Observer
 from redrive.deploy import ApplyFailed
 from redrive.management import TIMEOUT_S, Management, guess_endpoint, parse_management_url
 
-__all__ = ["AccessMissing", "NotLetIn", "apply_arguments", "management_of", "target_of", "telling", "where_rights_are"]
+__all__ = [
+    "AccessMissing",
+    "NotLetIn",
+    "apply_arguments",
+    "connected",
+    "management_of",
+    "target_of",
+    "telling",
+    "where_rights_are",
+]
 
 _REASON = re.compile(r"(?P<where>.*?): (?P<code>403|530) (?P<text>.*)", re.DOTALL)
 _RIGHT = re.compile(r"\b(configure|write|read) access to ")
@@ -51,7 +61,8 @@ def management_of(target: Target, setting: Setting | None, *, timeout_s: float =
         host = target.hosts[0][0]
         endpoint = guess_endpoint(host, is_tls=target.tls is not None, user=target.user, password=target.password)
     else:
-        endpoint = parse_management_url(setting.value, user=target.user, password=target.password)
+        said = parse_management_url(setting.value, user=target.user, password=target.password)
+        endpoint = replace(said, source=setting.source)
     tls = None if target.tls is None or not endpoint.is_tls else target.tls.context()
     return Management(endpoint, tls=tls, timeout_s=timeout_s)
 
@@ -74,6 +85,25 @@ def telling(target: Target, setting: Setting, *, file: str | None) -> Iterator[N
             raise
         reason = f"{error.reason}; {where_rights_are(file)}"
         raise ApplyFailed(error.address, reason, error.declared, is_forbidden=True) from None
+
+
+@asynccontextmanager
+async def connected(
+    target: Target,
+    setting: Setting,
+    *,
+    name: str,
+    observer: Observer = SILENT,
+    backoff: Callable[[], Backoff] = Backoff,
+    file: str | None = None,
+) -> AsyncIterator[Client]:
+    """A client that is connected, for as long as the block runs; refusals are told as `telling` does.
+
+    Raises `ConnectionFailed`, `NotLetIn`, `AccessMissing`.
+    """
+    with telling(target, setting, file=file):
+        async with Client(target, name=name, observer=observer, backoff=backoff) as client:
+            yield client
 
 
 def where_rights_are(file: str | None) -> str:

@@ -9,8 +9,8 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ from redrive.stores import (
 from redrive.wire import Properties, ProtocolError, properties_as_json, properties_from_json
 
 if TYPE_CHECKING:
-    from redrive.client import Target
+    from redrive.client import Backoff, Client, Target
     from redrive.files import LoadedFile
     from redrive.management import Management
 
@@ -143,6 +143,19 @@ class Place:
         if self.loaded is not None and not names_vhost(self.url.value) and self.loaded.topology.vhosts:
             return replace(target, vhost=self.loaded.topology.vhosts[0].name)
         return target
+
+    def client(
+        self, name: str, *, observer: Observer = SILENT, backoff: "Callable[[], Backoff] | None" = None
+    ) -> "AbstractAsyncContextManager[Client]":
+        """A connection to the broker, for a block. What the broker refuses is told with what to change.
+
+        Raises `InvalidUrl`; and in the block `ConnectionFailed`, `NotLetIn`, `AccessMissing`.
+        """
+        from redrive.client import Backoff
+        from redrive.connecting import connected
+
+        backoff = Backoff if backoff is None else backoff
+        return connected(self.target, self.url, name=name, observer=observer, backoff=backoff)
 
     def management(self) -> "Management":
         """A client of the management API, where it was said to be or where it usually is; nothing is asked yet.

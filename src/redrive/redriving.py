@@ -214,12 +214,12 @@ async def opened_broker(
     """
     async with (
         place.management() as management,
-        Client(place.target, name="redrive dlq", observer=observer) as client,
+        place.client("redrive dlq", observer=observer) as client,
     ):
         yield Broker(store, client, management, observer=observer, has_witness=has_witness)
 
 
 async def peek_at(place: Place, queue: str, *, limit: int) -> Peeked:
     """The first messages of a queue on the broker. Raises as `peek` does, and `ConnectionFailed`."""
-    async with place.management() as management, Client(place.target, name="redrive dlq peek") as client:
+    async with place.management() as management, place.client("redrive dlq peek") as client:
         return await peek(client, management, queue, limit)

@@ -60,11 +60,13 @@ def apply_topology(
     url: str,
     vhost: str,
     management: Management,
-    confirm: Callable[[Inspection], bool],
+    confirm: Callable[[Inspection, str], bool],
     wait_s: float = 0.0,
     waiting: Callable[[str], None] = lambda _: None,
 ) -> Applied:
     """Inspects, asks `confirm`, applies. `compiled` is what the topology is of, None if no shapes made it.
+
+    `confirm` hears what is missing, and why nobody knows which bindings there are, "" where that is known.
 
     A broker that is not up yet is waited for as long as `wait_s`; `waiting` hears what for, each time it changes.
     `management` is asked which bindings there are, if it answers and is the same broker's. Raises `ConnectionFailed`,
@@ -80,7 +82,7 @@ def apply_topology(
             inspection = await inspect(client, topology, bound=bound)
             differences, left = _judged(compiled, inspection.differences, vhost)
             declared = None
-            if not differences and confirm(inspection):
+            if not differences and confirm(inspection, reason):
                 declared = await apply(client, topology, inspection)
             return Applied(
                 inspection=inspection,
@@ -165,12 +167,12 @@ async def _find_bindings(client: Client, management: Management, vhost: str) -> 
         async with asyncio.timeout(_BINDINGS_S_MAX):
             # Where it usually is there may be another broker's.
             if not cluster or await management.cluster_name() != cluster:
-                return None, f"{address} is another broker's"
+                return None, f"{address} is not this broker's management API; say where that is with --management-url"
             return await management.bindings(vhost), ""
     except ManagementError as error:
         return None, str(error)
     except TimeoutError:
-        return None, f"{address} did not answer in {_BINDINGS_S_MAX:g} s"
+        return None, f"{address} did not answer in {_BINDINGS_S_MAX:g} s; say where it is with --management-url"
 
 
 def load_topology(path: str) -> Topology:

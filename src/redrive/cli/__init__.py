@@ -3,11 +3,12 @@
 Errors end as one sentence and exit code 2, never as a traceback.
 """
 
+import signal
 from importlib import import_module
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, fail, forget_reader, say
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, fail, forget_reader, interrupted_by, say
 from redrive.core import RedriveError
 
 __all__ = ["cli", "main"]
@@ -30,6 +31,11 @@ _COMMANDS = {
 }
 
 
+_UNTIL_ENDED = ("broker", "collect", "demo", "push", "run", "serve")
+"""These run until somebody ends them: whoever does so while they begin has got what they wanted."""
+_ASKED = "redrive.command"
+
+
 class _Commands(click.Group):
     """Command `x` is `x_command` in the module `redrive.cli.x`."""
 
@@ -39,6 +45,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        ctx.meta[_ASKED] = cmd_name
+        if cmd_name in _UNTIL_ENDED:
+            # Its own handlers come later than a supervisor's SIGTERM may: importing alone takes a while.
+            ctx.with_resource(interrupted_by(signal.SIGTERM))
         command = getattr(import_module(f"redrive.cli.{cmd_name}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
@@ -50,6 +60,9 @@ class _Commands(click.Group):
             # `redrive simulate … | head`: the reader has seen enough, and click would say that something was found.
             forget_reader()
             return None
+        except KeyboardInterrupt:
+            # Nothing had begun that must be ended in order: that has handlers of its own.
+            raise SystemExit(0 if ctx.meta.get(_ASKED) in _UNTIL_ENDED else EXIT_FOUND) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -12,6 +12,7 @@ import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, say, wants_colour, warn, write
 from redrive.cli.secret_files import with_broker_files
+from redrive.cli.tables import printable
 from redrive.config import broker_url, names_vhost
 from redrive.config import management_url as management_setting
 from redrive.connecting import management_of, target_of, telling, where_rights_are
@@ -61,7 +62,7 @@ def apply_command(
             url=setting.value,
             vhost=vhost,
             management=management_of(target, management, timeout_s=_MANAGEMENT_S_MAX),
-            confirm=lambda one: yes or _confirmed(one, len(topology.bindings)),
+            confirm=lambda one, reason: yes or _confirmed(one, len(topology.bindings), reason),
             wait_s=wait_s,
             waiting=lambda reason: say(f"Waiting up to {wait} for the broker: {reason}"),
         )
@@ -98,7 +99,7 @@ def _seconds(wait: str | None) -> float:
         raise click.UsageError(f"--wait: {error}") from None
 
 
-def _confirmed(inspection: Inspection, bindings: int) -> bool:
+def _confirmed(inspection: Inspection, bindings: int, reason: str) -> bool:
     """Asks a person; nobody there to ask is no."""
     is_unknown = inspection.missing_bindings is None
     if not inspection.missing and not is_unknown:
@@ -106,12 +107,15 @@ def _confirmed(inspection: Inspection, bindings: int) -> bool:
     for address in inspection.missing:
         say(f"  + {address}")
     if is_unknown:
-        say(f"  ? {_many(bindings)}: which of them exist only the management API could tell")
+        say(printable(f"  ? {_many(bindings)}: which of them exist only the management API could tell, and {reason}"))
     if not sys.stdin.isatty():
         say("Nothing was changed: say --yes to declare these.")
         return False
     objects = len(inspection.missing) + (bindings if is_unknown else 0)
-    return ask(f"Declare these {objects} objects?")
+    if ask(f"Declare these {objects} objects?"):
+        return True
+    say("Nothing was changed.")
+    return False
 
 
 def _print(applied: Applied, file: str) -> None:

@@ -89,18 +89,25 @@ def collect_command(
 
     refusals: list[Finding] = []
 
-    def started(selected: Selected) -> None:
+    def confirm(selected: Selected) -> None:
         _say_findings(selected)
         refusals.extend(selected.refusals)
-        _say_sources(selected, place, log_format, once=once)
-        if (
-            file is None
-            and not patterns
-            and not is_confirmed("Nobody has named these queues. Take from them?", yes=yes)
-        ):
+        if file is not None or patterns or yes:
+            return
+        say(printable(f"Would collect from {_told(selected, place)}"))
+        if not is_confirmed("Nobody has named these queues. Take from them?", yes=False):
             raise SystemExit(EXIT_COULD_NOT)
 
-    report = run_collect(place, request, watching=watching, started=started)
+    def started(selected: Selected) -> None:
+        text = printable(f"Collecting from {_told(selected, place)}")
+        if once:
+            say(text)
+        else:
+            greet(f"{text}; Ctrl-C ends it", log_format=log_format)
+
+    report = run_collect(place, request, watching=watching, confirm=confirm, started=started)
+    if report is None:  # ended before it began
+        raise SystemExit(EXIT_FOUND if once else 0)
     if once:
         _report(report, form=form)
         if refusals:
@@ -112,16 +119,12 @@ def _say_findings(selected: Selected) -> None:
         (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
 
 
-def _say_sources(selected: Selected, place: Place, log_format: str | None, *, once: bool) -> None:
-    """From which queues messages are taken, and how many lie there now: before the first of them is taken."""
+def _told(selected: Selected, place: Place) -> str:
+    """From which queues messages are taken, and how many lie there now."""
     sources = [one for one in selected.sources if not one.observe_only]
     shown = [_with_depth(one.dlq, selected.depths.get(one.dlq)) for one in sources[:_QUEUES_SHOWN]]
     more = "" if len(sources) <= _QUEUES_SHOWN else f" and {len(sources) - _QUEUES_SHOWN} more"
-    text = f"Collecting from {', '.join(shown)}{more} of {place.target.address}"
-    if once:
-        say(printable(text))
-    else:
-        greet(printable(f"{text}; Ctrl-C ends it"), log_format=log_format)
+    return f"{', '.join(shown)}{more} of {place.target.address}"
 
 
 def _with_depth(name: str, depth: int | None) -> str:

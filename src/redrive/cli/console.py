@@ -65,7 +65,9 @@ def write(text: str, *, colour: bool | None = None) -> None:
 def ask(question: str) -> bool:
     """Asks a person; Ctrl-C and the end of what is typed are no."""
     try:
-        with _interrupting_at_once():
+        # A running event loop would only cancel its task, which waits for the answer, and so take no notice before the
+        # second Ctrl-C.
+        with interrupted_by(signal.SIGINT):
             return click.confirm(_printable(question), err=True)
     except click.Abort:
         click.echo(err=True)
@@ -82,17 +84,16 @@ def forget_reader() -> None:
 
 
 @contextmanager
-def _interrupting_at_once() -> Iterator[None]:
-    """While a person is asked Ctrl-C ends the question. A running event loop would only cancel its task, which waits
-    for the answer, and so take no notice before the second Ctrl-C."""
+def interrupted_by(number: signal.Signals) -> Iterator[None]:
+    """While the block runs, this signal raises `KeyboardInterrupt` at once."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's alone
         return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
 def _printable(text: str) -> str:

@@ -24,7 +24,7 @@ from redrive.client.errors import (
     ConnectionFailed,
     channel_closed,
 )
-from redrive.client.handshake import answer_start, explain, refusal
+from redrive.client.handshake import answer_start, explain, not_amqp, refusal
 from redrive.client.heartbeats import Heartbeats
 from redrive.client.resting import Resting
 from redrive.client.session import ChannelSession
@@ -34,6 +34,9 @@ from redrive.wire import methods
 
 _WRITE_BUFFER_HIGH = 1 << 20
 _PATIENCE_S = 5.0
+_FIRST_BYTES = 16
+_AMQP_BEGINS = (b"\x01", b"A")
+"""A method's frame, or the protocol header of a broker that refuses ours."""
 _PATIENCE_BLOCKED_S = 1.0
 
 Dial: TypeAlias = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
@@ -72,6 +75,9 @@ class Connection(asyncio.Protocol):
         """False while the socket's buffer is full or the broker blocks publishers; sessions hear when it ends."""
         self._buffer_full = False
         self.server_properties: dict[str, Any] = {}
+        self._first = b""
+        """How the other end began, as long as it has not begun with AMQP."""
+        self._has_greeted = False
 
     # Life
 
@@ -252,6 +258,8 @@ class Connection(asyncio.Protocol):
         """asyncio: bytes came. Everything they say is handled before anything is answered."""
         self._heartbeats.heard = True
         self._reading = True
+        if not self._has_greeted:
+            self._first = (self._first + data)[:_FIRST_BYTES]
         sessions = self._sessions
         try:
             for event in self._wire.receive_data(data):
@@ -265,7 +273,9 @@ class Connection(asyncio.Protocol):
                 elif event.channel:
                     self._on_channel_event(event)
         except wire.RemoteProtocolError as error:
-            self._end(ConnectionClosed(f"the broker broke the protocol: {error}"))
+            is_stranger = not self._has_greeted and not self._first.startswith(_AMQP_BEGINS)
+            text = not_amqp(self._first) if is_stranger else f"the broker broke the protocol: {error}"
+            self._end(ConnectionClosed(text))
         except AuthenticationFailed as error:
             self._refuse(error)
         except wire.LocalProtocolError as error:  # a vhost or user that AMQP can't carry
@@ -292,7 +302,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the socket is gone."""
         self._transport = None
-        self._end(ConnectionClosed("the connection was lost" + (f": {explain(error)}" if error else "")))
+        lost = "the connection was lost" + (f": {explain(error)}" if error else "")
+        is_stranger = not self._has_greeted and not self._first.startswith(_AMQP_BEGINS)
+        self._end(ConnectionClosed(not_amqp(self._first) if is_stranger and error is None else lost))
 
     # Listening
 
@@ -319,6 +331,7 @@ class Connection(asyncio.Protocol):
     def _on_connection_method(self, method: methods.Method) -> None:
         match method:
             case methods.ConnectionStart():
+                self._has_greeted = True
                 self.server_properties = dict(method.server_properties)
                 self._wire.send(0, answer_start(method, self._target, name=self._name))
             case methods.ConnectionSecure():

@@ -17,6 +17,8 @@ _CAPABILITIES = (
     "consumer_cancel_notify",
     "publisher_confirms",
 )
+_TLS_RECORDS = (0x15, 0x16)
+"""How TLS begins: an alert, or a handshake."""
 # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
 _WRONG_NAME = (62, 64)
 
@@ -44,6 +46,20 @@ def refusal(code: int, text: str, *, where: str) -> ConnectionFailed:
     """The broker's connection.close before it opened: 403 is "who are you", 530 a vhost that is not for this user."""
     failed = AuthenticationFailed if code in (403, 530) else ConnectionFailed
     return failed((f"{where}: {code} {text}",))
+
+
+def not_amqp(first: bytes) -> str:
+    """What to say of a server that has not begun with AMQP, but with these bytes; without any, it hung up at once."""
+    if not first:
+        return (
+            "it hung up without a word of AMQP; is a broker up there, and is this its AMQP port (not that of the "
+            "management API, nor that of TLS)?"
+        )
+    if first.startswith(b"HTTP/"):
+        return "it speaks HTTP and not AMQP; is this the port of the management API?"
+    if first[0] in _TLS_RECORDS:
+        return "it speaks TLS; write amqps:// for this port"
+    return f"it does not speak AMQP: it begins with {first[:16]!r}"
 
 
 def explain(error: Exception) -> str:

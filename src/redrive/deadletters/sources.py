@@ -244,11 +244,12 @@ def select_by_name(
     consumers: dict[str, int] | None = None,
     depths: dict[str, int] | None = None,
     forced: bool = False,
+    unlisted: str = "say where the management API is with --management-url",
 ) -> Selected:
     """Queues by their exact names, where there is no management API to look with; a pattern is refused, and without
     `forced` a name that does not say dead letters: nothing else could tell it from a main queue.
 
-    `consumers` and `depths` are what passive declares said.
+    `consumers` and `depths` are what passive declares said; `unlisted` why the management API could not be asked.
     """
     sources: list[Source] = []
     findings: list[Finding] = []
@@ -259,7 +260,7 @@ def select_by_name(
                     code="pattern-without-management",
                     address=f"queue {name}",
                     summary="is a pattern, and AMQP can't list queues",
-                    hint="name the queues exactly, or say where the management API is with --management-url",
+                    hint=f"name the queues exactly; {unlisted}",
                 )
             )
             continue

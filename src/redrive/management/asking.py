@@ -54,7 +54,7 @@ class Asking:
             async with asyncio.timeout(self._timeout_s * 2):
                 return await loop.run_in_executor(self._thread, self._ask, target)
         except TimeoutError:
-            raise ManagementUnreachable(self.endpoint.address, f"no answer in {self._timeout_s * 2:.0f} s") from None
+            raise self._unreachable(f"no answer in {self._timeout_s * 2:.0f} s") from None
 
     async def close(self) -> None:
         """Hangs up. A question that is being asked is not waited for."""
@@ -62,7 +62,6 @@ class Asking:
         self._hang_up()
 
     def _ask(self, target: str) -> JSON | None:
-        address = self.endpoint.address
         is_kept = self._connection is not None
         try:
             try:
@@ -74,17 +73,20 @@ class Asking:
                 status, body = self._exchange(target)
         except TimeoutError:
             self._hang_up()
-            raise ManagementUnreachable(address, f"no answer in {self._timeout_s:.0f} s") from None
+            raise self._unreachable(f"no answer in {self._timeout_s:.0f} s") from None
         except ssl.SSLError as error:
             self._hang_up()
-            raise ManagementUnreachable(address, f"TLS failed ({error.reason or error})") from None
+            raise self._unreachable(f"TLS failed ({error.reason or error})") from None
         except OSError as error:
             self._hang_up()
-            raise ManagementUnreachable(address, (error.strerror or str(error)).lower()) from None
+            raise self._unreachable((error.strerror or str(error)).lower()) from None
         except http.client.HTTPException as error:
             self._hang_up()
-            raise ManagementUnreachable(address, f"what answers there speaks no HTTP ({error!r:.80})") from None
+            raise self._unreachable(f"what answers there speaks no HTTP ({error!r:.80})") from None
         return self._read(target, status, body)
+
+    def _unreachable(self, reason: str) -> ManagementUnreachable:
+        return ManagementUnreachable(self.endpoint.address, reason, source=self.endpoint.source)
 
     def _exchange(self, target: str) -> tuple[int, bytes]:
         if self._connection is None:

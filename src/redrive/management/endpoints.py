@@ -22,6 +22,8 @@ class Endpoint:
     prefix: str = ""
     user: str = "guest"
     password: str = field(default="guest", repr=False)
+    source: str | None = None
+    """Who said that it is there, for messages; None: it is a guess."""
 
     @property
     def address(self) -> str:

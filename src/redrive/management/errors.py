@@ -24,13 +24,15 @@ class InvalidManagementUrl(ManagementError):
 class ManagementUnreachable(ManagementError):
     """No answer came. `address` has no password in it."""
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, *, source: str | None = None) -> None:
         self.address = address
         self.reason = reason
-        super().__init__(
-            f"the management API does not answer at {address}: {reason}; enable the plugin rabbitmq_management, or say"
-            " where it is with --management-url"
+        hint = (
+            "enable the plugin rabbitmq_management, or say where it is with --management-url"
+            if source is None
+            else f"check {source}, and whether the plugin rabbitmq_management is enabled"
         )
+        super().__init__(f"the management API does not answer at {address}: {reason}; {hint}")
 
 
 class ManagementDenied(ManagementError):

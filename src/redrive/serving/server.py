@@ -119,9 +119,22 @@ class _Serving:
         self._in_hand = InHand()
         self._worker: Worker | None = None
         self._server: _Server | None = None
+        self._starting: asyncio.Task[None] | None = None
+        """The task that starts it, until it serves."""
 
     async def run(self, started: Callable[[Started], None]) -> None:
-        """From the first socket to the last."""
+        """From the first socket to the last. A signal before it serves ends it too, in order."""
+        self._starting = asyncio.current_task()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+        try:
+            await self._serve(started)
+        except asyncio.CancelledError:
+            if self._starting is None or not self._stopping.is_set():
+                raise
+        self._telemetry.note("serve.stopped")
+
+    async def _serve(self, started: Callable[[Started], None]) -> None:
         with _listening(self._config.host.value, self._config.port_number) as sockets:
             async with AsyncExitStack() as stack:
                 store = await stack.enter_async_context(opened_store(self._config.place, observer=self._telemetry))
@@ -136,8 +149,7 @@ class _Serving:
                 await _warm_up(store)
                 self._worker = self._start_worker()
                 server = self._server = self._make_server(self._services(store, link))
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+                self._starting = None
                 serving = asyncio.create_task(server.serve(sockets=sockets), name="redrive serve")
                 address = _address(self._config.host.value, sockets, is_tls=bool(self._config.tls_cert.value))
                 self._telemetry.note("serve.started", address=address)
@@ -148,7 +160,6 @@ class _Serving:
                 finally:
                     looking.cancel()
                     await asyncio.wait([looking])
-        self._telemetry.note("serve.stopped")
 
     async def _look_at_management(self) -> None:
         """Says once, at the start, that it does not answer: without it queues are only known by name."""
@@ -176,6 +187,8 @@ class _Serving:
         self._stopping.set()
         if self._server is not None:
             self._server.should_exit = True
+        if self._starting is not None:
+            self._starting.cancel()
 
     async def _first_token(self, store: Store) -> FirstToken | None:
         if not self._settings.require_auth:

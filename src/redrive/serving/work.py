@@ -90,8 +90,9 @@ class Work:
         """From the first connection until `stop`. Raises `ClientError` if there is none."""
         async with AsyncExitStack() as stack:
             management = await stack.enter_async_context(self._place.management())
-            client = Client(self._place.target, name="redrive serve", observer=self._telemetry, backoff=_new_backoff)
-            await stack.enter_async_context(client)
+            client = await stack.enter_async_context(
+                self._place.client("redrive serve", observer=self._telemetry, backoff=_new_backoff)
+            )
             backoff.reset()
             options = RunOptions(broker_s=_BROKER_S_MAX)
             broker = Broker(store, client, management, observer=self._telemetry, options=options)
@@ -122,7 +123,7 @@ class Work:
         told = ""
         while not stop.is_set():
             try:
-                selected = await select_sources(self._place, client, broker, self._request)
+                selected = await select_sources(self._place, client, broker.management, self._request)
             except ManagementError as error:
                 self._trouble = f"which queues there are can't be asked: {error}"
                 await _rest(stop, _LONGEST_S)
@@ -156,7 +157,7 @@ class Work:
             if stop.is_set():
                 return
             try:
-                selected = await select_sources(self._place, client, broker, self._request)
+                selected = await select_sources(self._place, client, broker.management, self._request)
             except RedriveError:
                 continue  # those that are known are collected all the same
             if any(one.dlq not in names for one in selected.sources if not one.observe_only):

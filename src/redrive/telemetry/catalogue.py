@@ -109,6 +109,10 @@ EVENTS: dict[str, tuple[Level, str]] = {
         "this machine's clock is not the database's (off_ms: how far ahead); the database's decides",
     ),
     "store.clock_right": (Level.INFO, "this machine's clock agrees with the database's again"),
+    "collector.started": (
+        Level.INFO,
+        "redrive collect begins: from which queues, and how many messages lie in each",
+    ),
     "collector.stored": (Level.INFO, "a hand of dead letters is in the store; known ones were there before a crash"),
     "collector.came_back": (Level.WARNING, "dead letters that were redriven died again"),
     "collector.doubtful": (

@@ -9,6 +9,7 @@ import ssl
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from redrive.serving.configuration import masked
 from redrive.stores import open_store
 from tests.live.admin.serving_stage import Served, serving
 from tests.unit.admin.conftest import Noted
+from tests.unit.embedded.threaded import broker_in_a_thread
 
 NOWHERE = {"REDRIVE_URL": "amqp://guest:secret-word@127.0.0.1:1/", "NO_COLOR": "1"}
 
@@ -176,6 +178,42 @@ def test_it_serves_without_a_broker_and_says_what_it_waits_for(served: Served, t
     with serving(tmp_path, environment) as again:
         assert again.token is None
         assert again.ask("/dlq/stats", token=served.token).status == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_ends_it_while_it_starts_ends_it_in_order(number: signal.Signals, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a database that takes the connection and says nothing
+        database = f"postgresql://redrive@127.0.0.1:{silent.getsockname()[1]}/redrive"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "redrive", "serve", "--port", "0", "--log-format", "json"],
+            cwd=tmp_path,
+            env={**os.environ, **NOWHERE, "REDRIVE_DATABASE": database},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        silent.settimeout(60)
+        taken, _ = silent.accept()
+        with taken:
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert [json.loads(line)["event"] for line in err.splitlines()] == ["serve.stopping", "serve.stopped"]
+
+
+@pytest.mark.slow
+def test_its_log_says_what_to_change_where_the_broker_refuses(tmp_path: Path) -> None:
+    with broker_in_a_thread("4.3", time="real") as (broker, _):
+        url = broker.url.replace("guest:guest@", "guest:secret-word@")
+        environment = {"REDRIVE_URL": url, "REDRIVE_DATABASE": f"sqlite:///{tmp_path / 'redrive.db'}"}
+        with serving(tmp_path, environment) as served:
+            until_s = time.monotonic() + 60
+            while not (waits := [one for one in served.logged() if one["event"] == "serve.waiting"]):
+                assert time.monotonic() < until_s
+                time.sleep(0.05)
+            assert served.stop() == 0
+    assert waits[0]["reason"].endswith(" does not accept user guest with this password; check REDRIVE_URL")
 
 
 @pytest.mark.slow

@@ -1,18 +1,22 @@
 """`redrive collect` on an embedded broker."""
 
 import asyncio
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from redrive.management import Management, QueueInfo
 from redrive.stores import open_store
 from tests.unit.cli.dlq_stage import NOW_MS, Scene, publish, scene_in
 
@@ -69,7 +73,8 @@ def test_without_a_file_and_names_it_asks_before_it_takes(scene: Scene) -> None:
     scene.park(2)
     nobody = scene.run("collect", "--once")
     assert (nobody.code, nobody.out) == (2, "")
-    assert "orders.parked (2 messages)" in nobody.err
+    assert nobody.err.startswith("Would collect from bills.dlq (0 messages), orders.parked (2 messages) of amqp://")
+    assert "Collecting from" not in nobody.err
     assert "there is nobody to ask; say --yes" in nobody.err
     no = scene.run("collect", "--once", typed=b"n\n", is_terminal=True)
     assert (no.code, scene.broker.depths()) == (2, {"orders.parked": 2})
@@ -77,6 +82,66 @@ def test_without_a_file_and_names_it_asks_before_it_takes(scene: Scene) -> None:
     assert (yes.code, yes.out) == (0, "2 dead letters collected.\n")
     scene.park(1)
     assert scene.run("collect", "--once", "--yes").out == "1 dead letter collected.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed"),
+    [(("--match", "nothing.*"), b""), ((), b""), ((), b"n\n"), ((), b"\x03")],
+    ids=["nothing to collect", "nobody to ask", "no", "what is typed ends"],
+)
+def test_what_is_refused_leaves_no_empty_database_behind(
+    scene: Scene, tmp_path: Path, arguments: tuple[str, ...], typed: bytes
+) -> None:
+    scene.park(1)
+    ran = scene.run("collect", "--once", *arguments, typed=typed, is_terminal=bool(typed))
+    assert ran.code == 2
+    assert not (tmp_path / "letters.db").exists()
+    assert "there is no such database" in scene.run("dlq", "list").err
+
+
+def test_how_many_messages_lie_there_is_asked_of_the_queues_themselves(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stale(self: Management, vhost: str) -> AsyncIterator[QueueInfo]:
+        async for one in asked(self, vhost):
+            yield replace(one, messages=7)
+
+    asked = Management.queues
+    monkeypatch.setattr(Management, "queues", stale)
+    scene.park(3)
+    ran = scene.run("collect", "--match", "orders.parked", "--once")
+    assert "Collecting from orders.parked (3 messages) of" in ran.err
+    assert ran.out == "3 dead letters collected.\n"
+
+
+def test_a_log_has_from_which_queues_is_collected(scene: Scene) -> None:
+    scene.park(2)
+    ran = scene.run("collect", scene.file, "--once", "--log-level", "info", "--log-format", "json")
+    (entry,) = [
+        one
+        for line in ran.err.splitlines()
+        if line.startswith("{") and (one := json.loads(line))["event"] == "collector.started"
+    ]
+    assert entry["queues"] == "bills.dlq (0), orders.parked (2)"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_ends_it_while_it_starts_hears_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes the connection and says nothing
+        url = f"amqp://127.0.0.1:{silent.getsockname()[1]}/"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "redrive", "collect", "--match", "a.dlq", "--url", url],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        silent.settimeout(60)
+        taken, _ = silent.accept()
+        with taken:
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_observed_queues_are_never_taken_from(scene: Scene) -> None:
@@ -92,10 +157,12 @@ def test_without_a_management_api_a_file_or_exact_names_must_do(scene: Scene) ->
     nowhere = ("--management-url", "http://127.0.0.1:1", "--once")
     lost = scene.run("collect", *nowhere)
     assert lost.code == 2
-    assert "say where it is with --management-url" in lost.err
+    said = "the management API does not answer at http://127.0.0.1:1: connection refused; check --management-url"
+    assert said in lost.err
     pattern = scene.run("collect", "--match", "*.parked", *nowhere)
     assert pattern.code == 2
     assert "is a pattern, and AMQP can't list queues" in pattern.err
+    assert said in pattern.err
     assert scene.broker.depths() == {"orders.parked": 2}
     assert scene.run("collect", "--match", "orders.parked", *nowhere).out == "2 dead letters collected.\n"
     scene.park(1)

@@ -171,3 +171,41 @@ def test_an_older_broker_is_told_which_shape_to_take(tmp_path: Path) -> None:
     assert ran.code == 2
     assert "below" not in ran.err
     assert "declare the queue with the shape ladder" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("collect", "--match", "orders.parked", "--once"),
+        ("dlq", "peek", "orders.parked"),
+        ("dlq", "retry", "ID"),
+        ("dlq", "redrive", "--all", "--yes"),
+    ],
+    ids=" ".join,
+)
+def test_a_broker_that_does_not_let_in_is_told_the_same_way_everywhere(
+    scene: Scene, arguments: tuple[str, ...]
+) -> None:
+    scene.park(1)
+    scene.collect()
+    (letter,) = scene.letters()
+    arguments = tuple(letter["id"] if one == "ID" else one for one in arguments)
+    host = scene.broker.url.split("@")[1].split("/")[0]
+    stranger = scene.run(*arguments, "--url", f"amqp://guest:secret-word@{host}/")
+    assert stranger.code == 2
+    assert stranger.err == f"error: {host} does not accept user guest with this password; check --url\n"
+    lost = scene.run(*arguments, "--url", f"amqp://guest:guest@{host}/nowhere")
+    if arguments[1:] != ("redrive", "--all", "--yes"):  # that asks its database first, which has nothing of this vhost
+        assert lost.err == f"error: {host} has no vhost nowhere; create it, or check --url\n"
+
+
+def test_apply_says_where_it_looked_for_the_management_api_and_how_to_say_another(scene: Scene) -> None:
+    nowhere = ("--management-url", "http://127.0.0.1:1")
+    asked = scene.run("apply", scene.file, *nowhere)
+    assert "does not answer at http://127.0.0.1:1: connection refused; check --management-url" in asked.err
+    done = scene.run("apply", scene.file, *nowhere, "--yes")
+    assert "does not answer at http://127.0.0.1:1: connection refused; check --management-url" in done.out
+    no = scene.run("apply", scene.file, *nowhere, typed=b"n\n", is_terminal=True)
+    assert (no.code, no.err.endswith("Nothing was changed.\n")) == (2, True)
+    ended = scene.run("apply", scene.file, *nowhere, typed=b"", is_terminal=True)
+    assert (ended.code, ended.err.endswith("Nothing was changed.\n")) == (2, True)

@@ -351,8 +351,35 @@ def test_a_server_of_another_protocol_is_named_as_such() -> None:
         port = server.sockets[0].getsockname()[1]
         (error,) = await ended(Client(Target(hosts=(("127.0.0.1", port),))).start(), timeout_s=2)
         assert isinstance(error, ConnectionFailed)
-        assert "protocol" in str(error)
+        assert "it speaks HTTP and not AMQP" in str(error)
         server.close()
         await server.wait_closed()
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"", "it hung up without a word of AMQP; is a broker up there, and is this its AMQP port"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP and not AMQP; is this the port of the management API?"),
+        (b"HTTP", "it does not speak AMQP: it begins with b'HTTP'"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "it speaks TLS; write amqps:// for this port"),
+        (b"220 mail.example ESMTP\r\n", "it does not speak AMQP: it begins with b'220 mail.example'"),
+        (b"\x01\x00\x00\x00\x00\x00\x00\xce", "the broker broke the protocol"),
+    ],
+)
+def test_what_does_not_begin_with_amqp_is_said_to_be_no_broker(said: bytes, told: str) -> None:
+    async def scenario() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(8)
+            writer.write(said)
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(ConnectionFailed) as failed:
+                await Client(f"amqp://127.0.0.1:{port}/").start()
+        assert f"127.0.0.1:{port}: {told}" in str(failed.value)
 
     run_scenario(scenario())
