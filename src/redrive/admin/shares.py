@@ -3,8 +3,10 @@ bytes in hand, answers being read, streams of events, searches that no index ans
 
 Whoever is alone may have all of it. As soon as others ask too, a token works on a few requests at a time, its next ones
 wait for its own, and beyond a bounded number of those it is answered 429, late. All this is decided before the token is
-looked up, since looking it up is what a flood of requests would cost most: so it is about the text that was sent, and
-nobody can use up another's share without their secret. Nothing here looks at what is asked.
+looked up, since looking it up is what a flood of requests would cost most: so it is about the secret that was sent, and
+nobody can use up another's share without it. Whose secret was not looked up yet, or is nobody's, takes of the share of
+the address it comes from until it was: as many made-up tokens as somebody likes are one sender. Nothing here looks at
+what is asked.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from contextlib import asynccontextmanager, contextmanager
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.admin.problems import Problem
+from redrive.admin.senders import address_of, bearer_of, origin_of
 from redrive.admin.settings import Settings
 
 SHARE = "redrive.share"
@@ -29,6 +32,9 @@ LATE_MAX = 64
 """But so many at a time of one token: they hold connections."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
 _TOKENS_MAX = 10_000
+_ADDRESS = "address "
+"""Begins the key of a share that is no token's: an id has no blanks."""
+_NEWCOMERS = 8
 
 
 class Shares:
@@ -49,6 +55,30 @@ class Shares:
         self._searching: dict[str, asyncio.Lock] = {}
         self._searchers: Counter[str] = Counter()
         self._searches: asyncio.Semaphore | None = None
+        self._known: OrderedDict[bytes, str] = OrderedDict()
+
+    def key_of(self, scope: Scope) -> str:
+        """Whose share a request is of: its token's, where that was lately right; else that of its address."""
+        text = bearer_of(scope)
+        token_id = None if text is None else self._known.get(_digest(text))
+        return f"{_ADDRESS}{origin_of(address_of(scope))}" if token_id is None else token_id
+
+    def know(self, text: str, token_id: str) -> None:
+        """This text is the token with this id."""
+        digest = _digest(text)
+        self._known[digest] = token_id
+        self._known.move_to_end(digest)
+        while len(self._known) > _TOKENS_MAX:
+            self._known.popitem(last=False)
+
+    def forget(self, text: str) -> None:
+        """This text is no token, or no longer."""
+        self._known.pop(_digest(text), None)
+
+    def leave(self, key: str) -> None:
+        """Nobody counts as asking by this key, unless there is something in hand."""
+        if not self._working[key] and not self._waiting.get(key):
+            self._seen.pop(key, None)
 
     @asynccontextmanager
     async def receiving(self, token_id: str, settings: Settings) -> AsyncIterator[None]:
@@ -90,7 +120,9 @@ class Shares:
             return
         if waiting is None:
             waiting = self._waiting[token_id] = deque()
-        if len(waiting) >= settings.token_waiting_max:
+        # Behind an address may be many who come for the first time.
+        most = settings.token_waiting_max * (_NEWCOMERS if token_id.startswith(_ADDRESS) else 1)
+        if len(waiting) >= most:
             raise await self._late_refusal(
                 token_id, f"{len(waiting)} requests of this token wait for their turn already"
             )
@@ -214,6 +246,17 @@ class Share:
         await self._shares.wait_turn(self._key, self._settings)
         self._is_working = True
 
+    async def belong_to(self, key: str) -> None:
+        """It turns out whose it is, and takes of that share from here on. Raises `Problem` 429."""
+        if key == self._key:
+            return
+        was_working, before = self._is_working, self._key
+        self._end_work()
+        self._shares.leave(before)
+        self._key = key
+        if was_working:
+            await self.begin()
+
     def answers(self) -> None:
         """The work is done: what is left is the client's reading, which must not hold up the token's other requests."""
         self._end_work()
@@ -252,7 +295,7 @@ class FairTurns:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        share = scope[SHARE] = Share(self._shares, share_key(scope), self._settings)
+        share = scope[SHARE] = Share(self._shares, self._shares.key_of(scope), self._settings)
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -264,15 +307,6 @@ class FairTurns:
             await self._app(scope, receive, sent)
         finally:
             share.end()
-
-
-def share_key(scope: Scope) -> str:
-    """Whose share a request is of: the token's text as it was sent, hashed; else the address it comes from."""
-    sent = [value for name, value in scope["headers"] if name == b"authorization"]
-    if sent:
-        return hashlib.sha256(b"\0".join(sent)).hexdigest()
-    client = scope.get("client")
-    return f"address {client[0]}" if client else "address"
 
 
 def too_many(reason: str) -> Problem:
@@ -299,3 +333,8 @@ def _change(counter: Counter[str], token_id: str, by: int) -> None:
     counter[token_id] += by
     if not counter[token_id]:
         del counter[token_id]
+
+
+def _digest(text: str) -> bytes:
+    """What is remembered of a token's text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

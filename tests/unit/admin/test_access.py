@@ -11,9 +11,10 @@ from redrive.admin import InvalidSettings, Services, Settings, create_app, ensur
 from redrive.admin.access.caller import Caller
 from redrive.admin.access.guard import Needs
 from redrive.admin.access.refusals import ORIGINS_MAX, OTHER_REASONS, QUIET_MS, REASONS_MAX, Refusals
-from redrive.admin.access.slowing import ADDRESSES_MAX, FREE_GUESSES, Slowing, origin_of
+from redrive.admin.access.slowing import ADDRESSES_MAX, FREE_GUESSES, Slowing
 from redrive.admin.documenting import api_routes, needs_of
 from redrive.admin.routes import ROUTERS
+from redrive.admin.senders import origin_of
 from redrive.records import AuditEntry, Named, Redaction, Role, moment_json
 from redrive.serving.proxies import TrustedProxies
 from redrive.stores import Store, StoreUnavailable

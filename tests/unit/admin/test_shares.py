@@ -11,10 +11,10 @@ from fastapi import FastAPI
 
 from redrive.admin import Services, Settings, create_app
 from redrive.admin.problems import Problem
-from redrive.admin.shares import Share, Shares, share_key
-from redrive.records import Role
+from redrive.admin.shares import Share, Shares
+from redrive.records import ID_LENGTH, Role
 from redrive.stores import Store
-from tests.unit.admin.conftest import BASE_URL, ClientFor, PutLetter, Run, audited
+from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
 from tests.unit.admin.test_limits import Wire, scope_of
 
 FEW = Settings(requests_at_once=4, token_waiting_max=3, token_bodies_max=2, token_bytes_max=100, token_streams_max=1)
@@ -114,11 +114,100 @@ def test_a_request_gives_back_whatever_it_took(monkeypatch: pytest.MonkeyPatch) 
     in_loop(scenario)
 
 
-def test_a_share_is_of_the_text_that_was_sent_so_nobody_uses_up_another_s() -> None:
-    right, wrong = scope_of(authorization="Bearer rd_a_right"), scope_of(authorization="Bearer rd_a_wrong")
-    assert share_key(right) == share_key(scope_of(authorization="Bearer rd_a_right"))
-    assert len({share_key(right), share_key(wrong), share_key(scope_of())}) == 3
-    assert "right" not in share_key(right)
+WAYS = ("Bearer {}", "Bearer  {}", "Bearer     {}", "bearer {}", "BEARER {}  ", "Bearer \t{}", "Bearer {}\t")
+"""To write a header that says the same."""
+
+
+def test_a_share_is_of_the_secret_so_nobody_uses_up_another_s() -> None:
+    shares = Shares()
+    nobody = shares.key_of(scope_of())
+    wrong = scope_of(authorization="Bearer rd_a_wrong")
+    for way in WAYS:
+        assert shares.key_of(scope_of(authorization=way.format("rd_a_right"))) == nobody  # it was not looked up yet
+    shares.know("rd_a_right", "a")
+    for way in WAYS:
+        assert shares.key_of(scope_of(authorization=way.format("rd_a_right"))) == "a"
+    # Made-up tokens, headers that are none and several at once are those of one sender.
+    twice = scope_of(authorization="Bearer rd_a_right")
+    twice["headers"] *= 2
+    others = [
+        wrong,
+        twice,
+        *(scope_of(authorization=text) for text in ("", "Bearer", "Basic rd_a_right", "rd_a_right")),
+    ]
+    assert {shares.key_of(one) for one in others} == {nobody}
+    assert shares.key_of({**wrong, "client": ("10.1.1.1", 7)}) != nobody
+    neighbours = [{**wrong, "client": (f"2001:db8::{number}", 7)} for number in range(5)]
+    assert len({shares.key_of(one) for one in neighbours}) == 1
+    shares.forget("rd_a_right")
+    assert shares.key_of(scope_of(authorization="Bearer rd_a_right")) == nobody
+
+
+def test_made_up_tokens_leave_others_their_room(run: Run, client_for: ClientFor, services: Services) -> None:
+    """Each of them counted as somebody to leave room for, so that everybody else had one request at a time."""
+
+    async def scenario() -> None:
+        honest = await client_for(Role.VIEWER)
+        await honest.get("/api/v1/stats")
+        for number in range(40):
+            made_up = f"rd_{'0' * ID_LENGTH}_{number:032}"
+            assert (await honest.get("/api/v1/stats", headers={"Authorization": f"Bearer {made_up}"})).status_code in (
+                401,
+                429,
+            )
+        assert len(services.shares._seen) == 2
+        assert (await honest.get("/api/v1/stats")).status_code == 200
+
+    run(scenario())
+
+
+def test_a_token_that_counts_no_more_is_no_longer_known(
+    run: Run, client_for: ClientFor, services: Services, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        client = await client_for(Role.VIEWER, expires_at_ms=clock() + 1_000)
+        assert (await client.get("/api/v1/stats")).status_code == 200
+        assert len(services.shares._known) == 1
+        clock.now_ms += 2_000
+        assert (await client.get("/api/v1/stats")).status_code == 401
+        assert not services.shares._known
+
+    run(scenario())
+
+
+def test_one_token_has_its_streams_however_it_is_written(
+    run: Run, client_for: ClientFor, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blanks before it made five tokens of one, with ten streams each: all there are."""
+    monkeypatch.setattr("redrive.admin.shares.LATE_S", 0.0)
+
+    async def scenario() -> None:
+        settings = replace(services.settings, token_streams_max=2, streams_max=10)
+        app = create_app(replace(services, settings=settings))
+        viewer = await client_for(Role.VIEWER)
+        text = viewer.headers["authorization"].partition(" ")[2]
+        gone = asyncio.Event()
+
+        class Staying(Wire):
+            async def receive(self) -> Any:
+                await gone.wait()
+                return {"type": "http.disconnect"}
+
+        wires, tasks = [], []
+        for way in WAYS:
+            wire = Staying([])
+            scope = scope_of("GET", "/api/v1/events", authorization=way.format(text))
+            tasks.append(asyncio.create_task(app(scope, wire.receive, wire.send)))
+            wires.append(wire)
+            while not wire.sent:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert [one.status for one in wires] == [200, 200, *[429] * (len(WAYS) - 2)]
+        assert services.shares.streams.total() == 2
+        gone.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not services.shares.streams
+
+    run(scenario())
 
 
 def test_one_token_searches_once_at_a_time_and_others_meanwhile() -> None:

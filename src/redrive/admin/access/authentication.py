@@ -5,7 +5,6 @@ and nobody without a token can make us read a body. Tokens are looked up for eve
 refused at once, by every instance.
 """
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -16,8 +15,10 @@ from redrive.admin.access.guard import CALLER, REDACTIONS
 from redrive.admin.access.owning import Owning
 from redrive.admin.access.slowing import Slowing
 from redrive.admin.problems import Problem, forbidden, unauthenticated
+from redrive.admin.senders import address_of, bearer_of
 from redrive.admin.services import Services
 from redrive.admin.settings import is_loopback
+from redrive.admin.shares import SHARE, Share
 from redrive.dlq import acting_as
 from redrive.records import is_same_secret, read_token_text
 
@@ -40,6 +41,10 @@ class Authentication:
         """One request; what is no HTTP goes on."""
         if scope["type"] == "http" and not self._is_open(scope):
             caller = scope[CALLER] = await self._caller(scope)
+            share = scope.get(SHARE)
+            if isinstance(share, Share):
+                # From here on it is the token that takes, however it was written.
+                await share.belong_to(caller.token_id)
             with acting_as(caller.token_id):
                 await self._app(scope, receive, send)
             return
@@ -61,13 +66,11 @@ class Authentication:
             _check_local(headers)
             return LOCAL
         address = address_of(scope)
-        given = headers.getlist("authorization")
-        if len(given) != 1:
-            raise await self._refused(address, "send a token: Authorization: Bearer rd_…", "no token")
-        scheme, _, text = given[0].partition(" ")
-        if scheme.lower() != "bearer":
-            raise await self._refused(address, "send a token: Authorization: Bearer rd_…", "no bearer token")
-        return await self._caller_with(text.strip(), address, scope)
+        text = bearer_of(scope)
+        if text is None:
+            reason = "no bearer token" if len(headers.getlist("authorization")) == 1 else "no token"
+            raise await self._refused(address, "send a token: Authorization: Bearer rd_…", reason)
+        return await self._caller_with(text, address, scope)
 
     async def _caller_with(self, text: str, address: str, scope: Scope) -> Caller:
         now_ms = self._services.clock_ms()
@@ -76,6 +79,8 @@ class Authentication:
         found = None if read is None else await self._services.store.tokens.admit(token_id)
         # Also where there is no such token something is compared, so that the answer takes as long.
         is_same = is_same_secret(_NOBODY if found is None else found[1], digest)
+        if found is None or not is_same or not found[0].is_valid(now_ms):
+            self._services.shares.forget(text)
         if found is None or not is_same:
             wait_ms = self._slowing.wait_ms(address, now_ms)
             if wait_ms:
@@ -86,6 +91,7 @@ class Authentication:
         if not token.is_valid(now_ms):
             state = token.state(now_ms)
             raise await self._refused(address, f"the token is {state}; ask for a new one", f"{state} token {token.id}")
+        self._services.shares.know(text, token.id)
         scope[REDACTIONS] = found[2]
         return caller_with(token, dlqs=await self._owning.dlqs_of(token.queues))
 
@@ -103,15 +109,6 @@ class Authentication:
             detail=f"too many wrong tokens came from this address; wait {seconds} s",
             headers={"Retry-After": str(seconds)},
         )
-
-
-def address_of(scope: Scope) -> str:
-    """Where a request comes from: an IP address, by a trusted proxy's word where there is one; else `unknown`."""
-    client = scope.get("client")
-    try:
-        return str(ipaddress.ip_address(str(client[0]).partition("%")[0])) if client else "unknown"
-    except ValueError:
-        return "unknown"
 
 
 def _check_local(headers: Headers) -> None:

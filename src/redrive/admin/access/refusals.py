@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from redrive.admin.access.caller import Caller
-from redrive.admin.access.slowing import origin_of
+from redrive.admin.senders import origin_of
 from redrive.dlq import StoreUnavailable
 from redrive.records import AuditEntry, moment_json
 

@@ -6,9 +6,10 @@ must not lock out the others; nobody guesses a secret of so many bits. Memory is
 oldest.
 """
 
-import ipaddress
 from collections import OrderedDict
 from dataclasses import dataclass
+
+from redrive.admin.senders import origin_of
 
 FREE_GUESSES = 5
 WAIT_MS_MAX = 60_000
@@ -48,16 +49,3 @@ class Slowing:
             guesses.free_at_ms = now_ms + min(WAIT_MS_MAX, 1_000 << min(beyond, 10))
         while len(self._guesses) > ADDRESSES_MAX:
             self._guesses.popitem(last=False)
-
-
-def origin_of(address: str) -> str:
-    """An address, or of IPv6 the network: one host has as many addresses there as it likes."""
-    try:
-        found = ipaddress.ip_address(address.split("%", 1)[0])
-    except ValueError:
-        return address[:100]
-    if isinstance(found, ipaddress.IPv4Address):
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))
