@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.runtime.message import Message
 from redrive.runtime.push.errors import BadAnswer, Dropped, InvalidPush, TooSlow, Unreachable
+from redrive.runtime.push.kept_connections import make_connector
 from redrive.runtime.push.request_headers import IDEMPOTENCY_KEY, idempotency_key, request_headers
 from redrive.runtime.push.signing import SIGNATURE, sign
 from redrive.runtime.push.target import PushTarget
@@ -50,7 +51,7 @@ class Pusher:
         self._aiohttp = aiohttp
         self._url = yarl.URL(target.url)  # or it would be parsed for every message
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=target.concurrency, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=10),
+            connector=make_connector(limit=target.concurrency, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=10),
             timeout=aiohttp.ClientTimeout(total=target.total_s_max, sock_connect=target.connect_s_max),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
