@@ -38,9 +38,15 @@ class Delivery(wire.Delivery):
 
     @property
     def comes_again(self) -> bool:
-        """Whether the broker has it back for certain. Not where it cancelled the consumer: then the queue may be gone,
-        and this delivery all there is of the message."""
-        return self.is_stale and not self.session.cancelled.done()
+        """Whether the broker has it back for certain. Not where it is orphaned."""
+        return self.is_stale and not self.is_orphaned
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether its queue is gone, or the broker cancelled its consumer, so that it may be: then this is all there is
+        of the message. A consumer timeout on 4.3 looks the same, and there the broker has it back."""
+        session = self.session
+        return (session.queue_is_gone or session.cancelled.done()) and not session.no_ack
 
     def ack(self, *, multiple: bool = False) -> None:
         """Done. Raises `StaleDelivery` if its channel is gone, `AlreadySettled` the second time."""
@@ -133,9 +139,9 @@ class ConsumeSession(ChannelSession):
         self.settling: Settling
         self.held = held
         self.cancelled: asyncio.Future[str] = self._loop.create_future()
-        self.queue_is_gone = False
-        """Whether the queue was seen to be missing after the broker had cancelled the consumer."""
         """The broker stopped us: the queue was deleted, moved, or a consumer timeout passed."""
+        self.queue_is_gone = False
+        """Whether the queue was seen to be missing since we consumed from it."""
 
     def attach(self, connection: "Connection", number: int) -> None:
         """As soon as there is a number, there is something to settle on."""

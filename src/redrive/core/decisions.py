@@ -25,6 +25,8 @@ class ParkReason(StrEnum):
     """Its consumers died on it."""
     OVERSIZED = "oversized"
     """It can't be retried: no copy of it can be sent."""
+    QUEUE_GONE = "queue_gone"
+    """Its queue was deleted while it was in hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,8 @@ class DetachedCopies:
                 self._spawn(delivery, self._insist(sink, outcome))
                 return
         except StaleDelivery:
-            pass
+            if delivery.is_orphaned and sink.tell is not None:
+                sink.tell()
         except Exception as error:  # noqa: BLE001 - an observer's: the connection that told us must not break by it
             self._spawn(delivery, self._on_failure(delivery, error))
             return
@@ -85,10 +86,15 @@ class DetachedCopies:
         executor, delivery = self._executor, sink.delivery
         try:
             is_confirmed = await executor.insist(delivery, sink.copy, sink.properties, outcome)
-            if is_confirmed and await executor.execute(delivery, (Ack(),)) and sink.tell is not None:
+            is_done = is_confirmed and (await executor.execute(delivery, (Ack(),)) or delivery.is_orphaned)
+            if is_done and sink.tell is not None:
                 sink.tell()
         except StaleDelivery:
             pass
+        except asyncio.CancelledError:
+            if delivery.is_orphaned:
+                executor.note_lost(delivery, "the app stopped before a copy of it was confirmed")
+            raise
         except Exception as error:  # noqa: BLE001 - no delivery may be left in hand for ever
             await self._on_failure(delivery, error)
 

@@ -13,6 +13,7 @@ from redrive.client import ClientError, Delivery, StaleDelivery
 from redrive.core import (
     PAUSE_MS_MAX,
     SILENT,
+    Ack,
     Attempt,
     Command,
     Decision,
@@ -36,6 +37,7 @@ from redrive.core import (
     Retry,
     Signal,
     Situation,
+    Skip,
     Undecodable,
     decide,
     describe_outcome,
@@ -45,14 +47,14 @@ from redrive.core import (
 from redrive.runtime.admission import Admission
 from redrive.runtime.detached import DetachedCopies
 from redrive.runtime.envelopes import SIZES, envelope_of
-from redrive.runtime.executing import Executor, Unsendable
+from redrive.runtime.executing import Executor, QueueGone, Unsendable
 from redrive.runtime.moulds import Kind, Mould, Moulds, can_be_cast
 from redrive.runtime.pasts import Past, Pasts
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.raising import begin_stack_at_handler
 from redrive.runtime.reporting import Reporter
 from redrive.runtime.views import DeliveryLetter
-from redrive.topology import QueuePlan, Way
+from redrive.topology import QueuePlan, QueueType, Way
 from redrive.wire import Properties
 
 _COUNTED, _DIED, _COUNTED_BEFORE = b"x-retry-count", b"x-death", b"x-redrive-attempts-before"
@@ -123,8 +125,9 @@ class Ending:
         With `detached` nobody has to wait for a copy that was sent: it is acked when it is confirmed. Raises
         `StaleDelivery`, and so may the rest: then the message comes again.
         """
-        is_stale = not delivery.session.usable  # asked for every run that failed: without a call
-        if is_stale and delivery.comes_again:
+        session = delivery.session
+        is_late = not session.usable or session.queue_is_gone or session.cancelled.done()
+        if is_late and delivery.comes_again:
             # Decided now it would leave a copy beside the message itself, which is with the broker again: where a
             # handler outlasts the broker's patience, one more with every run.
             raise StaleDelivery(delivery.delivery_tag, self._queue)
@@ -132,13 +135,11 @@ class Ending:
         decision, by_reject = self._decide(outcome, delivery, past, now_ms)
         if has_run and self._pausing.judge(outcome, decision):
             decision, by_reject = GiveBack(pause_ms=0), False
-        if is_stale and type(decision) is Retry and not delivery.session.queue_is_gone:
-            # The broker cancelled the consumer while this ran. With the queue its message may be gone, so a copy has to
-            # be left; or it took longer than 4.3 waits, the message runs again, and a copy that did too would make two
-            # of it with every run.
-            decision, by_reject = Parked(reason=ParkReason.CRASHES), False
         has_begun = type(outcome) is not Undecodable
         timed_s = handler_s if has_run and has_begun else None
+        if is_late:
+            decision = self._decide_orphaned(decision, delivery)
+            by_reject = False
         if by_reject and not self._executor.is_watched:
             # The commonest retry of the reject loops: no copy is made, so nothing needs to be written down.
             delivery.reject(requeue=False)
@@ -154,7 +155,7 @@ class Ending:
         failure = describe_outcome(outcome, stack=is_last)
         failed_run = failure if has_run and has_begun else None
         mould = None
-        if type(decision) is Parked:
+        if type(decision) is Parked and not is_late:
             mould = self._mould(decision, letter, past, failure, failed_run, now_ms)
         if mould is None:
             report = _report(letter, past, failure, failed_run, now_ms)
@@ -168,6 +169,35 @@ class Ending:
             return None
         report = _report(letter, past, failure, failed_run, now_ms)
         return self._copy(letter, past, decision, report, mould.copy, properties, tell)
+
+    def _decide_orphaned(self, decision: Decision, delivery: Delivery) -> Decision:
+        """The broker cancelled the consumer while this ran. With the queue its message may be gone, so a copy has to be
+        left; or it took longer than 4.3 waits, the message runs again, and a copy that did too would make two of it
+        with every run. Where the queue is known to be gone a retry may wait for its return, if nothing drops it."""
+        if isinstance(decision, Done | Skip | Parked):
+            return decision
+        is_gone = delivery.session.queue_is_gone
+        if is_gone and isinstance(decision, Retry) and decision.delay_ms > 0 and self._plan.retries_outlive_it:
+            return decision
+        return self._orphans_end(delivery)
+
+    def _orphans_end(self, delivery: Delivery) -> Parked:
+        is_gone = delivery.session.queue_is_gone
+        return Parked(reason=ParkReason.QUEUE_GONE if is_gone else ParkReason.CRASHES)
+
+    async def _park_orphaned(self, letter: DeliveryLetter, past: Past, decision: Parked, report: Report) -> bool:
+        """A delivery that can't be settled any more, and may be all there is of its message: parked by a copy. Whether
+        it came to that; else its loss was told."""
+        delivery = letter.delivery
+        copy = self._plan.parking_copy(decision, letter, report)
+        if copy is None:
+            if self._plan.queue.type != QueueType.STREAM:  # a stream's consumers take nothing from it
+                self._executor.note_lost(delivery, "there is no dead-letter exchange to park it in")
+            return False
+        try:
+            return await self._executor.execute(delivery, self._dated((copy, Ack()), letter, report.now_ms))
+        except Unsendable as error:
+            return await self._park_unsendable(letter, past, decision, report, error)
 
     async def _copy(
         self,
@@ -252,6 +282,8 @@ class Ending:
         """Carries a decision out, and tells of it if it came to that."""
         if isinstance(decision, GiveBack):
             done = await self.give_back(letter.delivery, pause_ms=decision.pause_ms)
+        elif isinstance(decision, Parked) and letter.delivery.is_orphaned:
+            done = await self._park_orphaned(letter, past, decision, report)
         else:
             commands = self._plan.commands(decision, letter, report)
             if isinstance(decision, Defer):
@@ -261,6 +293,9 @@ class Ending:
             except Unsendable as error:
                 decision = decision if isinstance(decision, Parked) else Parked(reason=ParkReason.OVERSIZED)
                 done = await self._park_unsendable(letter, past, decision, report, error)
+            except QueueGone:
+                decision = self._orphans_end(letter.delivery)
+                done = await self._park_orphaned(letter, past, decision, report)
         if done and self._is_heard:
             self._tell(decision, letter, past, report.failure, handler_s=handler_s, is_attempt=is_attempt)
 
@@ -272,7 +307,9 @@ class Ending:
         delivery = letter.delivery
         note = partial(self._observer.note, queue=self._queue, message_id=letter.message_id, why=error.why)
         commands = self._plan.commands(decision, letter, report)
-        copy = commands[0]
+        copy: Command | None = commands[0]
+        if delivery.is_orphaned and isinstance(decision, Parked):
+            copy = self._plan.parking_copy(decision, letter, report)
         if self._plan.arrangement is not None and isinstance(copy, Publish) and not error.is_body:
             for header_bytes_max in SIZES:
                 made = envelope_of(letter, copy, header_bytes_max=header_bytes_max, new_id=self._executor.new_id)
@@ -283,6 +320,9 @@ class Ending:
                     continue
                 note("runtime.oversized", how="parked in an envelope")
                 return done
+        if delivery.is_orphaned:
+            self._executor.note_lost(delivery, f"no copy of it can be sent: {error.why}")
+            return False
         if self._rejects_to_parking:
             note("runtime.oversized", how="rejected to the queue's dead-letter exchange")
             return await self._executor.execute(delivery, (Discard(),))
@@ -293,14 +333,30 @@ class Ending:
         return False
 
     async def give_back(self, delivery: Delivery, *, pause_ms: int = 0) -> bool:
-        """Back to the queue after a pause, uncounted; whether it came to that. Raises `StaleDelivery`."""
+        """Back to the queue after a pause, uncounted; whether it came to that. Raises `StaleDelivery`. What may have no
+        queue any more is parked."""
+        if delivery.is_orphaned:
+            await self._park_given_back(delivery)
+            return False
+        try:
+            return await self._give_back(delivery, pause_ms)
+        except QueueGone:
+            await self._park_given_back(delivery)
+            return False
+
+    async def _park_given_back(self, delivery: Delivery) -> None:
+        letter, past = DeliveryLetter(delivery, self._plan), self._pasts.of(delivery)
+        report = Report(retries=past.retries, now_ms=self._now_ms(), history=read_history(letter))
+        await self._carry_out(letter, past, self._orphans_end(delivery), report)
+
+    async def _give_back(self, delivery: Delivery, pause_ms: int) -> bool:
         letter = DeliveryLetter(delivery, self._plan)
         copy = self._admission.home_copy(letter, deliveries=None)
         if copy is not None:
             await self._executor.pause(min(pause_ms, PAUSE_MS_MAX) / 1000)
             if delivery.is_stale:
                 return False
-            if await self._executor.copy_once(delivery, copy):
+            if await self._executor.copy_once(delivery, copy, minds_gone=True):
                 return True
             pause_ms = 0
         report = Report(retries=self._pasts.of(delivery).retries, now_ms=self._now_ms())
@@ -310,7 +366,10 @@ class Ending:
     async def give_back_after(self, delivery: Delivery, error: Exception) -> None:
         """Something of ours has failed: say so, wait a moment so that it is no hot loop, and give the message back.
         What can never be sent is parked in another way."""
-        if isinstance(error, Unsendable) and not delivery.is_stale:
+        if isinstance(error, QueueGone):
+            await self._park_given_back(delivery)
+            return
+        if isinstance(error, Unsendable) and (not delivery.is_stale or delivery.is_orphaned):
             letter, past = DeliveryLetter(delivery, self._plan), self._pasts.of(delivery)
             decision = Parked(reason=ParkReason.OVERSIZED)
             report = Report(retries=past.retries, now_ms=self._now_ms(), history=read_history(letter))
@@ -321,6 +380,12 @@ class Ending:
                 pass
             return
         self._observer.note("runtime.failed", queue=self._queue, error=f"{type(error).__name__}: {error}")
+        if delivery.is_orphaned:
+            try:
+                await self._park_given_back(delivery)
+            except Exception as again:  # noqa: BLE001 - what has failed once may fail again
+                self._executor.note_lost(delivery, f"parking it failed: {type(again).__name__}: {again}")
+            return
         await self._executor.pause(_OWN_FAILURE_S)
         if not delivery.is_stale:
             try:

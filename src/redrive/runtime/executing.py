@@ -7,7 +7,9 @@ timeout, and when the app stops, the delivery is given back.
 
 No copy is made of a delivery whose channel is gone: the broker has the message back, and every copy would be one more.
 Except where the broker cancelled the consumer. That is what a deleted queue looks like, and then the copy is all there
-is; a consumer timeout on 4.3 looks the same, so a run that fails too late is parked there, not retried.
+is; a consumer timeout on 4.3 looks the same, so a run that fails too late is parked there, not retried. A copy that was
+on its way to a deleted queue, or through it, ends with `QueueGone`, and `Ending` parks the message instead. If that
+can't be done either, `runtime.lost` says so.
 
 A copy that can never be sent is not insisted on: `Unsendable` says so at once, and `Ending` parks it in another way.
 
@@ -20,7 +22,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
-from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, StaleDelivery
+from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, Returned, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
 from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return, headers
 from redrive.runtime.copies import copy_properties
@@ -50,6 +52,11 @@ class Unsendable(Exception):
         self.why = why
         self.is_body = is_body
         super().__init__(why)
+
+
+class QueueGone(Exception):
+    """The queue of a delivery is gone, or may be, and the copy was to go to it or through it: what is in hand may be
+    all there is of the message, and has to be parked."""
 
 
 class Executor:
@@ -91,14 +98,17 @@ class Executor:
         """Gives a delivery back so that it is not taken for a death; `Ending` knows how."""
 
     async def execute(self, delivery: Delivery, commands: Iterable[Command]) -> bool:
-        """Does them in order; whether it came to the end. If not, the delivery comes again. Raises `Unsendable`."""
+        """Does them in order; whether it came to the end. If not, the delivery comes again, or its loss was told.
+        Raises `Unsendable` and `QueueGone`."""
         rest_ms = 0
+        is_copied = False
         try:
             for command in commands:
                 match command:
                     case Publish():
                         if not await self._publish_until_confirmed(delivery, self._due_after(rest_ms, command)):
                             return False
+                        is_copied = True
                     case Pause(pause_ms=pause_ms):
                         began_s = self._loop.time()
                         await self.pause(pause_ms / 1000)
@@ -108,33 +118,35 @@ class Executor:
                     case _:
                         settle(delivery, command)
         except StaleDelivery:
-            return False
+            return is_copied and delivery.is_orphaned
         return True
 
     async def execute_copy(
         self, delivery: Delivery, copy: Publish, properties: Properties, *, body: bytes | None = None
     ) -> bool:
         """A copy whose properties are made already, then an ack; whether it came to the end, as `execute` says it.
-        `body` instead of the delivery's own. Raises `Unsendable`."""
+        `body` instead of the delivery's own. Raises as that does."""
         if delivery.comes_again:
             return False
+        is_copied = False
         try:
             outcome = await self._publish(copy, delivery.body if body is None else body, properties)
             if not isinstance(outcome, Confirmed) and not await self.insist(
                 delivery, copy, properties, outcome, body=body
             ):
                 return False
+            is_copied = True
             if self.is_watched:
                 await self._settle_watched(delivery, Ack())
             else:
                 delivery.ack()
         except StaleDelivery:
-            return False
+            return is_copied and delivery.is_orphaned
         return True
 
-    async def copy_once(self, delivery: Delivery, copy: Publish) -> bool:
-        """Publishes a copy, and acks if it is confirmed; else leaves the delivery as it is. One try. Raises
-        `StaleDelivery`."""
+    async def copy_once(self, delivery: Delivery, copy: Publish, *, minds_gone: bool = False) -> bool:
+        """Publishes a copy to the queue's own end, and acks if it is confirmed; else leaves the delivery as it is. One
+        try. Raises `StaleDelivery`, and `QueueGone` with `minds_gone`."""
         if delivery.is_stale:
             raise StaleDelivery(delivery.delivery_tag, self._queue)
         if copy.exchange in self._refused:
@@ -149,6 +161,8 @@ class Executor:
             if isinstance(outcome, InDoubt) and outcome.reason.startswith(_ACCESS_REFUSED):
                 self._refused.add(copy.exchange)  # or every message would close the channel again
             self.note_failure(copy, outcome, retry_in_ms=None)
+            if minds_gone and self._is_queue_gone(delivery, copy, outcome):
+                raise QueueGone
             return False
         await self.execute(delivery, (Ack(),))
         return True
@@ -182,8 +196,8 @@ class Executor:
         *,
         body: bytes | None = None,
     ) -> bool:
-        """After a copy that was not confirmed: again and again, until one is. False: the delivery comes again. Raises
-        `Unsendable`."""
+        """After a copy that was not confirmed: again and again, until one is. False: the delivery comes again, or its
+        loss was told. Raises `Unsendable` and `QueueGone`."""
         _check_size(outcome)
         pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
         deadline_s = self._loop.time() + HELD_S_MAX
@@ -191,12 +205,20 @@ class Executor:
         try:
             while not isinstance(outcome, Confirmed):
                 late = outcome.late if isinstance(outcome, InDoubt) else None
+                if late is None and self._is_queue_gone(delivery, copy, outcome):
+                    self.note_failure(copy, outcome, retry_in_ms=None)
+                    raise QueueGone
                 pause_s = pauses.next_s()
-                give_up = self._stopping.is_set() or self._loop.time() + pause_s > deadline_s
+                # With its queue gone there is nothing it could be given back to: as long as the app runs.
+                is_too_long = self._loop.time() + pause_s > deadline_s and not delivery.is_orphaned
+                give_up = self._stopping.is_set() or is_too_long
                 self.note_failure(copy, outcome, retry_in_ms=None if give_up else round(pause_s * 1000))
                 if not give_up and late is None:
                     await self.pause(pause_s)
                 if delivery.comes_again:
+                    return False
+                if give_up and delivery.is_orphaned:
+                    self.note_lost(delivery, f"no copy of it could be parked: {describe_publish(outcome)}")
                     return False
                 if give_up:
                     await self._give_up(delivery, is_answered=late is None)
@@ -231,6 +253,29 @@ class Executor:
             routing_key=copy.routing_key,
             retry_in_ms=retry_in_ms,
         )
+
+    def note_lost(self, delivery: Delivery, why: str) -> None:
+        """Says that nothing is left of a message, or may be: its queue is gone, and so is this delivery."""
+        letter = DeliveryLetter(delivery, self._plan)
+        self._observer.note(
+            "runtime.lost",
+            queue=self._queue,
+            message_id=letter.message_id,
+            exchange=letter.exchange,
+            routing_key=letter.routing_key,
+            why=why,
+            certain=delivery.session.queue_is_gone,
+        )
+
+    def _is_queue_gone(self, delivery: Delivery, copy: Publish, outcome: PublishOutcome) -> bool:
+        """Whether a copy that failed was to go to a queue that is gone, or through it."""
+        if delivery.comes_again or self._plan.is_parking(copy):
+            return False
+        # Nothing else makes the default exchange return what is for a queue by its name: it was deleted, and with it
+        # went what we have in hand.
+        if isinstance(outcome, Returned) and self._plan.is_own_end(copy):
+            delivery.session.queue_is_gone = True
+        return delivery.is_orphaned
 
     def reach(self, place: str) -> None:
         """Says where it is, if somebody wants to know."""

@@ -400,6 +400,8 @@ class Handling:
             try:
                 is_next = await turns.wait()
             except asyncio.CancelledError as error:
+                if delivery.is_stale:  # not begun: it comes again, or went with its queue
+                    raise
                 raise Untouched from error
             if is_next:
                 if delivery.is_stale:

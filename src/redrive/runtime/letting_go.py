@@ -25,7 +25,15 @@ class LettingGo:
         """Says once for each channel that work was done for nothing: as many as were in hand may end like this."""
         if delivery.is_stale and delivery.session is not self._told:
             self._told = delivery.session
-            self._observer.note("runtime.stale", queue=self._queue, message_id=delivery.properties.message_id)
+            comes_again = "yes"
+            if delivery.is_orphaned:
+                comes_again = "no" if delivery.session.queue_is_gone else "unless its queue was deleted"
+            self._observer.note(
+                "runtime.stale",
+                queue=self._queue,
+                message_id=delivery.properties.message_id,
+                comes_again=comes_again,
+            )
 
     async def hand_back(self, delivery: Delivery) -> None:
         """Its handler has not ended, and won't. When the app stops it goes back as it was: an orderly stop is no death,
@@ -41,6 +49,10 @@ class LettingGo:
     def let_go_soon(self, delivery: Delivery) -> None:
         """Our task was cancelled. If its consumer is being closed, the delivery goes back with the channel. If not (a
         handler has cancelled its own task), nobody else would ever settle it; it comes again, as after a crash."""
+
+        if delivery.is_orphaned:
+            self._executor.note_lost(delivery, "its handler was cancelled")
+            return
 
         def let_go() -> None:
             try:

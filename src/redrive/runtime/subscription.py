@@ -186,7 +186,8 @@ class Subscription:
     async def close(self) -> int:
         """Gives back what is still in hand, its handlers cancelled; how many that were."""
         given_back = self.in_hand
-        waiting = [delivery for one in self._retired for delivery in one.take_waiting()]
+        # What is stale comes again, or went with its queue like everything that no handler had begun with.
+        waiting = [delivery for one in self._retired for delivery in one.take_waiting() if not delivery.is_stale]
         if waiting:
             await asyncio.wait(
                 [asyncio.create_task(self.handling.hand_back(one)) for one in waiting], timeout=_HAND_BACK_S

@@ -53,8 +53,13 @@ EVENTS: dict[str, tuple[Level, str]] = {
     ),
     "runtime.stale": (
         Level.WARNING,
-        "a handler ended after its channel had gone: its outcome counts for nothing, the message comes again; told"
-        " once for each channel",
+        "a handler ended after its channel had gone: its outcome counts for nothing; comes_again says whether the"
+        " message does (yes, no: its queue is gone, or unless its queue was deleted); told once for each channel",
+    ),
+    "runtime.lost": (
+        Level.ERROR,
+        "the queue of a message in hand is gone (certain: true) or may be, and no copy of it could be parked: this may"
+        " be the last that is known of it",
     ),
     "runtime.queue_differs": (
         Level.WARNING,

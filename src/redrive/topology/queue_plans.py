@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from redrive.core import Command, Counter, Deaths, Decision, Letter, Report, Retry
+from redrive.core import Command, Counter, Deaths, Decision, Letter, Parked, Publish, Report, Retry
 from redrive.core import Policy as RetryPolicy
 from redrive.topology.arrangement import Arrangement, Way
 from redrive.topology.declared import DeclaredQueue
-from redrive.topology.model import Queue, QueueType
-from redrive.topology.shapes import unretried
+from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
+from redrive.topology.shapes import carrying, unretried
 from redrive.topology.shapes.base import DELIVERY_LIMIT_NEVER, Shape
 from redrive.topology.shapes.origins import Belief, handler_routing_key, is_foreign_copy, judge_headers, must_be_copied
 
@@ -104,6 +104,40 @@ class QueuePlan:
         if self.shape is None or self.arrangement is None:
             return unretried.commands(decision, letter, report, queue=self.queue, dead_letters=self.dead_letters)
         return self.shape.commands(decision, letter, self.arrangement, report)
+
+    def parking_copy(self, decision: Parked, letter: Letter, report: Report) -> Publish | None:
+        """The copy that parks a message which can't be settled any more, None if nobody has said where to.
+
+        It goes where `commands` would send it, also where these are a reject."""
+        if self.arrangement is not None:
+            return carrying.parking_copy(decision, letter, self.arrangement, report)
+        if not self.dead_letters:
+            return None
+        return unretried.parking_copy(decision, letter, report, queue=self.queue)
+
+    def is_parking(self, copy: Publish) -> bool:
+        """Whether a copy goes to the dead letters."""
+        if self.arrangement is None:
+            return copy.exchange == self.queue.arguments.get("x-dead-letter-exchange")
+        parking = self.arrangement.parking
+        return copy.exchange == parking.exchange and parking.routing_key in (None, copy.routing_key)
+
+    def is_own_end(self, copy: Publish) -> bool:
+        """Whether a copy goes straight to the end of this queue."""
+        return copy.exchange == DEFAULT_EXCHANGE and copy.routing_key == self.name
+
+    @property
+    def retries_outlive_it(self) -> bool:
+        """Whether what waits for a retry stays in its wait queue while this queue is missing, and comes back once it is
+        there again."""
+        arrangement = self.arrangement
+        return (
+            arrangement is not None
+            and arrangement.retry_by is Way.PUBLISH
+            and arrangement.way_back is None
+            and bool(arrangement.waits)
+            and self.queue.arguments.get("x-dead-letter-strategy") == "at-least-once"
+        )
 
     def rejects(self, decision: Retry, letter: Letter) -> bool:
         """Whether `commands` for it are one reject without requeue: what costs least to find out, and is done most."""

@@ -99,9 +99,14 @@ def park(decision: Parked, letter: Letter, arrangement: Arrangement, report: Rep
     """To the dead letters: where a reject would send it, with what is known about its end."""
     if arrangement.park_by is Way.REJECT:
         return (Discard(),)
+    return parking_copy(decision, letter, arrangement, report), Ack()
+
+
+def parking_copy(decision: Parked, letter: Letter, arrangement: Arrangement, report: Report) -> Publish:
+    """The copy that goes to the dead letters by itself, whatever the shape would do."""
     written = correct_route(parking_headers(decision, letter, report), letter)
     parking = arrangement.parking
-    copy = Publish(
+    return Publish(
         exchange=parking.exchange,
         routing_key=written[headers.ORIGINAL_ROUTING_KEY] if parking.routing_key is None else parking.routing_key,
         set_headers=written,
@@ -110,7 +115,6 @@ def park(decision: Parked, letter: Letter, arrangement: Arrangement, report: Rep
         if arrangement.counted_by is Counter.REJECTIONS
         else PARK_DROPS,
     )
-    return copy, Ack()
 
 
 def pausing(pause_ms: int) -> tuple[Command, ...]:

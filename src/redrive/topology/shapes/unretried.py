@@ -12,6 +12,7 @@ consumers say, and a copy would be a new message to all of them: there it is onl
 from typing import assert_never
 
 from redrive.core import (
+    PARK_DROPS,
     PAUSE_MS_MAX,
     Ack,
     Backoff,
@@ -25,14 +26,17 @@ from redrive.core import (
     GiveBack,
     Letter,
     Parked,
+    Publish,
     Report,
     Retry,
     Return,
     Skip,
+    parking_headers,
 )
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
 from redrive.topology.settings import Settings
 from redrive.topology.shapes import carrying
+from redrive.topology.shapes.origins import correct_route
 
 ATTEMPTS_UNBOUNDED = 1_000_000_000
 """Nowhere to give up to."""
@@ -47,6 +51,16 @@ def dead_letters(queue: Queue, settings: Settings) -> bool:
         return False
     itself = settings.dead_letter_routing_key in (None, queue.name)
     return not (settings.dead_letter_exchange == DEFAULT_EXCHANGE and itself)
+
+
+def parking_copy(decision: Parked, letter: Letter, report: Report, *, queue: Queue) -> Publish | None:
+    """The copy that goes where a reject would send it, None where its arguments do not say where that is."""
+    exchange, key = (queue.arguments.get(f"x-dead-letter-{name}") for name in ("exchange", "routing-key"))
+    if not isinstance(exchange, str) or queue.type == QueueType.STREAM:
+        return None
+    written = correct_route(parking_headers(decision, letter, report), letter)
+    routing_key = key if isinstance(key, str) else letter.routing_key
+    return Publish(exchange=exchange, routing_key=routing_key, set_headers=written, drop_headers=PARK_DROPS)
 
 
 def commands(

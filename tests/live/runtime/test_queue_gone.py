@@ -1,0 +1,77 @@
+"""A queue that is deleted while its messages are in hand, on real brokers: whatever fails then is parked by a copy."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from redrive.core import Park, Requeue
+from redrive.runtime import Message
+from tests.live.runtime.faults_shop import NoSuchCustomer, open_shop, play
+from tests.rig.brokers import Vhost
+
+DECLARED = """
+exchanges: {shop: topic, others: topic}
+queues:
+  ladder: {from: {shop: ["ladder.#"]}, retry: [10m]}
+  per-queue: {from: {shop: ["per.#"]}, retry: {shape: per-queue, delays: [500ms]}}
+  quorum: {from: {shop: ["quorum.#"]}, retry: {shape: quorum, delays: [500ms]}}
+  requeue: {from: {shop: ["requeue.#"]}, retry: {shape: requeue}}
+  literal: {from: {shop: ["literal.#"]}, retry: {shape: requeue, requeue: nack, park: reject}}
+  tiered: {from: {others: ["tiered.*"]}, retry: {shape: tiered, delays: [500ms], park: reject}}
+"""
+DEAD_LETTERS = {
+    "ladder": "ladder.parked",
+    "per-queue": "per-queue.dlq",
+    "quorum": "quorum.dlq",
+    "requeue": "requeue.dlq",
+    "literal": "literal.dlq",
+    "tiered": "others.dlq",
+}
+FATES = {"fails": "late-failure", "parks": "late-park", "requeues": "late-requeue", "ends well": "late"}
+
+
+@pytest.mark.live(versions=("3.10", "4.0", "4.3"))
+@pytest.mark.parametrize("known", [True, False])
+def test_what_fails_after_its_queue_was_deleted_is_among_the_dead_letters(vhost: Vhost, known: bool) -> None:
+    """`known`: the consumer was told that there is no such queue any more, before the handlers end."""
+
+    async def scenario() -> None:
+        shop = await open_shop(vhost.amqp_url, DECLARED)
+        gone = asyncio.Event()
+        errors = {"late-failure": NoSuchCustomer("late"), "late-park": Park("late"), "late-requeue": Requeue(0)}
+
+        async def late(message: Message) -> None:
+            await gone.wait()
+            if (error := errors.get(message.body.decode())) is not None:
+                raise error
+
+        shop.acts |= dict.fromkeys(FATES.values(), late)
+        async with shop.open():
+            for queue in DEAD_LETTERS:
+                await shop.publish_all(queue, {f"{queue} {name}": fate for name, fate in FATES.items()})
+            await shop.until(lambda: len(shop.runs) == len(DEAD_LETTERS) * len(FATES))
+            await shop.delete(*DEAD_LETTERS)
+            await shop.until(lambda: shop.journal.count("consumer.cancelled") == len(DEAD_LETTERS))
+            if known:
+                await shop.until(
+                    lambda: {one["queue"] for one in shop.journal.of("consumer.failed")} == DEAD_LETTERS.keys()
+                )
+            gone.set()
+            decided = {"retry": 1, "park": 17} if known else {"park": 18}
+            await shop.until(lambda: Counter(one["decision"] for one in shop.journal.of("runtime.decided")) == decided)
+        expected = {
+            place: Counter({f"{queue} {name}": 1 for name in ("fails", "parks", "requeues")})
+            for queue, place in DEAD_LETTERS.items()
+        }
+        if known:  # a ladder's wait queue keeps what waits in it until the queue is there again
+            del expected["ladder.parked"]["ladder fails"]
+            expected["ladder.wait.10m"] = Counter({"ladder fails": 1})
+        await shop.declare()
+        assert await shop.census() == expected
+        assert shop.journal.of("runtime.lost") == []
+        assert {one["comes_again"] for one in shop.journal.of("runtime.stale")} <= {
+            "no" if known else "unless its queue was deleted"
+        }
+
+    play(scenario, timeout_s=120)
