@@ -13,9 +13,11 @@ from redrive.client import AccessRefused
 from redrive.core import RedriveError
 from redrive.deadletters.preflight import queue_state
 from redrive.deadletters.redriver import Redriver, RunsElsewhere
+from redrive.deadletters.runner import RunOptions
 from redrive.deadletters.runner_lease import HeldLease, hold_lease
 from redrive.deadletters.stopping import idle
 from redrive.records import Operation, OperationKind, make_id
+from redrive.stores import acting_as
 
 AUTO_RETRY_INTERVAL_S = 30.0
 WHO = "auto-retry"
@@ -61,6 +63,10 @@ class AutoRetry:
         """
         stopping = asyncio.Event() if stop is None else stop
         options = self._parts.options
+        with acting_as(""):
+            return await self._look(stopping, options)
+
+    async def _look(self, stopping: asyncio.Event, options: RunOptions) -> Round:
         async with hold_lease(
             self._parts.store,
             "auto-retry",

@@ -17,7 +17,7 @@ from redrive.deadletters.rounds import WHO, End, RoundParts, Rounds, Tally
 from redrive.deadletters.runner_lease import hold_lease
 from redrive.deadletters.sources import Source
 from redrive.deadletters.stopping import idle
-from redrive.stores import Store
+from redrive.stores import Store, acting_as
 from redrive.topology import BrokerVersion
 
 HANDS_BYTES_MAX = 256 * 1024 * 1024
@@ -114,10 +114,11 @@ class Collector:
         What can pass (the broker away, the database away, a queue missing, another collector) is waited for, and noted.
         """
         stop = asyncio.Event() if until is None else until
-        tasks = [
-            asyncio.create_task(self._keep(one, stop, once=once), name=f"redrive collector of {one.dlq}")
-            for one in self._sources
-        ]
+        with acting_as(""):  # a task has the context it was made in
+            tasks = [
+                asyncio.create_task(self._keep(one, stop, once=once), name=f"redrive collector of {one.dlq}")
+                for one in self._sources
+            ]
         stopping = asyncio.create_task(stop.wait())
         try:
             if tasks:

@@ -15,7 +15,7 @@ from redrive.deadletters.runner_sending import Sender, ended, wait_or_stop
 from redrive.deadletters.stopping import idle
 from redrive.deadletters.witness import Witness, settle_by_witness
 from redrive.records import Claimed, ItemState, Operation, OperationKind, OperationState, Sent, Status
-from redrive.stores import Store, StoreUnavailable
+from redrive.stores import Store, StoreUnavailable, acting_as
 
 WHO = "redriver"
 """In the audit, of what no person did."""
@@ -310,9 +310,10 @@ class Run:
         return True
 
     async def _pause(self, note: str) -> Operation:
-        self._operation = await self._held.persist(
-            lambda: self._operations.pause(self._id, note, now_ms=self._clock_ms(), who=WHO)
-        )
+        with acting_as(""):
+            self._operation = await self._held.persist(
+                lambda: self._operations.pause(self._id, note, now_ms=self._clock_ms(), who=WHO)
+            )
         return self._operation
 
     async def _look(self) -> None:

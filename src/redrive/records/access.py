@@ -23,7 +23,7 @@ MOMENT_MS_MAX = 253_402_300_800_000
 """The year 10000."""
 RESERVED_NAMES = frozenset(
     {
-        "api", "anonymous", "auto-retry", "auto retry", "cli", "collector", "local", "nobody", "redrive",
+        "api", "anonymous", "auto-retry", "auto retry", "auto_retry:", "cli", "collector", "local", "nobody", "redrive",
         "redrive serve", "redriver", "retention", "serve", "system", "unknown", "witness", "worker",
     }
 )  # fmt: skip

@@ -49,6 +49,7 @@ def acting_as(token_id: str) -> Iterator[None]:
     """Entries that are noted within the block are this token's (`AuditEntry.token_id`).
 
     It goes with the task and not with the arguments, so that no part on the way can leave it out or choose another.
+    Empty within what Redrive does by itself, whoever started the process.
     """
     before = _acting.set(token_id)
     try:

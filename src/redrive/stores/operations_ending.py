@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redrive.core import format_duration_ms
-from redrive.records import Event, Operation, OperationKind, Status
+from redrive.records import AuditEntry, Event, Operation, OperationKind, Status
 from redrive.stores.arriving import LISTEN
+from redrive.stores.audit import acting_as, note
 from redrive.stores.database import Reading, Writing
 from redrive.stores.operations_rows import BEING_SENT
 from redrive.stores.rules import read_rules, rules_to_decide_by
@@ -77,6 +78,8 @@ SELECT seq, CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END FROM
 """
 _GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
 
+_WHO = "auto-retry"
+_NAMED_MAX = 100
 _TAKEN = "its copy no longer lies in its target unconsumed"
 _LIFE = {Event.CONFIRMED: "sent", Event.REFUSED: "refused", Event.LOST: "in doubt"}
 
@@ -175,7 +178,7 @@ async def settle_silent(
     by_silence: defaultdict[int, list[Standing]] = defaultdict(list)
     for silence_ms, *standing in await tx.rows(_SILENT, seqs, now_ms):
         by_silence[silence_ms].append(read_standing(tuple(standing)))
-    count = 0
+    settled: list[Standing] = []
     for silence_ms, standings in by_silence.items():
         reason = f"has not come back for {format_duration_ms(silence_ms)}"
         moved = await move(
@@ -184,11 +187,12 @@ async def settle_silent(
         await note_life(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
         for one in moved:
             ledger.happened("resolved", one.place, now_ms)
-        count += len(moved)
+        settled += moved
+    await _audit(tx, "letters.settled", settled, "they have not come back in their time", now_ms=now_ms)
     await tx.many(_LOOKED_AT, over)
     await tx.run(_LOOK_AGAIN, seqs, now_ms)
     await ledger.write(tx)
-    return count
+    return len(settled)
 
 
 async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mapping[str, str], *, now_ms: int) -> None:
@@ -207,12 +211,16 @@ async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mappin
         elif one.status is Status.WAITING:
             taken.append((one, kind, settle_s))
     for reason, standings in untaken.items():
+        # One that waits already for another reason still waits.
+        new = [one for one in standings if one.status is not Status.WAITING]
+        await _audit(tx, "letters.waiting", new, reason, now_ms=now_ms)
         await move(tx, ledger, standings, Event.UNTAKEN, now_ms=now_ms, reason=reason)
         await note_life(tx, [one.seq for one in standings], "waiting", now_ms=now_ms, who="", detail=reason)
     if taken:
         standings = [one for one, _, _ in taken]
         await move(tx, ledger, standings, Event.TAKEN, now_ms=now_ms, reason=_TAKEN)
         await note_life(tx, [one.seq for one in standings], "taken", now_ms=now_ms, who="", detail=_TAKEN)
+        await _audit(tx, "letters.taken", standings, _TAKEN, now_ms=now_ms)
         book, groups = await read_rules(tx), await _group_ids(tx, standings)
         for one, kind, settle_s in taken:
             rule = (
@@ -225,6 +233,24 @@ async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mappin
     if again:
         await tx.many(_LISTEN_ONE, again)
         await tx.many(LISTEN, again)
+
+
+async def _audit(tx: Writing, action: str, standings: list[Standing], why: str, *, now_ms: int) -> None:
+    """One entry for all that a look did to dead letters, none if it did nothing."""
+    if not standings:
+        return
+    queues = sorted({one.place.queue for one in standings})
+    entry = AuditEntry(
+        at_ms=now_ms,
+        who=_WHO,
+        action=action,
+        subject=queues[0] if len(queues) == 1 else f"{len(queues)} queues",
+        count=len(standings),
+        why=why,
+        detail={"ids": [one.id for one in standings[:_NAMED_MAX]], "queues": queues[:_NAMED_MAX]},
+    )
+    with acting_as(""):
+        await note(tx, entry)
 
 
 async def _give_back(tx: Writing, ledger: Ledger, standings: list[Standing], who: str, *, now_ms: int) -> None:

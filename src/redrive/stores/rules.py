@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from redrive.records import AuditEntry, RetryRule
 from redrive.stores.arriving import clean
-from redrive.stores.audit import note
+from redrive.stores.audit import acting_as, note
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.errors import StoreError
 
@@ -158,12 +158,14 @@ class Rules:
         for scope, rule in wanted.items():
             there = found.get(scope)
             if there is None or (there.is_declared and there != rule):
-                await self.set(rule, now_ms=now_ms, who=DECLARED_BY, why="as its file says")
+                with acting_as(""):
+                    await self.set(rule, now_ms=now_ms, who=DECLARED_BY, why="as its file says")
             elif not there.is_declared and replace(there, is_declared=True) != rule:
                 left.append(scope)
         for scope in (_QUEUE + name for name in queues):
             if scope in found and found[scope].is_declared and scope not in wanted:
-                await self.remove(scope, now_ms=now_ms, who=DECLARED_BY, why="its file says so no more")
+                with acting_as(""):
+                    await self.remove(scope, now_ms=now_ms, who=DECLARED_BY, why="its file says so no more")
         return tuple(left)
 
     async def remove(

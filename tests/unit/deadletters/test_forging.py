@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 from redrive.client import Client
+from redrive.deadletters.auto_retry import AutoRetry
+from redrive.deadletters.redriver import Redriver
+from redrive.deadletters.runner import RunnerParts
 from redrive.deadletters.sources import Source
 from redrive.embedded import PROFILES, EmbeddedBroker
+from redrive.records import RetryRule, Selection
+from redrive.stores import acting_as
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import make_collector, park, sqlite_store, stored_letters
+from tests.unit.deadletters.collecting_scene import luck, make_collector, now_ms, park, sqlite_store, stored_letters
 from tests.unit.deadletters.forging_scene import DLQ, ForgingScene, play_copied_marks, play_forged_headers, play_origin
 
 PLAYS = (play_forged_headers, play_copied_marks, play_origin)
@@ -35,6 +40,35 @@ def test_a_count_that_the_broker_never_reaches_stops_no_queue(profile: str, tmp_
             report = await make_collector(client, store, [source]).run(once=True)
             assert report.left == {}
             assert [one.message_id for one in await stored_letters(store)] == ["m1"]
+
+    run_scenario(steps())
+
+
+def test_what_redrive_does_by_itself_is_nobody_s_in_the_audit_whoever_started_it(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            scene = ForgingScene(client, store)
+            await scene.set_up()
+            with acting_as("cli:root"):
+                rule = RetryRule(scope="queue:orders", attempts=3, first_ms=1, ceiling_ms=1, is_declared=True)
+                await store.rules.declare([rule], queues=["orders"], now_ms=now_ms())
+                await scene.publish()
+                await scene.die()
+                await scene.collect()
+                parts = RunnerParts(store=store, client=client, owner="runner", clock_ms=lambda: now_ms() + 10_000)
+                round = await AutoRetry(Redriver(parts), luck=luck).once()
+                assert [one.sent for one in round.operations] == [1]
+                await scene.die()
+                await scene.collect()
+                (letter,) = (await scene.letters()).values()
+                await store.letters.resolve(Selection(ids=(letter.id,)), who="ada", why="w", now_ms=now_ms())
+            entries, _ = await store.audit.page(50)
+            assert {(one.who, one.action.partition(".")[0], one.token_id) for one in entries} == {
+                ("auto_retry:", "rule", ""),
+                ("auto-retry", "auto-retry", ""),
+                ("collector", "letters", ""),
+                ("ada", "letters", "cli:root"),
+            }
 
     run_scenario(steps())
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from redrive.records import Event, Filter, ItemState, Selection, Status, Target
-from redrive.stores import Store
+from redrive.stores import Store, acting_as
 from tests.unit.stores.arrivals import (
     NOW_MS,
     begin,
@@ -129,6 +129,33 @@ def test_a_copy_that_lies_in_its_target_is_waited_for_and_not_resolved(store: St
         assert await counts_kept(store) == await counts_anew(store)
         life = [one.event for one in await store.letters.life(ids[0])]
         assert life[-3:] == ["waiting", "taken", "silence"]
+        # What Redrive did by itself is in the audit, once for each look that did something.
+        entries, _ = await store.audit.page(20, who="auto-retry")
+        told = [(one.action, one.subject, one.count, one.at_ms - late_ms) for one in reversed(entries)]
+        assert told == [
+            ("letters.waiting", "orders", 1, 0),
+            ("letters.settled", "2 queues", 2, 0),
+            ("letters.taken", "orders", 1, 600_000),
+            ("letters.settled", "orders", 1, 1_200_000),
+        ]
+        by_silence = next(one for one in entries if one.count == 2)
+        assert sorted(by_silence.detail["ids"]) == sorted((ids[1], *elsewhere))
+        assert [one.why for one in entries if one.action == "letters.waiting"] == [waiting["orders"]]
+
+    run(scenario())
+
+
+def test_a_look_that_settles_thousands_is_one_entry_of_nobody_s_token_and_names_some(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, *(make_arrival(number) for number in range(1, 121)))
+        await redrive(store, *ids)
+        with acting_as("cli:root"):
+            assert await store.operations.settle_silent(now_ms=NOW_MS + 600_000, limit=1_000) == 120
+        (entry,), _ = await store.audit.page(9, action="letters.settled")
+        assert (entry.who, entry.token_id, entry.count) == ("auto-retry", "", 120)
+        assert len(entry.detail["ids"]) == 100
+        assert set(entry.detail["ids"]) <= set(ids)
+        assert (await store.audit.verify()).findings == ()
 
     run(scenario())
 
