@@ -58,7 +58,7 @@ from redrive.records.filters import (
     Words,
     too_many_stars,
 )
-from redrive.records.groups import Group, Note
+from redrive.records.groups import Group, Note, Said
 from redrive.records.hiding import MASK, InvalidRedaction, TooMuchWork, checked_path, tried_redaction
 from redrive.records.identities import ID_LENGTH, LUCK_BITS, make_id
 from redrive.records.json_shapes import (
@@ -167,6 +167,7 @@ __all__ = [
     "RedactionKind",
     "RetryRule",
     "Role",
+    "Said",
     "Selection",
     "Sent",
     "ShownBody",

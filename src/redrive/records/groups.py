@@ -15,6 +15,16 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What somebody said about a group last: the state they gave it, and why."""
+
+    state: GroupState
+    at_ms: int
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """A row of the store. `count` are all its dead letters there are, `by_status` how they stand."""
 
@@ -33,3 +43,5 @@ class Group:
     """Copies sent back so far, and how many of them came back."""
     returned: int
     notes: tuple[Note, ...] = ()
+    said: Said | None = None
+    """Also of a group that has regressed since: then it tells who resolved it."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from redrive.core import Attempt
 from redrive.records.access import Token
-from redrive.records.groups import Group
+from redrive.records.groups import Group, Said
 from redrive.records.letters import DeadLetter, Happening
 from redrive.records.operations import AuditEntry, Item, Operation, RetryRule
 
@@ -124,6 +124,7 @@ def group_json(group: Group) -> dict[str, Any]:
         "queue": group.queue,
         "error_type": group.error_type,
         "state": str(group.state),
+        "said": None if group.said is None else said_json(group.said),
         "first_seen": moment_json(group.first_seen_ms),
         "last_seen": moment_json(group.last_seen_ms),
         "count": group.count,
@@ -132,6 +133,11 @@ def group_json(group: Group) -> dict[str, Any]:
         "returned": group.returned,
         "notes": [{"at": moment_json(note.at_ms), "who": note.who, "text": note.text} for note in group.notes],
     }
+
+
+def said_json(said: Said) -> dict[str, Any]:
+    """What somebody said about a group last."""
+    return {"state": str(said.state), "at": moment_json(said.at_ms), "who": said.who, "why": said.why}
 
 
 def rule_json(rule: RetryRule) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from redrive.records import AuditEntry, Group, GroupState, Note, glob_matcher
+from redrive.records import AuditEntry, Group, GroupState, Note, Said, glob_matcher
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.cursors import read_cursor, write_cursor
@@ -13,7 +13,8 @@ from redrive.stores.errors import StoreError
 from redrive.stores.questions import sql
 
 _COLUMNS = """g.seq, g.id, g.title, g.queue, g.error_type, g.state, g.first_seen_ms, g.last_seen_ms, g.letters,
-    g.redriven, g.returned, g.owner"""
+    g.redriven, g.returned, g.owner, g.said, g.said_at_ms, g.said_by, g.said_why"""
+_SAY = "UPDATE groups SET state = $2, said = $2, said_at_ms = $3, said_by = $4, said_why = $5 WHERE id = $1"
 _ORDERS = {"last_seen": "last_seen_ms", "count": "letters"}
 _STANDING = """
 SELECT key, status, n FROM tallies WHERE dimension = 'group' AND key = ANY($1::text[]) ORDER BY key, status
@@ -83,7 +84,7 @@ class Groups:
     async def set_state(self, id: str, state: GroupState, who: str, why: str, now_ms: int) -> Group:
         """What people say about it now. Raises UnknownGroup."""
         async with self._database.write() as tx:
-            changed = await tx.run("UPDATE groups SET state = $2 WHERE id = $1", clean(id), state.value)
+            changed = await tx.run(_SAY, clean(id), state.value, now_ms, clean(who), clean(why))
             group = await _get(tx, id) if changed else None
             if group is None:
                 raise UnknownGroup(id)
@@ -146,6 +147,13 @@ async def _groups(tx: Reading, rows: Sequence[Row]) -> list[Group]:
             returned=row[10],
             owner=row[11],
             notes=tuple(notes[row[0]]),
+            said=_said(*row[12:16]),
         )
         for row in rows
     ]
+
+
+def _said(state: str | None, at_ms: int | None, who: str | None, why: str | None) -> Said | None:
+    if state is None or at_ms is None:
+        return None
+    return Said(state=GroupState(state), at_ms=at_ms, who=who or "", why=why or "")

@@ -82,6 +82,8 @@ def test_what_people_say_about_a_group_is_kept_with_who_and_why(
         client = await client_for(Role.OPERATOR, name="ada")
         said = await client.post(f"{GROUPS}/timeouts/{word}", json={"why": "because"})
         assert (said.status_code, said.json()["state"]) == (200, state)
+        shown = (await client.get(f"{GROUPS}/timeouts")).json()["said"]
+        assert (shown["state"], shown["who"], shown["why"]) == (state, "ada", "because")
         assert await audited(store, f"group.{state}") == [("ada", "timeouts", 3)]
         assert (await client.post(f"{GROUPS}/nobody/{word}", json={"why": "w"})).status_code == 404
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -224,6 +225,10 @@ def test_groups_are_listed_said_something_about_and_noted(database: str) -> None
     assert noted.code == 0
     shown = redrive("dlq", "groups", "show", "orders-ValueError", "--database", database, "--format", "json").json
     assert shown["state"] == "acknowledged"
+    said_now = shown["said"]
+    assert (said_now["state"], said_now["who"], said_now["why"]) == ("acknowledged", "ada", "supplier down")
+    shown_text = redrive("dlq", "groups", "show", "orders-ValueError", "--database", database).out
+    assert re.search(r"^said +acknowledged, \S.* ada: supplier down$", shown_text, re.MULTILINE)
     assert [(note["who"], note["text"]) for note in shown["notes"]] == [("ada", "ticket 4711")]
     assert "ada: ticket 4711" in redrive("dlq", "groups", "show", "orders-ValueError", "--database", database).out
     only = redrive("dlq", "groups", "--state", "OPEN", "--database", database, "--format", "json").json

@@ -13,6 +13,7 @@ _GROUP: dict[str, Any] = {
     "queue": "orders",
     "error_type": "TimeoutError",
     "state": "open",
+    "said": {"state": "open", "at": MOMENT, "who": "ada", "why": "it came back"},
     "first_seen": MOMENT,
     "last_seen": MOMENT,
     "count": 412,
@@ -32,6 +33,15 @@ class Note(Answer):
     text: str
 
 
+class Said(Answer):
+    """The state that somebody gave a group, and why."""
+
+    state: GroupState
+    at: Moment | None
+    who: str
+    why: str
+
+
 class Group(Answer):
     """Dead letters of one kind, how they stand, and what people said about them."""
 
@@ -42,6 +52,7 @@ class Group(Answer):
     queue: str
     error_type: str | None
     state: GroupState
+    said: Said | None = Field(description="What somebody said last; of a regressed one, who resolved it.")
     first_seen: Moment | None
     last_seen: Moment | None
     count: int

@@ -86,7 +86,7 @@ def _row(group: Group, moment_ms: int) -> list[str | Cell]:
 @with_format
 @with_place
 def show_command(place: PlaceOptions, group_id: str, form: str) -> None:
-    """Show a group with its notes.
+    """Show a group with what was said about it, by whom and why, and its notes.
 
     \b
     Example:
@@ -99,6 +99,9 @@ def show_command(place: PlaceOptions, group_id: str, form: str) -> None:
     print_line(group.title, bold=True)
     print_line(f"group     {group.id}")
     print_line(f"state     {group.state}", fg=GROUP_COLOURS.get(group.state))
+    if group.said is not None:
+        why = f": {group.said.why}" if group.said.why else ""
+        print_line(f"said      {group.said.state}, {moment_text(group.said.at_ms)} {group.said.who}{why}")
     print_line(f"queue     {group.queue}")
     by_status = ", ".join(f"{count:,} {status}" for status, count in group.by_status.items() if count)
     print_line(f"letters   {group.count:,} ({by_status})" if by_status else f"letters   {group.count:,}")
@@ -120,7 +123,7 @@ _SAY: dict[GroupState, _Saying] = {
 _NEED_WHY = (GroupState.RESOLVED, GroupState.IGNORED)
 _WITH_WHY = {
     True: click.option("--why", required=True, metavar="TEXT", help="Kept in the audit, for whoever looks later."),
-    False: click.option("--why", default="", metavar="TEXT", help="Kept in the audit."),
+    False: click.option("--why", default="", metavar="TEXT", help="Shown with the group, and kept in the audit."),
 }
 
 

@@ -17,6 +17,7 @@ from redrive.stores.migrations import (
     s0008_rule_changes,
     s0009_scopes,
     s0010_activity_by_dlq,
+    s0011_said_of_groups,
 )
 
 if TYPE_CHECKING:
@@ -51,5 +52,6 @@ STEPS: tuple[Step, ...] = (
     Step(version=8, title="rules that are being applied", statements=s0008_rule_changes.statements),
     Step(version=9, title="scopes of senders", statements=s0009_scopes.statements),
     Step(version=10, title="activity by dead-letter queue", statements=s0010_activity_by_dlq.statements),
+    Step(version=11, title="what was said of groups, and why", statements=s0011_said_of_groups.statements),
 )
 """Versions count from 1 without a gap."""
