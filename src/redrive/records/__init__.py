@@ -18,6 +18,7 @@ from redrive.records.access import (
     is_same_secret,
     may_send,
     mint_token,
+    reaches,
     read_token_text,
 )
 from redrive.records.audit_chain import (
@@ -220,6 +221,7 @@ __all__ = [
     "owner_of",
     "parse_filter",
     "phrases_of",
+    "reaches",
     "read_head",
     "read_token_text",
     "rule_json",

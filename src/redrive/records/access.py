@@ -159,6 +159,12 @@ def covers(queues: tuple[str, ...], *names: str) -> bool:
     return not queues or any(matches_glob(pattern, name) for pattern in queues for name in names)
 
 
+def reaches(queues: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether a token for these queues may touch everything that one for the others may. A `*` of theirs is a text like
+    any other to ours: what ours makes of it holds for all that theirs stands for."""
+    return not queues or (bool(others) and all(covers(queues, one) for one in others))
+
+
 def may_send(queues: tuple[str, ...], *, dlq: str, exchange: str, routing_key: str) -> bool:
     """Whether a token for these queues may send a dead letter of `dlq` there: to a queue of theirs by its name, or to
     the one whose DLQ it is. Behind an exchange may be any queue."""

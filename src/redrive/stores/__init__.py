@@ -30,7 +30,7 @@ from redrive.stores.leases import Lease
 from redrive.stores.letters import Page, WholeLetter
 from redrive.stores.opening import opened
 from redrive.stores.redactions import UnknownRedaction
-from redrive.stores.rules import InvalidScope
+from redrive.stores.rules import InvalidScope, WiderRule
 from redrive.stores.showing import body_as_seen
 from redrive.stores.stats import Bucket, Stats
 from redrive.stores.store import Store, exposed_mode, open_store
@@ -72,6 +72,7 @@ __all__ = [
     "UnknownToken",
     "VersionConflict",
     "WholeLetter",
+    "WiderRule",
     "acting_as",
     "body_as_seen",
     "exposed_mode",

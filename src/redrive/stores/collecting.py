@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from redrive.records import Arrival, AuditEntry, Event
+from redrive.records import Arrival, AuditEntry, Event, owner_of
 from redrive.stores.arriving import Entry, died_at_ms, entry_of, insert_entries, see_groups
 from redrive.stores.audit import note
 from redrive.stores.database import Database, Row, Writing
@@ -157,7 +157,9 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
         judged = recurrences.judge(arrived)
         hand.judged.append(judged)
         arrival, row = judged.arrival, judged.standing
-        rule = book.rule_for(arrival.explanation.queue, arrival.explanation.group_id)
+        told = arrival.explanation
+        owner = owner_of(arrival.dlq, queue=told.queue) if told.owner is None else told.owner
+        rule = book.rule_for(told.queue, told.group_id, dlq=arrival.dlq, owner=owner)
         if row is None or judged.verdict is not Verdict.CAME_BACK:
             due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=0)
             copy_of = row.id if row is not None and judged.verdict is Verdict.COPY else arrival.twin_of

@@ -17,6 +17,7 @@ from redrive.records import (
     Filter,
     Happening,
     Status,
+    owner_of,
     search_text,
     storable,
 )
@@ -220,7 +221,8 @@ def _as_it_stands_here(letter: DeadLetter, book: RuleBook) -> DeadLetter:
         return replace(letter, status=Status.IN_DOUBT, status_reason="it was being sent when it was exported")
     if letter.status is not Status.PENDING:
         return letter
-    rule = book.rule_for(letter.queue, letter.group_id)
+    owner = owner_of(letter.dlq, queue=letter.queue)
+    rule = book.rule_for(letter.queue, letter.group_id, dlq=letter.dlq, owner=owner)
     if rule is None or rule.due_at_ms(died_at_ms=letter.dead_at_ms, returns=letter.counted_returns) is None:
         return replace(letter, due_at_ms=None)
     return letter

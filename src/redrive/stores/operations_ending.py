@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redrive.core import format_duration_ms
-from redrive.records import AuditEntry, Event, Operation, OperationKind, Status
+from redrive.records import AuditEntry, Event, Operation, OperationKind, RetryRule, Status
 from redrive.stores.arriving import LISTEN
 from redrive.stores.audit import acting_as, note
 from redrive.stores.database import Reading, Writing
 from redrive.stores.operations_rows import BEING_SENT
-from redrive.stores.rules import read_rules, rules_to_decide_by
+from redrive.stores.rules import RuleBook, read_rules, rules_to_decide_by
 from redrive.stores.tallies import Ledger
 from redrive.stores.transitions import STANDING, Standing, move, note_life, read_standing
 
@@ -76,7 +76,7 @@ ON CONFLICT DO NOTHING
 _RETURNS = """
 SELECT seq, CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END FROM letters WHERE seq = ANY($1::bigint[])
 """
-_GROUP_IDS = "SELECT seq, id FROM groups WHERE seq = ANY($1::bigint[])"
+_GROUP_IDS = "SELECT seq, id, owner FROM groups WHERE seq = ANY($1::bigint[])"
 
 _WHO = "auto-retry"
 _NAMED_MAX = 100
@@ -142,7 +142,7 @@ async def by_settling(tx: Writing, operation: Operation, standings: list[Standin
     groups = await _group_ids(tx, standings)
     sorted_out: defaultdict[int | None, list[Standing]] = defaultdict(list)
     for one in standings:
-        rule = book.rule_for(one.place.queue, groups[one.place.group_seq])
+        rule = _rule_for(book, one, groups)
         sorted_out[default_ms if rule is None else rule.settle_ms].append(one)
     return sorted_out
 
@@ -223,11 +223,7 @@ async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mappin
         await _audit(tx, "letters.taken", standings, _TAKEN, now_ms=now_ms)
         book, groups = await read_rules(tx), await _group_ids(tx, standings)
         for one, kind, settle_s in taken:
-            rule = (
-                book.rule_for(one.place.queue, groups[one.place.group_seq])
-                if kind == OperationKind.AUTO_RETRY
-                else None
-            )
+            rule = _rule_for(book, one, groups) if kind == OperationKind.AUTO_RETRY else None
             default_ms = _SETTLE_MS if settle_s is None else round(settle_s * 1000)
             again.append((now_ms + (default_ms if rule is None else rule.settle_ms), one.seq))
     if again:
@@ -268,12 +264,18 @@ async def _by_due(tx: Writing, standings: list[Standing], *, now_ms: int) -> dic
     returns: dict[int, int] = dict(await tx.rows(_RETURNS, [one.seq for one in standings]))
     sorted_out: defaultdict[int | None, list[Standing]] = defaultdict(list)
     for one in standings:
-        rule = book.rule_for(one.place.queue, groups[one.place.group_seq])
+        rule = _rule_for(book, one, groups)
         due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=now_ms, returns=returns[one.seq])
         sorted_out[due_at_ms].append(one)
     return sorted_out
 
 
-async def _group_ids(tx: Writing, standings: list[Standing]) -> dict[int, str]:
+async def _group_ids(tx: Writing, standings: list[Standing]) -> dict[int, tuple[str, str]]:
+    """The ids of their groups, and whose those are."""
     seqs = sorted({one.place.group_seq for one in standings})
-    return dict(await tx.rows(_GROUP_IDS, seqs))
+    return {seq: (id, owner) for seq, id, owner in await tx.rows(_GROUP_IDS, seqs)}
+
+
+def _rule_for(book: RuleBook, one: Standing, groups: dict[int, tuple[str, str]]) -> RetryRule | None:
+    group_id, owner = groups[one.place.group_seq]
+    return book.rule_for(one.place.queue, group_id, dlq=one.place.dlq, owner=owner)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from redrive.records import Event, Filter, Preview, Selection, Status, covers, may_send, sources
+from redrive.records import Event, Filter, Preview, Selection, Status, may_send, sources
 from redrive.stores.database import Reading, Writing
 from redrive.stores.evaluating import SELECTING, Budget, is_dear
 from redrive.stores.rules import read_rules
@@ -110,16 +110,14 @@ async def freeze_due(tx: Writing, operation_seq: int, *, now_ms: int, limit: int
 
 async def _within_rules(tx: Writing, seqs: list[int]) -> list[int]:
     """Those that their rules may send. A rule of somebody who is limited to some queues counts for dead letters that
-    were collected for these, and sends to these alone; any other that it made due is not due any more."""
+    were collected for these, and sends to these alone; what is due by no rule is not due any more."""
     book = await read_rules(tx)
     if not seqs or not any(rule.queues for rule in book.rules.values()):
         return seqs
     outside = set()
     for seq, queue, dlq, group_id, owner in await tx.rows(_WHOSE, seqs):
-        rule = book.rule_for(queue, group_id)
-        queues = () if rule is None else rule.queues
-        is_theirs = covers(queues, dlq, owner)
-        if not is_theirs or not may_send(queues, dlq=dlq, exchange="", routing_key=queue):
+        rule = book.rule_for(queue, group_id, dlq=dlq, owner=owner)
+        if rule is None or not may_send(rule.queues, dlq=dlq, exchange="", routing_key=queue):
             outside.add(seq)
     if outside:
         await tx.run(_NOT_DUE, sorted(outside))

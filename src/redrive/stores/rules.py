@@ -1,8 +1,11 @@
 """The rules of auto-retry, and what they make of dead letters: when each is due.
 
 The most specific rule counts: the group's, else the queue's, else `*`; without one, or with one that is switched off,
-nothing is due. A letter's due time is kept in its row, so that finding what is due reads an index; a changed rule
-computes it anew for the letters it is about.
+nothing is due. A rule of somebody who is limited to some queues counts for dead letters that were taken for these: by
+where they were taken, not by the queue they name; others follow the next wider one.
+
+A letter's due time is kept in its row, so that finding what is due reads an index; a changed rule computes it anew for
+the letters it is about.
 
 There may be millions of those. A change commits the rule and a row that says how far it is applied (`rule_changes`),
 then goes through the letters by their numbers, a transaction for each piece. Who is killed in between leaves the row:
@@ -16,10 +19,11 @@ whoever changes a rule next goes on from there, and so does auto-retry before it
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.records import AuditEntry, RetryRule
+from redrive.records import AuditEntry, RetryRule, covers, reaches
 from redrive.stores.arriving import clean
 from redrive.stores.audit import acting_as, note
 from redrive.stores.database import Database, Reading, Writing
@@ -43,16 +47,16 @@ ON CONFLICT (scope) DO UPDATE SET enabled = excluded.enabled, attempts = exclude
 """
 _REMOVE = "DELETE FROM rules WHERE scope = $1"
 
-# $1 and $2: the queue or the group; $3 and $4: the queues and groups that have rules of their own and are left alone.
-_IN_SCOPE = """
-status = 'pending' AND (CAST($1 AS TEXT) IS NULL OR queue = $1)
-AND (CAST($2 AS TEXT) IS NULL OR group_seq IN (SELECT seq FROM groups WHERE id = $2))
-AND queue <> ALL($3::text[]) AND group_seq NOT IN (SELECT seq FROM groups WHERE id = ANY($4::text[]))
+# Rows are locked in the order of their numbers, as everywhere. $3 and $4: the queue or the group.
+_IN_PIECE = """
+SELECT l.seq, l.queue, l.dlq, g.id, g.owner FROM letters AS l JOIN groups AS g ON g.seq = l.group_seq
+WHERE l.seq > $1 AND l.seq <= $2 AND l.status = 'pending'
+AND (CAST($3 AS TEXT) IS NULL OR l.queue = $3) AND (CAST($4 AS TEXT) IS NULL OR g.id = $4)
+ORDER BY l.seq FOR UPDATE OF l
 """
-# Rows are locked in the order of their numbers, as everywhere.
-_IN_PIECE = " ".join(("SELECT seq FROM letters WHERE seq > $5 AND seq <= $6 AND", _IN_SCOPE))
-_NEVER_OF = " ".join((_IN_PIECE, "AND due_at_ms IS NOT NULL ORDER BY seq FOR UPDATE"))
-_NEVER = "UPDATE letters SET due_at_ms = NULL, version = version + 1 WHERE seq = ANY($1::bigint[])"
+_NEVER = """
+UPDATE letters SET due_at_ms = NULL, version = version + 1 WHERE seq = ANY($1::bigint[]) AND due_at_ms IS NOT NULL
+"""
 # Attempts, first, ceiling, and the return from which on the ceiling counts: before it nothing can overflow.
 _COUNTED = "(CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END)"
 _DUE = f"""
@@ -60,42 +64,42 @@ CASE WHEN {_COUNTED} < {{attempts}} THEN dead_at_ms + CASE WHEN {_COUNTED} >= {{
     THEN CAST({{ceiling}} AS BIGINT)
     ELSE {{first}} * (CAST(1 AS BIGINT) << CAST({_COUNTED} AS INTEGER)) END END
 """
-_DUE_ANEW_OF = " ".join(
-    (
-        _IN_PIECE,
-        "AND due_at_ms IS DISTINCT FROM",
-        _DUE.format(attempts="$7", first="$8", ceiling="$9", doublings="$10"),
-        "ORDER BY seq FOR UPDATE",
-    )
-)
 _DUE_ANEW = " ".join(
     (
         "UPDATE letters SET version = version + 1, due_at_ms =",
         _DUE.format(attempts="$2", first="$3", ceiling="$4", doublings="$5"),
-        "WHERE seq = ANY($1::bigint[])",
+        "WHERE seq = ANY($1::bigint[]) AND due_at_ms IS DISTINCT FROM",
+        _DUE.format(attempts="$2", first="$3", ceiling="$4", doublings="$5"),
     )
 )
 PIECE = 5_000
 """Dead letters that are looked at in one transaction."""
 _BEGIN = """
-INSERT INTO rule_changes (scope, after_seq, until_seq, changed, at_ms, who, why)
-SELECT $1, 0, coalesce(max(seq), 0), 0, CAST($2 AS BIGINT), $3, $4 FROM letters WHERE 1 = 1
+INSERT INTO rule_changes (scope, after_seq, until_seq, changed, at_ms, who, why, queues)
+SELECT $1, 0, coalesce(max(seq), 0), 0, CAST($2 AS BIGINT), $3, $4, $5 FROM letters WHERE 1 = 1
 ON CONFLICT (scope) DO UPDATE SET after_seq = 0, until_seq = excluded.until_seq, changed = 0, at_ms = excluded.at_ms,
-    who = excluded.who, why = excluded.why
+    who = excluded.who, why = excluded.why, queues = excluded.queues
 """
 _NEXT_CHANGE = """
-SELECT scope, after_seq, until_seq, changed, who, why FROM rule_changes ORDER BY at_ms, scope LIMIT 1 FOR UPDATE
+SELECT scope, after_seq, until_seq, changed, who, why, queues FROM rule_changes ORDER BY at_ms, scope LIMIT 1 FOR UPDATE
 """
 _PIECE_END = """
 SELECT max(seq) FROM (SELECT seq FROM letters WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) AS piece
 """
 _PIECE_DONE = "UPDATE rule_changes SET after_seq = $2, changed = $3 WHERE scope = $1"
 _CHANGE_DONE = "DELETE FROM rule_changes WHERE scope = $1"
-_QUEUES_OF = """
-SELECT DISTINCT queue FROM letters
-WHERE group_seq IN (SELECT seq FROM groups WHERE id = $1) AND seq > $2 AND seq <= $3
-"""
 _IS_CHANGING = "SELECT count(*) FROM rule_changes"
+
+
+class WiderRule(StoreError):
+    """Somebody who is limited to some queues can't change what one with more of them has set."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__(
+            f"the rule {scope} is of a file or of somebody for more queues than these; they change it, or set one for "
+            "queues of your own"
+        )
 
 
 class InvalidScope(StoreError):
@@ -108,11 +112,13 @@ class RuleBook:
 
     rules: dict[str, RetryRule]
 
-    def rule_for(self, queue: str, group_id: str) -> RetryRule | None:
-        """The rule that counts for a dead letter, switched on or off; None where there is none."""
+    def rule_for(self, queue: str, group_id: str, *, dlq: str, owner: str) -> RetryRule | None:
+        """The rule that counts for a dead letter, switched on or off; None where there is none. `dlq` is where it was
+        taken, `owner` whose that is (`records.owner_of`)."""
         for scope in (_GROUP + group_id, _QUEUE + queue, ALL):
-            if scope in self.rules:
-                return self.rules[scope]
+            rule = self.rules.get(scope)
+            if rule is not None and covers(rule.queues, dlq, owner):
+                return rule
         return None
 
 
@@ -132,7 +138,7 @@ class Rules:
     ) -> bool:
         """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due: for no longer
         than `patience_s`, if that is given. Whether all of it is done; if not, `go_on` does the rest. Raises
-        `InvalidScope`."""
+        `InvalidScope`, `WiderRule`."""
         _read_scope(rule.scope)
         values = (
             int(rule.enabled),
@@ -145,8 +151,9 @@ class Rules:
         )
         async with self._database.write() as tx:
             await tx.rows(tx.dialect.alone_with_rules)
+            _check_reach((await read_rules(tx)).rules.get(rule.scope), rule.queues)
             await tx.run(_SET, rule.scope, *values)
-            await _begin_change(tx, rule.scope, "rule.set", now_ms=now_ms, who=who, why=why)
+            await _begin_change(tx, rule.scope, rule.queues, "rule.set", now_ms=now_ms, who=who, why=why)
         return await self.go_on(now_ms=now_ms, patience_s=patience_s)
 
     async def declare(self, rules: Sequence[RetryRule], queues: Iterable[str], *, now_ms: int) -> tuple[str, ...]:
@@ -157,7 +164,8 @@ class Rules:
         wanted = {one.scope: replace(one, is_declared=True) for one in rules}
         for scope, rule in wanted.items():
             there = found.get(scope)
-            if there is None or (there.is_declared and there != rule):
+            # One of somebody for some queues is none for the others.
+            if there is None or there.queues or (there.is_declared and there != rule):
                 with acting_as(""):
                     await self.set(rule, now_ms=now_ms, who=DECLARED_BY, why="as its file says")
             elif not there.is_declared and replace(there, is_declared=True) != rule:
@@ -169,13 +177,23 @@ class Rules:
         return tuple(left)
 
     async def remove(
-        self, scope: str, *, now_ms: int, who: str = "", why: str = "", patience_s: float | None = None
+        self,
+        scope: str,
+        *,
+        now_ms: int,
+        who: str = "",
+        why: str = "",
+        queues: tuple[str, ...] = (),
+        patience_s: float | None = None,
     ) -> bool:
-        """Forgets a rule; what it was about follows the next wider one, as with `set`."""
+        """Forgets a rule; what it was about follows the next wider one, as with `set`. `queues`: those that whoever
+        does it is limited to. Raises `WiderRule`."""
         async with self._database.write() as tx:
             await tx.rows(tx.dialect.alone_with_rules)
-            if await tx.run(_REMOVE, scope):
-                await _begin_change(tx, scope, "rule.removed", now_ms=now_ms, who=who, why=why)
+            there = (await read_rules(tx)).rules.get(scope)
+            _check_reach(there, queues)
+            if there is not None and await tx.run(_REMOVE, scope):
+                await _begin_change(tx, scope, there.queues, "rule.removed", now_ms=now_ms, who=who, why=why)
         return await self.go_on(now_ms=now_ms, patience_s=patience_s)
 
     async def go_on(self, *, now_ms: int, patience_s: float | None = None) -> bool:
@@ -217,8 +235,19 @@ async def rules_to_decide_by(tx: Writing) -> RuleBook:
     return await read_rules(tx)
 
 
-async def _begin_change(tx: Writing, scope: str, action: str, *, now_ms: int, who: str, why: str) -> None:
-    await tx.run(_BEGIN, scope, now_ms, clean(who), clean(why))
+def _check_reach(there: RetryRule | None, queues: tuple[str, ...]) -> None:
+    if there is not None and not reaches(queues, there.queues):
+        raise WiderRule(there.scope)
+
+
+async def _begin_change(
+    tx: Writing, scope: str, queues: tuple[str, ...], action: str, *, now_ms: int, who: str, why: str
+) -> None:
+    unfinished = await tx.value("SELECT queues FROM rule_changes WHERE scope = $1", scope)
+    if unfinished is not None:
+        others = json.loads(unfinished)
+        queues = tuple(dict.fromkeys((*others, *queues))) if queues and others else ()
+    await tx.run(_BEGIN, scope, now_ms, clean(who), clean(why), json.dumps(queues))
     await note(tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=scope, count=0, why=why))
 
 
@@ -228,10 +257,10 @@ async def _apply_piece(tx: Writing, *, now_ms: int) -> bool:
     found = await tx.row(_NEXT_CHANGE)
     if found is None:
         return False
-    scope, after_seq, until_seq, changed, who, why = found
+    scope, after_seq, until_seq, changed, who, why, queues = found
     end_seq = await tx.value(_PIECE_END, after_seq, until_seq, PIECE)
     if end_seq is not None:
-        changed += await _compute_due(tx, scope, await read_rules(tx), after_seq, end_seq)
+        changed += await _compute_due(tx, scope, tuple(json.loads(queues)), await read_rules(tx), after_seq, end_seq)
     if end_seq is None or end_seq >= until_seq:
         await tx.run(_CHANGE_DONE, scope)
         await note(tx, AuditEntry(at_ms=now_ms, who=who, action="rule.applied", subject=scope, count=changed, why=why))
@@ -240,35 +269,37 @@ async def _apply_piece(tx: Writing, *, now_ms: int) -> bool:
     return True
 
 
-async def _compute_due(tx: Writing, scope: str, book: RuleBook, after_seq: int, end_seq: int) -> int:
-    """Sets when the pending letters of a piece that `scope` alone decides about are due; how many of them changed."""
+async def _compute_due(
+    tx: Writing, scope: str, queues: tuple[str, ...], book: RuleBook, after_seq: int, end_seq: int
+) -> int:
+    """Sets when the pending letters of a piece are due that a change of the rule with this scope, by somebody for these
+    queues, is about; how many of them changed."""
     queue, group = _read_scope(scope)
-    groups = [one.removeprefix(_GROUP) for one in book.rules if one.startswith(_GROUP) and group is None]
-    queues = [one.removeprefix(_QUEUE) for one in book.rules if one.startswith(_QUEUE) and scope == ALL]
-    if scope in book.rules:
-        rules: list[tuple[str | None, RetryRule | None]] = [(queue, book.rules[scope])]
-    elif group is not None:
-        # Letters of a group may have died in several queues, each with a rule of its own.
-        rows = await tx.rows(_QUEUES_OF, group, after_seq, end_seq)
-        rules = [(row[0], book.rule_for(row[0], group)) for row in rows]
-    else:
-        rules = [(queue, book.rules.get(ALL))]
+    decided: defaultdict[str | None, list[int]] = defaultdict(list)
+    for seq, of_queue, dlq, group_id, owner in await tx.rows(_IN_PIECE, after_seq, end_seq, queue, group):
+        if not covers(queues, dlq, owner):
+            continue
+        rule = book.rule_for(of_queue, group_id, dlq=dlq, owner=owner)
+        if rule is None or _how_specific(rule.scope) <= _how_specific(scope):
+            decided[None if rule is None else rule.scope].append(seq)
     count = 0
-    for of_queue, rule in rules:
-        count += await _apply(tx, (of_queue, group, queues, groups, after_seq, end_seq), rule)
+    for by, seqs in decided.items():
+        count += await _apply(tx, seqs, None if by is None else book.rules[by])
     return count
 
 
-async def _apply(tx: Writing, piece: tuple[object, ...], rule: RetryRule | None) -> int:
+async def _apply(tx: Writing, seqs: list[int], rule: RetryRule | None) -> int:
     if rule is None or not rule.enabled:
-        seqs = [row[0] for row in await tx.rows(_NEVER_OF, *piece)]
-        return await tx.run(_NEVER, seqs) if seqs else 0
+        return await tx.run(_NEVER, seqs)
     doublings = 0
     while rule.first_ms << doublings < rule.ceiling_ms and doublings < 40:
         doublings += 1
-    values = (rule.attempts, rule.first_ms, rule.ceiling_ms, doublings)
-    seqs = [row[0] for row in await tx.rows(_DUE_ANEW_OF, *piece, *values)]
-    return await tx.run(_DUE_ANEW, seqs, *values) if seqs else 0
+    return await tx.run(_DUE_ANEW, seqs, rule.attempts, rule.first_ms, rule.ceiling_ms, doublings)
+
+
+def _how_specific(scope: str) -> int:
+    """The greater counts."""
+    return 2 if scope.startswith(_GROUP) else 1 if scope.startswith(_QUEUE) else 0
 
 
 def _read_scope(scope: str) -> tuple[str | None, str | None]:

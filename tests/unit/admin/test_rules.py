@@ -71,16 +71,22 @@ def test_a_limited_token_rules_its_own_queues_alone(
             statuses[scope] = (put.status_code, deleted.status_code)
         assert statuses == {
             "*": (403, 403),
-            "queue:orders": (200, 204),
+            "queue:orders": (403, 403),  # an admin has set it
             "queue:payments": (404, 404),
-            "group:timeouts": (200, 204),
+            "group:timeouts": (403, 403),
             "group:cards": (404, 404),
         }
         assert [(one.scope, one.enabled) for one in await store.rules.all()] == [
-            ("*", False),
-            ("group:cards", False),
-            ("queue:payments", False),
+            (scope, False) for scope in sorted(scopes)
         ]
+        refused = await client.delete(f"{RULES}/queue:orders")
+        assert "of somebody for more queues" in refused.json()["detail"]
+        for scope in ("queue:orders", "group:timeouts"):
+            assert (await admin.delete(f"{RULES}/{scope}")).status_code == 204
+            assert (await client.put(f"{RULES}/{scope}", json={"enabled": True})).status_code == 200
+            other = await client_for(Role.OPERATOR, queues=("orders",))
+            assert (await other.put(f"{RULES}/{scope}", json={"enabled": False})).status_code == 200
+            assert (await client.delete(f"{RULES}/{scope}")).status_code == 204
 
     run(scenario())
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from redrive.records import ItemState, OperationKind, RetryRule
-from redrive.stores import InvalidScope, Store, StoreUnavailable, arriving, collecting, open_store, rules
+from redrive.stores import InvalidScope, Store, StoreUnavailable, WiderRule, arriving, collecting, open_store, rules
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
 from tests.unit.stores.conftest import Run
+from tests.unit.stores.letter_making import make_letter, put
 
 
 async def due(store: Store, *ids: str) -> list[int | None]:
@@ -264,5 +265,95 @@ def test_a_change_that_takes_long_is_left_to_others(store: Store, run: Run, monk
         assert await due(store, *ids) == [7, None, None]
         assert await store.rules.go_on(now_ms=NOW_MS)
         assert await due(store, *ids) == [7, 7, 7]
+
+    run(scenario())
+
+
+MINE = ("orders",)
+PLACES = (("orders", "orders.dlq"), ("orders", "payments.dlq"), ("payments", "payments.dlq"), ("orders", "orders"))
+"""What letters say they failed in, and where they were taken: the second and third are not of the queue orders."""
+
+
+async def put_places(store: Store, first: int = 0) -> list[str]:
+    letters = [
+        make_letter(first + number, queue=queue, dlq=dlq, group_id=f"{queue} of {dlq}", due_at_ms=None)
+        for number, (queue, dlq) in enumerate(PLACES)
+    ]
+    await put(store, letters)
+    return [one.id for one in letters]
+
+
+def test_a_rule_for_some_queues_is_about_what_was_taken_for_these(store: Store, run: Run) -> None:
+    """Letters of another queue that say they failed in this one follow the next wider rule, whatever becomes of it."""
+
+    async def scenario() -> None:
+        ids = await put_places(store)
+        wide = RetryRule(scope="*", first_ms=1_000, ceiling_ms=1_000)
+        await store.rules.set(wide, now_ms=NOW_MS)
+        assert await due(store, *ids) == [1_000] * 4
+        before = [await store.letters.get(id) for id in ids[1:3]]
+        own = RetryRule(scope="queue:orders", enabled=False, queues=MINE)
+        for rule, expected in ((own, None), (replace(own, enabled=True, first_ms=7, ceiling_ms=7), 7)):
+            await store.rules.set(rule, now_ms=NOW_MS)
+            assert await due(store, *ids) == [expected, 1_000, 1_000, expected]
+        await store.rules.remove("queue:orders", queues=MINE, now_ms=NOW_MS)
+        assert await due(store, *ids) == [1_000] * 4
+        group = RetryRule(scope="group:orders of payments.dlq", enabled=False, queues=MINE)
+        await store.rules.set(group, now_ms=NOW_MS)
+        assert [await store.letters.get(id) for id in ids[1:3]] == before
+        # What comes now is decided alike, also where it is imported or was refused.
+        await store.rules.set(replace(own, enabled=True, first_ms=7, ceiling_ms=7), now_ms=NOW_MS)
+        arrived = [
+            make_arrival(100 + number, queue=queue, dlq=dlq, group_id=f"{queue} of {dlq}")
+            for number, (queue, dlq) in enumerate(PLACES)
+        ]
+        for one, expected in zip(arrived, (7, 1_000, 1_000, 7), strict=True):
+            assert await due(store, *await collect(store, one)) == [expected]
+
+    run(scenario())
+
+
+def test_a_rule_for_some_queues_leaves_due_times_of_others_that_were_moved(store: Store, run: Run) -> None:
+    """One that could not be sent is due later than its rule alone says; another team's rule must not change that."""
+
+    async def scenario() -> None:
+        ids = await put_places(store)
+        await store.rules.set(RetryRule(scope="*", first_ms=1_000, ceiling_ms=1_000), now_ms=NOW_MS)
+        async with store._database.write() as tx:
+            await tx.run("UPDATE letters SET due_at_ms = dead_at_ms + 5000 WHERE id = $1", ids[1])
+        await store.rules.set(RetryRule(scope="queue:orders", queues=MINE), now_ms=NOW_MS)
+        await store.rules.remove("queue:orders", queues=MINE, now_ms=NOW_MS)
+        assert await due(store, *ids) == [1_000, 5_000, 1_000, 1_000]
+
+    run(scenario())
+
+
+def test_nobody_changes_a_rule_of_somebody_for_more_queues(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        await store.rules.set(RetryRule(scope="queue:orders", attempts=9), now_ms=NOW_MS, who="admin")
+        await store.rules.set(RetryRule(scope="queue:orders.new", queues=("orders*",)), now_ms=NOW_MS, who="more")
+        kept = await store.rules.all()
+        for scope in ("queue:orders", "queue:orders.new"):
+            with pytest.raises(WiderRule, match="for more queues"):
+                await store.rules.set(RetryRule(scope=scope, enabled=False, queues=MINE), now_ms=NOW_MS)
+            with pytest.raises(WiderRule):
+                await store.rules.remove(scope, queues=MINE, now_ms=NOW_MS)
+        assert await store.rules.all() == kept
+        # Who has as many or more may.
+        for queues in (("orders*",), ("ord*",), ("x", "orders*"), ()):
+            await store.rules.set(RetryRule(scope="queue:orders.new", queues=queues), now_ms=NOW_MS)
+            await store.rules.remove("queue:orders.new", queues=queues, now_ms=NOW_MS)
+            await store.rules.set(RetryRule(scope="queue:orders.new", queues=("orders*",)), now_ms=NOW_MS)
+
+    run(scenario())
+
+
+def test_a_file_s_rule_takes_the_place_of_one_for_some_queues(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await put_places(store)
+        await store.rules.set(RetryRule(scope="queue:orders", enabled=False, queues=MINE), now_ms=NOW_MS)
+        declared = RetryRule(scope="queue:orders", first_ms=3, ceiling_ms=3)
+        assert await store.rules.declare([declared], ["orders"], now_ms=NOW_MS) == ()
+        assert await due(store, *ids) == [3, 3, None, 3]
 
     run(scenario())

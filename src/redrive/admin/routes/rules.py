@@ -1,6 +1,8 @@
 """`/api/v1/rules`: by which rules dead letters are sent back by themselves.
 
-Whoever is limited to some queues sees the rule for everything, which counts for them too, and may not change it.
+Whoever is limited to some queues sees the rule for everything, which counts for them too, and may not change it, nor
+any rule of a file or of somebody for more queues. Their own rules are about dead letters that were taken for their
+queues, whatever others say of themselves.
 """
 
 from typing import Any
@@ -12,6 +14,7 @@ from redrive.admin.problems import invalid, not_found
 from redrive.admin.selecting import find_group, forbade
 from redrive.admin.services import Services, services_of
 from redrive.admin.shapes import rules as shapes
+from redrive.dlq import WiderRule
 from redrive.records import RetryRule, rule_json
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
@@ -51,9 +54,12 @@ async def replace(
         settle_ms=asked.settle_ms,
         queues=caller.queues,
     )
-    await services.store.rules.set(
-        rule, who=caller.who, why=asked.why, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
-    )
+    try:
+        await services.store.rules.set(
+            rule, who=caller.who, why=asked.why, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
+        )
+    except WiderRule as error:
+        raise await forbade(request, caller, str(error)) from None
     return rule_json(rule)
 
 
@@ -64,7 +70,12 @@ async def remove(request: Request, caller: OperatorCaller, scope: str = _SCOPE) 
     await _check(request, services, caller, scope)
     if all(one.scope != scope for one in await services.store.rules.all()):
         raise not_found("rule", scope)
-    await services.store.rules.remove(scope, who=caller.who, now_ms=services.clock_ms(), patience_s=_PATIENCE_S)
+    try:
+        await services.store.rules.remove(
+            scope, who=caller.who, queues=caller.queues, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
+        )
+    except WiderRule as error:
+        raise await forbade(request, caller, str(error)) from None
     return Response(status_code=204)
 
 

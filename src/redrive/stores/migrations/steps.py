@@ -18,6 +18,7 @@ from redrive.stores.migrations import (
     s0009_scopes,
     s0010_activity_by_dlq,
     s0011_said_of_groups,
+    s0012_rule_changes_of,
 )
 
 if TYPE_CHECKING:
@@ -53,5 +54,6 @@ STEPS: tuple[Step, ...] = (
     Step(version=9, title="scopes of senders", statements=s0009_scopes.statements),
     Step(version=10, title="activity by dead-letter queue", statements=s0010_activity_by_dlq.statements),
     Step(version=11, title="what was said of groups, and why", statements=s0011_said_of_groups.statements),
+    Step(version=12, title="scopes of changed rules", statements=s0012_rule_changes_of.statements),
 )
 """Versions count from 1 without a gap."""
