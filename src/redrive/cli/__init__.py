@@ -8,7 +8,16 @@ from importlib import import_module
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, fail, forget_reader, interrupted_by, say
+from redrive.cli.console import (
+    EXIT_COULD_NOT,
+    EXIT_FOUND,
+    SuggestingGroup,
+    fail,
+    fail_usage,
+    forget_reader,
+    interrupted_by,
+    say,
+)
 from redrive.core import RedriveError
 
 __all__ = ["cli", "main"]
@@ -36,7 +45,7 @@ _UNTIL_ENDED = ("broker", "collect", "demo", "push", "run", "serve")
 _ASKED = "redrive.command"
 
 
-class _Commands(click.Group):
+class _Commands(SuggestingGroup):
     """Command `x` is `x_command` in the module `redrive.cli.x`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -78,10 +87,19 @@ def cli() -> None:
 def main() -> None:
     """The `redrive` program."""
     try:
-        cli(standalone_mode=True)
+        code = cli(standalone_mode=False)
     except RedriveError as error:
         fail(error)
+    except click.ClickException as error:
+        fail_usage(error)
+    except click.Abort:
+        raise SystemExit(EXIT_FOUND) from None
+    except BrokenPipeError:  # `redrive --help | head`
+        forget_reader()
+        raise SystemExit(0) from None
     except OSError as error:
         # `redrive compile … > /dev/full`; click itself sees to a reader that has gone away.
         say(f"error: can't write the output: {error.strerror or error}")
         raise SystemExit(EXIT_COULD_NOT) from None
+    # What a command returns is nothing; what click itself ended with (--help, --version) is a code.
+    raise SystemExit(code if isinstance(code, int) else 0)

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import click
 
-from redrive.cli.console import EXIT_FOUND, say
+from redrive.cli.console import EXIT_FOUND, SuggestingGroup, say
 from redrive.cli.dlq.audit import audit_command as list_command
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
 from redrive.cli.dlq.output import fail_line, print_json, print_line
@@ -23,7 +23,7 @@ from redrive.records import ChainHead, ChainReport, InvalidHead, audit_json, rea
 _FORMAT = "redrive-audit/1"
 
 
-@click.group("audit")
+@click.group("audit", cls=SuggestingGroup)
 def audit_command() -> None:
     """Read the audit, prove that nobody changed it, and export it.
 

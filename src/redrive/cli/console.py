@@ -10,7 +10,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from redrive.core import Finding, InvalidInput, RedriveError
+from redrive.core import Finding, InvalidInput, RedriveError, did_you_mean
 
 EXIT_FOUND = 1
 """Findings, changes, or some messages not moved."""
@@ -18,6 +18,19 @@ EXIT_COULD_NOT = 2
 """Bad input, usage, or a broker that can't be reached."""
 
 _FINDINGS_SHOWN = 50
+
+
+class SuggestingGroup(click.Group):
+    """A group of commands that names the nearest one where somebody misspells it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names. Raises a usage error where it names none."""
+        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            hint = did_you_mean(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"there is no command {args[0]}; {hint}", ctx=ctx)
+        return super().resolve_command(ctx, args)
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -51,6 +64,21 @@ def fail(error: RedriveError) -> NoReturn:
         click.secho(f"error: {_printable(text)}", fg="red", err=True, color=wants_colour(sys.stderr))
     if len(texts) > _FINDINGS_SHOWN:
         click.echo(f"… and {len(texts) - _FINDINGS_SHOWN} more", err=True)
+    raise SystemExit(EXIT_COULD_NOT)
+
+
+def fail_usage(error: click.ClickException) -> NoReturn:
+    """The same for what click found wrong with what was typed."""
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        error.show()
+        raise SystemExit(EXIT_COULD_NOT)
+    text = error.format_message().strip().rstrip(".")
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    where = "" if context is None else f"; see: {context.command_path} --help"
+    text = f"{text.removesuffix('?')}?{where.removeprefix(';')}" if text.endswith("?") else f"{text}{where}"
+    click.secho(f"error: {_printable(' '.join(text.split()))}", fg="red", err=True, color=wants_colour(sys.stderr))
     raise SystemExit(EXIT_COULD_NOT)
 
 

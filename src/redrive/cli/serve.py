@@ -31,7 +31,7 @@ from redrive.serving import ServeConfig, Started, check_configuration, find_conf
 @click.option(
     "--first-token-file",
     metavar="FILE",
-    help="Where a new database's first token goes.  [default: a terminal, else the file redrive-first-token]",
+    help="Where the first token of a database goes.  [default: a terminal, else the file redrive-first-token]",
 )
 @click.option("--tls-cert", metavar="FILE", help="Serve HTTPS with this certificate (PEM, with its chain).")
 @click.option("--tls-key", metavar="FILE", help="Its key, where it is not in the same file.")
@@ -73,8 +73,9 @@ def serve_command(
 ) -> None:
     """Serve the admin API, and collect, redrive and auto-retry beside it, until Ctrl-C.
 
-    One process does it all, and any number of them may share a PostgreSQL database. The first start makes an admin
-    token for 30 days, and shows it on a terminal, else writes it into a file for its owner alone; never into a log.
+    One process does it all, and any number of them may share a PostgreSQL database. Where the database has no token
+    yet, it makes an admin token for 30 days, and shows it on a terminal, else writes it into a file for its owner
+    alone; never into a log.
     Settings come from flags, else from the environment (REDRIVE_URL, _MANAGEMENT_URL, _DATABASE, _HOST, _PORT, _MATCH,
     _OBSERVE, _COLLECT, _AUTO_RETRY, _AUTH, _AUDIT_PAYLOADS, _FIRST_TOKEN_FILE, _TLS_CERT, _TLS_KEY, _TRUSTED_PROXIES),
     else from FILE. Secrets may be in files: REDRIVE_URL_FILE, _DATABASE_FILE, _MANAGEMENT_URL_FILE, _PASSWORD_FILE.
@@ -139,12 +140,11 @@ def _greet(started: Started) -> None:
         print_line("")
         if token.text is None:
             print_line(
-                f"A new database: its first token, with the role admin until {until}, is in {token.file}", bold=True
+                f"This database had no token: its first one, with the role admin until {until}, is in {token.file}",
+                bold=True,
             )
         else:
-            said = (
-                f"A new database, so here is its first token, with the role admin until {until}. It is not shown again:"
-            )
+            said = f"This database had no token. Its first one, with the role admin until {until}, is not shown again:"
             print_line(said, bold=True)
             print_line(f"  {token.text}")
         print_line("Make others with: redrive token create NAME --role viewer|operator|admin")

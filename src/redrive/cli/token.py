@@ -2,7 +2,7 @@
 
 import click
 
-from redrive.cli.console import say
+from redrive.cli.console import SuggestingGroup, say
 from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import print_json, print_line, print_table
 from redrive.cli.dlq.selecting import on_store
@@ -34,7 +34,7 @@ class _Expiry(Duration):
         return 0 if value == _NEVER else super().convert(value, param, ctx)
 
 
-@click.group("token")
+@click.group("token", cls=SuggestingGroup)
 def token_command() -> None:
     """Make, list and revoke tokens of the admin API (`redrive serve`).
 

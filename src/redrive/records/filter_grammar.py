@@ -61,6 +61,7 @@ _NUMBERS: dict[str, NumberField] = {name: name for name in get_args(NumberField)
 _MARKS: dict[str, Mark] = {name: name for name in get_args(Mark)}
 FIELDS = (*_NAMES, "error", *_MOMENTS, *_NUMBERS, "is", "words", "body", "header")
 _SQUASHED = {name.replace("_", ""): name for name in (*FIELDS, *ALIASES)}
+_FIELD_BEGINS = re.compile(r"(?P<name>[^\W\d][\w-]*)(?P<sign>[.=<>])", re.ASCII)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -114,6 +115,7 @@ def parse_filter(text: str, *, now_ms: int) -> Filter:
 
 def _read_term(raw: RawTerm, now_ms: int) -> Term:
     if raw.field is None:
+        _refuse_field_without_colon(raw.value)
         return _read_words(raw.value, is_negated=raw.is_negated)
     first, *path = raw.field
     field = _SQUASHED.get(first.text.lower().replace("_", "").replace("-", ""))
@@ -180,6 +182,26 @@ def _read_inside(field: str, path: tuple[str, ...], raw: RawTerm) -> Term:
     if len(path) > PATH_STEPS_MAX:
         raise Refused(f"this path has {len(path):,} steps, and {PATH_STEPS_MAX} at most can be followed", "shorten it")
     return BodyPath(path=path, value=_joined(raw.value), negated=raw.is_negated)
+
+
+def _refuse_field_without_colon(pieces: tuple[Piece, ...]) -> None:
+    """`body.customer` and `attempts>3` are no words that anybody looks for: whoever means them can say so in quotes."""
+    found = None if pieces[0].is_quoted else _FIELD_BEGINS.match(pieces[0].text)
+    if found is None:
+        return
+    field = _SQUASHED.get(found["name"].lower().replace("_", "").replace("-", ""))
+    written = "".join(f'"{piece.text}"' if piece.is_quoted else piece.text for piece in pieces)
+    if field is None or written == found[0] or (found["sign"] == "." and field not in ("body", "header")):
+        return
+    if found["sign"] != ".":
+        meant = f"{found['name']}:{written[found.start('sign') :].removeprefix('=')}"
+    else:
+        meant = written.replace("=", ":", 1) if "=" in written else f"{written}:*"
+    raise Refused(
+        f"{written} has no colon, so that it would be words to search for",
+        f'did you mean `{meant}`? to search for it as text, put it in "quotes"',
+        code="no-colon",
+    )
 
 
 def _read_words(pieces: tuple[Piece, ...], *, is_negated: bool) -> Words:

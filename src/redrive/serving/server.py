@@ -24,7 +24,7 @@ from redrive.deadletters import RedriveDesk
 from redrive.dlq import Store, StoreUnavailable, desk_on, exposed_mode, new_id, new_luck, opened_store
 from redrive.garbage import seldom_collected
 from redrive.management import ManagementError
-from redrive.records import Filter
+from redrive.records import Filter, Role
 from redrive.running import Watching
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import ServeConfig
@@ -197,7 +197,11 @@ class _Serving:
         name, until_ms = minted.token.name, minted.token.expires_at_ms
         assert until_ms is not None
         file = self._config.first_token_file.value
-        if await store.tokens.all():
+        tokens = await store.tokens.all()
+        if tokens:
+            now_ms = store.clock_ms()
+            if not any(one.role is Role.ADMIN and one.is_valid(now_ms) for one in tokens):
+                self._telemetry.note("serve.no_admin", reason="make one with: redrive token create NAME --role admin")
             return None
         if not file and sys.stdout.isatty():
             is_made = await keep_first(store, minted)

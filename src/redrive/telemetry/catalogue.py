@@ -140,6 +140,7 @@ EVENTS: dict[str, tuple[Level, str]] = {
     "deadletters.witness_heard": (Level.INFO, "the witness queue has settled what was in doubt"),
     "deadletters.witness_unheard": (Level.WARNING, "the witness queue could not be asked; doubts stay"),
     "serve.started": (Level.INFO, "the admin API listens"),
+    "serve.no_admin": (Level.WARNING, "there are tokens, and none of them is an admin's that still counts"),
     "serve.working": (Level.INFO, "what runs beside the API is connected and at work"),
     "serve.waiting": (
         Level.WARNING,

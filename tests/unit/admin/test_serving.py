@@ -217,6 +217,24 @@ def test_its_log_says_what_to_change_where_the_broker_refuses(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_without_an_admin_it_says_how_to_make_one(tmp_path: Path) -> None:
+    environment = {**NOWHERE, "REDRIVE_DATABASE": f"sqlite:///{tmp_path / 'redrive.db'}"}
+    made = subprocess.run(
+        [sys.executable, "-m", "redrive", "token", "create", "ada", "--role", "operator"],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        timeout=60,
+    )
+    assert made.returncode == 0
+    with serving(tmp_path, environment) as served:
+        assert served.token is None
+        assert served.stop() == 0
+        (told,) = [one for one in served.logged() if one["event"] == "serve.no_admin"]
+    assert told["reason"] == "make one with: redrive token create NAME --role admin"
+
+
+@pytest.mark.slow
 def test_without_auth_it_serves_this_machine_alone(tmp_path: Path) -> None:
     environment = {**NOWHERE, "REDRIVE_DATABASE": f"sqlite:///{tmp_path / 'redrive.db'}"}
     with serving(tmp_path, environment, "--no-auth") as served:

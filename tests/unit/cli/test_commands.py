@@ -113,8 +113,8 @@ WRONG = {
     "a missing file": (("compile", "nowhere.yaml"), "error: nowhere.yaml: there is no such file; write one with"),
     "a folder": (("compile", "examples"), "error: examples: is a folder; name the file in it"),
     "a wrong format": (("compile", "x.yaml", "--format", "png"), "'png' is not one of"),
-    "an unknown command": (("compyle",), "No such command 'compyle'"),
-    "no file": (("compile",), "Missing argument 'FILE'"),
+    "an unknown command": (("compyle",), "error: there is no command compyle; did you mean `compile`?"),
+    "no file": (("compile",), "missing argument 'FILE'"),
 }
 
 

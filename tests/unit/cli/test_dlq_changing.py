@@ -91,7 +91,7 @@ def test_nothing_chosen_is_no_way_to_say_all(database: str, command: str) -> Non
     reason = ("--resolution", "x") if command == "resolve" else ()
     ran = redrive("dlq", command, "--yes", *reason, "--database", database)
     assert ran.code == 2
-    assert "Say which dead letters: IDs, --queue Q, --group ID, --filter 'TEXT', or --all." in ran.err
+    assert "say which dead letters: IDs, --queue Q, --group ID, --filter 'TEXT', or --all" in ran.err
     assert statuses(database) == {"m1": "pending", "m2": "pending", "m3": "pending"}
 
 
@@ -149,7 +149,7 @@ def test_an_edit_by_hand_keeps_the_end_of_the_body(database: str, tmp_path: Path
         (("--header", "oops"), "--header is given as NAME=TEXT"),
         (("--header", "a:=oops"), "what follows is no JSON"),
         (("--property", "delivery_mode=1"), "--property knows content_type"),
-        (("--body", "a", "--editor"), "Give the body once"),
+        (("--body", "a", "--editor"), "give the body once"),
         (("--body-file", "/nowhere/body"), "error: /nowhere/body: can't be read"),
     ],
 )

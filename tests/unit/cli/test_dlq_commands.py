@@ -55,7 +55,7 @@ def test_every_command_is_in_the_reference(path: tuple[str, ...]) -> None:
 def test_an_unknown_subcommand_is_a_usage_error(typo: tuple[str, ...]) -> None:
     ran = redrive(*typo)
     assert (ran.code, ran.out) == (2, "")
-    assert f"No such command '{typo[-1]}'" in ran.err
+    assert f"error: there is no command {typo[-1]}; " in ran.err
 
 
 @pytest.mark.slow

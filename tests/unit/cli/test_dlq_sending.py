@@ -333,7 +333,7 @@ def test_a_broker_that_is_not_there_is_one_sentence(scene: Scene) -> None:
         (("--all", "--to-queue", "a", "--to-exchange", "b"), "--to-queue says already where"),
         (("--all", "--routing-key", "b"), "--routing-key needs --to-exchange"),
         (("--all", "--to-exchange", "{que}"), "has a placeholder other than {queue}"),
-        ((), "Say which dead letters: IDs, --queue Q, --group ID, --filter 'TEXT', or --all."),
+        ((), "say which dead letters: IDs, --queue Q, --group ID, --filter 'TEXT', or --all"),
     ],
 )
 def test_a_wrong_redrive_is_refused_in_a_sentence(scene: Scene, options: tuple[str, ...], sentence: str) -> None:

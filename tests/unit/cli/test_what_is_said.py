@@ -209,3 +209,24 @@ def test_apply_says_where_it_looked_for_the_management_api_and_how_to_say_anothe
     assert (no.code, no.err.endswith("Nothing was changed.\n")) == (2, True)
     ended = scene.run("apply", scene.file, *nowhere, typed=b"", is_terminal=True)
     assert (ended.code, ended.err.endswith("Nothing was changed.\n")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("colect",), "there is no command colect; did you mean `collect`? see: redrive --help"),
+        (("dlq", "lst"), "there is no command lst; did you mean `list`? see: redrive dlq --help"),
+        (
+            ("dlq", "groups", "resolv", "x"),
+            "there is no command resolv; did you mean `resolve`? see: redrive dlq groups --help",
+        ),
+        (("token", "crate"), "there is no command crate; did you mean `create`? see: redrive token --help"),
+        (("dlq", "edit", "x"), "missing option '--why'; see: redrive dlq edit --help"),
+        (("dlq", "delete", "--database", "DB"), "say which dead letters: IDs, --queue Q, --group ID"),
+    ],
+)
+def test_what_is_typed_wrong_is_told_in_a_line(arguments: tuple[str, ...], error: str, stored: str) -> None:
+    ran = redrive(*(stored if one == "DB" else one for one in arguments))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {error}")
+    assert ran.err.count("\n") == 1

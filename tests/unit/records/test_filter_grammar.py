@@ -283,3 +283,43 @@ def test_any_text_is_a_filter_or_refused_and_a_filter_survives_its_writing(text:
         assert refused.pointer
     else:
         assert parse_filter(format_filter(parsed), now_ms=0) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("body.customer", "body.customer:*"),
+        ("-body.customer.id", "body.customer.id:*"),
+        ("Header.x-tenant", "Header.x-tenant:*"),
+        ('body."strange key"', 'body."strange key":*'),
+        ("body.customer=42", "body.customer:42"),
+        ("attempts>3", "attempts:>3"),
+        ("queue=orders", "queue:orders"),
+        ("routing_key=a", "routing_key:a"),
+    ],
+)
+def test_a_field_without_a_colon_is_not_taken_for_words(text: str, meant: str) -> None:
+    with pytest.raises(InvalidFilter) as refused:
+        parse_filter(text, now_ms=NOW_MS)
+    (finding,) = refused.value.findings
+    assert finding.code == "no-colon"
+    assert f"did you mean `{meant}`?" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('"body.customer"', ("body", "customer")),
+        ('"attempts>3"', ("attempts", "3")),
+        ("error", ("error",)),
+        ("body", ("body",)),
+        ("body.", ("body",)),
+        ("shop.example", ("shop", "example")),
+        ("error.log", ("error", "log")),
+        ("a=b", ("a", "b")),
+    ],
+)
+def test_words_stay_words(text: str, words: tuple[str, ...]) -> None:
+    term = only(text)
+    assert isinstance(term, Words)
+    assert term.words == words

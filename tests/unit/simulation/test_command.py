@@ -71,7 +71,7 @@ def test_a_loss_is_a_finding(tmp_path: Path) -> None:
         (("nothing.yaml", "--queue", "orders"), "there is no such file"),
         ((LADDER, "--queue", "orders", "--fail", "1", "--script", "ok"), "give one of them"),
         ((LADDER, "--queue", "orders", "--key", "x"), "--key needs --exchange"),
-        ((LADDER,), "Missing option '--queue'"),
+        ((LADDER,), "missing option '--queue'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], said: str) -> None:

@@ -4,6 +4,8 @@ from importlib import import_module
 
 import click
 
+from redrive.cli.console import SuggestingGroup
+
 __all__ = ["dlq_command"]
 
 _SUBCOMMANDS = {
@@ -28,7 +30,7 @@ _SUBCOMMANDS = {
 }
 
 
-class _Subcommands(click.Group):
+class _Subcommands(SuggestingGroup):
     """Subcommand `a-b` is `a_b_command` in its module."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from redrive.cli.console import say
+from redrive.cli.console import SuggestingGroup, say
 from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
 from redrive.cli.dlq.running import stopping_on_signals
@@ -27,7 +27,7 @@ _COLUMNS = (
 )
 
 
-@click.group("auto-retry")
+@click.group("auto-retry", cls=SuggestingGroup)
 def auto_retry_command() -> None:
     """Send dead letters back by themselves, by rules.
 

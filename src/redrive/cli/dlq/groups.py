@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from redrive.cli.console import say
+from redrive.cli.console import SuggestingGroup, say
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, on_store
@@ -24,7 +24,7 @@ _COLUMNS = (
 )
 
 
-@click.group("groups", invoke_without_command=True)
+@click.group("groups", cls=SuggestingGroup, invoke_without_command=True)
 @click.option("--state", type=click.Choice([str(one) for one in GroupState], case_sensitive=False))
 @click.option("--queue", metavar="Q")
 @click.option("--order", type=click.Choice(("last_seen", "count")), default="last_seen", show_default=True)

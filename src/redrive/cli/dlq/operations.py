@@ -2,7 +2,7 @@
 
 import click
 
-from redrive.cli.console import say
+from redrive.cli.console import SuggestingGroup, say
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
@@ -35,7 +35,7 @@ _ITEM_COLUMNS = (
 )
 
 
-@click.group("operations", invoke_without_command=True)
+@click.group("operations", cls=SuggestingGroup, invoke_without_command=True)
 @click.option("--state", type=click.Choice([str(one) for one in OperationState], case_sensitive=False))
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N")
 @click.option("--cursor", metavar="TEXT", help="Go on where a page ended (`next` of its JSON).")
