@@ -124,6 +124,13 @@ def judge(health: TargetHealth) -> list[Finding]:
     return findings
 
 
+def outside_scope(exchange: str, routing_key: str | None, count: int) -> Finding:
+    """What there is to say about a target that whoever asks may not send to: nothing of the target itself."""
+    health = TargetHealth(exchange=exchange, routing_key=routing_key, copies=count, exists=False)
+    stay = "the dead letter for it stays" if count == 1 else f"the {count:,} dead letters for it stay"
+    return _warning("outside-scope", health, f"it is outside of the queues of whoever asks; {stay}")
+
+
 def judge_for_witness(preflight: Preflight) -> Preflight:
     """The same with what speaks against a witness: a full target refuses a copy, and the witness keeps its own (seen on
     3.10 and 4.3). Then the witness would say of a message that is nowhere that it arrived."""

@@ -5,13 +5,25 @@ selection in the store; a redriver runs it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from redrive.deadletters.copies import targets_of
 from redrive.deadletters.desk import Missing, Refused, check_reason
-from redrive.deadletters.preflight import Preflight
-from redrive.records import NewOperation, Operation, OperationKind, OperationState, Preview, Selection, Target, make_id
+from redrive.deadletters.preflight import Preflight, outside_scope
+from redrive.records import (
+    NewOperation,
+    Operation,
+    OperationKind,
+    OperationState,
+    Preview,
+    Selection,
+    Target,
+    make_id,
+    may_send,
+)
 from redrive.stores import Store, UnknownOperation
 
 CheckTargets: TypeAlias = Callable[[Mapping[str, int], Target], Awaitable[Preflight]]
@@ -51,8 +63,23 @@ class RedriveDesk:
         preflight = None
         # What is given back goes to the queues it lay in, which its own way looks after.
         if self._check_targets is not None and preview.total and new.kind is not OperationKind.RETURN:
-            preflight = await self._check_targets(preview.by_queue, new.target)
+            preflight = await self._check(self._check_targets, preview, new)
         return Plan(preview=preview, preflight=preflight)
+
+    async def _check(self, check: CheckTargets, preview: Preview, new: NewOperation) -> Preflight:
+        """The targets that whoever asks may send to. Others are told alike, whether they are there or not: nobody is
+        asked about them."""
+        within: Counter[str] = Counter()
+        outside: Counter[tuple[str, str | None]] = Counter()
+        for (queue, dlq), count in preview.places.items():
+            ((exchange, key),) = targets_of({queue: count}, new.target)
+            if may_send(new.queues, dlq=dlq, exchange=exchange, routing_key=key or ""):
+                within[queue] += count
+            else:
+                outside[exchange, key] += count
+        found = await check(within, new.target) if within else Preflight(targets=(), findings=())
+        beyond = [outside_scope(*where, count) for where, count in sorted(outside.items(), key=str)]
+        return replace(found, findings=(*found.findings, *beyond))
 
     async def start(self, new: NewOperation) -> Operation:
         """Creates the operation, to be run by a redriver. Raises Refused, TargetRefused, IdempotencyConflict."""

@@ -173,6 +173,8 @@ class Preview:
     total: int
     by_queue: dict[str, int]
     left_alone: dict[str, int]
+    places: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By failed queue and where it was taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ By ids or by a filter; only those that may be claimed (`records.states`), doubtf
 arrives after this transaction is not in it.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +27,10 @@ FROM letters AS l WHERE l.status = ANY($2::text[]) AND ({condition})
 ORDER BY l.dead_at_ms, l.seq LIMIT $3
 """
 _BY_QUEUE = """
-SELECT queue, count(*) FROM (
-    SELECT l.queue FROM letters AS l WHERE l.status = ANY($1::text[]) AND ({condition})
+SELECT queue, dlq, count(*) FROM (
+    SELECT l.queue, l.dlq FROM letters AS l WHERE l.status = ANY($1::text[]) AND ({condition})
     ORDER BY l.dead_at_ms, l.seq LIMIT $2
-) AS chosen GROUP BY queue ORDER BY queue
+) AS chosen GROUP BY queue, dlq ORDER BY queue, dlq
 """
 _LEFT_ALONE = """
 SELECT l.status, count(*) FROM letters AS l WHERE l.status <> ALL($1::text[]) AND ({condition}) GROUP BY l.status
@@ -61,13 +62,17 @@ async def preview(tx: Reading, selection: Selection, *, now_ms: int, budget: Bud
     looked_up = await look_up(tx, selection, statuses=tuple(Status), limit=None, now_ms=now_ms, budget=budget)
     where = _condition(tx, selection, looked_up, now_ms=now_ms, first=3)
     limit = _NO_LIMIT if selection.limit is None else selection.limit
-    by_queue = await tx.rows(_BY_QUEUE.replace("{condition}", where.sql), statuses, limit, *where.arguments)
+    rows = await tx.rows(_BY_QUEUE.replace("{condition}", where.sql), statuses, limit, *where.arguments)
     where = _condition(tx, selection, looked_up, now_ms=now_ms, first=2)
     left = await tx.rows(_LEFT_ALONE.replace("{condition}", where.sql), statuses, *where.arguments)
+    by_queue: Counter[str] = Counter()
+    for queue, _, count in rows:
+        by_queue[queue] += count
     return Preview(
-        total=sum(row[1] for row in by_queue),
+        total=by_queue.total(),
         by_queue=dict(by_queue),
         left_alone=dict(left),
+        places={(queue, dlq): count for queue, dlq, count in rows},
     )
 
 

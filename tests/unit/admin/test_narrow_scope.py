@@ -5,16 +5,19 @@ used to get round a scope. What was asked for is then really sent: by a redriver
 the other queue would take it.
 """
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import Services
-from redrive.client import Client
+from redrive.admin import Services, create_app
+from redrive.admin.broker_link import BrokerLink
+from redrive.client import Client, Confirmed
+from redrive.config import Setting
 from redrive.deadletters import AutoRetry, Redriver, RunnerParts
 from redrive.dlq import new_luck
 from redrive.embedded import EmbeddedBroker
@@ -386,6 +389,60 @@ def test_a_rule_of_a_limited_operator_sends_their_letters_and_no_others(
                 letter = await store.letters.get(id)
                 assert letter is not None
                 assert (letter.status, letter.due_at_ms, letter.redrives) == ("pending", None, 0)
+
+    run(scenario())
+
+
+def test_a_plan_tells_nothing_of_queues_outside_of_the_scope(
+    run: Run, services: Services, store: Store, clock: Clock, put_letter: PutLetter
+) -> None:
+    """A letter of one's own dead-letter queue names whatever queue its sender liked: whether that is there, who
+    consumes it and how deep it is stays unsaid, and is not asked."""
+    unknown = "nosuchqueue"
+
+    async def scenario() -> None:
+        token = await make_token(store, "narrow", Role.OPERATOR, now_ms=clock(), queues=(MINE,))
+        async with EmbeddedBroker() as broker, Client(broker.url) as client:
+            link = BrokerLink(
+                replace(services.place, url=Setting(value=broker.url, source="test")), store, patience_s=5.0
+            )
+            app = create_app(replace(services, link=link))
+            stage = Stage(app, services, store, put_letter, client)
+            await stage.set_up()
+            publisher = await client.publisher()
+            for _ in range(3):
+                assert await publisher.publish("", THEIRS, b"theirs") == Confirmed()
+            told: dict[str, list[Any]] = {}
+            for name in (THEIRS, unknown):
+                letters = [await put_letter(queue=name, dlq=MY_DLQ, group_id=f"{name} {n}") for n in range(2)]
+                told[name] = []
+                for body in (
+                    {"ids": [one.id for one in letters], "dry_run": True},
+                    {"ids": [letters[0].id, stage.ids.mine], "dry_run": True},
+                    {"ids": [letters[0].id], "dry_run": True, "target": {"exchange": "", "routing_key": "{queue}"}},
+                    {"ids": [letters[0].id]},
+                ):
+                    answer = await stage.call(("POST", "/api/v1/redrives", body), token)
+                    kept = answer.json()
+                    for varies in ("id", "created_at", "updated_at", "at"):
+                        kept.pop(varies, None)
+                    told[name].append((answer.status_code, json.loads(json.dumps(kept).replace(name, "NAME"))))
+                retried = await stage.call(("POST", f"/dlq/{letters[1].id}/retry", None), token)
+                told[name].append(retried.status_code)
+            await link.close()
+            assert told[THEIRS] == told[unknown]
+            _, plan = told[THEIRS][0]
+            assert (plan["targets"], plan["total"]) == ([], 2)
+            assert [(one["code"], one["text"]) for one in plan["findings"]] == [
+                (
+                    "outside-scope",
+                    "queue NAME: it is outside of the queues of whoever asks; the 2 dead letters for it stay",
+                )
+            ]
+            _, both = told[THEIRS][1]
+            assert [(one["routing_key"], one["exists"]) for one in both["targets"]] == [(MINE, True)]
+            await stage.send_everything()
+            assert await stage.reached() == {THEIRS: 3, THEIR_DLQ: 0}
 
     run(scenario())
 

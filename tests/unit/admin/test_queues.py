@@ -1,7 +1,10 @@
 """`/api/v1/queues`: without a broker what is stored is told, within the caller's queues."""
 
+import pytest
+
+from redrive.admin import Services
 from redrive.admin.shapes.queues import Queue
-from redrive.collecting import KnownQueue
+from redrive.collecting import KnownQueue, KnownQueues
 from redrive.records import Role
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
 
@@ -24,6 +27,32 @@ def test_without_a_broker_the_stored_counts_are_told_and_why_no_depths(
         assert told["worker"] == "off"
         limited = await client_for(Role.VIEWER, queues=("orders*",))
         assert [one["dlq"] for one in (await limited.get(QUEUES)).json()["queues"]] == ["orders.parked"]
+
+    run(scenario())
+
+
+def test_a_limited_token_sees_the_dead_letter_queues_whose_letters_it_has(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a file too, and before anything of them is stored; by their names, not by what letters say."""
+    there = [("orders.dlq", None), ("dlq.orders", None), ("orders_error", "payments"), ("letters", "orders")]
+    there += [("payments.dlq", None), ("payments_error", None), ("orders", None)]
+
+    async def queues() -> KnownQueues:
+        found = [KnownQueue(vhost="/", dlq=dlq, known_queue=known) for dlq, known in there]
+        return KnownQueues(address="amqp://x", problem=None, queues=tuple(found))
+
+    async def scenario() -> None:
+        stored = await put_letter(queue="orders", dlq="orders.dlq")
+        await put_letter(queue="orders", dlq="payments.dlq", group_id="claimed")
+        client = await client_for(Role.ADMIN, queues=("orders",))
+        told = [one["dlq"] for one in (await client.get(QUEUES)).json()["queues"]]
+        assert told == ["orders.dlq"]
+        assert [one["id"] for one in (await client.get("/api/v1/messages")).json()["messages"]] == [stored.id]
+        monkeypatch.setattr(services.link, "queues", queues)
+        expected = ["orders.dlq", "dlq.orders", "letters", "orders"]
+        assert [one["dlq"] for one in (await client.get(QUEUES)).json()["queues"]] == expected
+        assert [one["queue"] for one in (await client.get("/admin/dlq/queues")).json()["queues"]] == expected
 
     run(scenario())
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from redrive.records import DeadLetter, Named, Role, Term, Token, covers
+from redrive.records import DeadLetter, Named, Role, Term, Token, covers, guess_failed_queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,13 @@ class Caller:
     def sees_dlq(self, dlq: str) -> bool:
         """Whether what lies in a dead-letter queue is the caller's."""
         return covers(self.queues, dlq) or dlq in self.dlqs
+
+    def knows_dlq(self, dlq: str, declared_for: str | None) -> bool:
+        """Whether a dead-letter queue of the broker is the caller's: by its name or what is declared, as its letters
+        are once they are collected."""
+        if self.sees_dlq(dlq):
+            return True
+        return "*" not in dlq and self.may_use(guess_failed_queue(dlq) if declared_for is None else declared_for)
 
     def may_use(self, queue: str) -> bool:
         """Whether a queue is one of the caller's."""

@@ -37,7 +37,6 @@ from redrive.records import (
     Selection,
     Status,
     Target,
-    covers,
     format_filter,
 )
 from redrive.redriving import ClientError, PeekedMessage, PeekRefused
@@ -200,7 +199,7 @@ async def _known(services: Services, caller: Caller, queue: str) -> KnownQueue:
 
 
 def _sees(caller: Caller, known: KnownQueue) -> bool:
-    return covers(caller.queues, known.dlq, *(() if known.known_queue is None else (known.known_queue,)))
+    return caller.knows_dlq(known.dlq, known.known_queue)
 
 
 async def _collect_first(services: Services, caller: Caller, queue: str, limit: int) -> tuple[int | None, str]:

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request
 from redrive.admin.access import ViewerCaller
 from redrive.admin.services import services_of
 from redrive.admin.shapes.queues import Queue, Queues
-from redrive.records import Role, covers
+from redrive.records import Role
 
 router = APIRouter(prefix="/api/v1/queues", tags=["queues"])
 
@@ -18,7 +18,7 @@ async def list_all(request: Request, caller: ViewerCaller) -> Queues:
     queues = [
         Queue.of(one, collecting=worker.why_not(one.dlq))
         for one in known.queues
-        if covers(caller.queues, one.dlq, *(() if one.known_queue is None else (one.known_queue,)))
+        if caller.knows_dlq(one.dlq, one.known_queue)
     ]
     if caller.may(Role.ADMIN):
         return Queues(broker=known.address, problem=known.problem, worker=worker.text, queues=queues)
