@@ -19,8 +19,11 @@ _UNREAD = frozenset((headers.HISTORY,))
 class Explaining:
     """Explains the messages of one hand, most of them while the broker still sends the others."""
 
-    def __init__(self, source: Source, *, new_id: Callable[[], str], clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, source: Source, *, new_id: Callable[[], str], clock_ms: Callable[[], int], group_key: bytes
+    ) -> None:
         self._source = source
+        self._group_key = group_key
         self._new_id = new_id
         self._clock_ms = clock_ms
         self._early: dict[Delivery, tuple[Held, Arrival]] = {}
@@ -52,7 +55,15 @@ class Explaining:
         self._early.clear()
 
     def _arrival(self, delivery: Delivery, held: Held, letter: "DeliveredLetter") -> Arrival:
-        return arrival_of(delivery, held, letter, source=self._source, id=self._new_id(), now_ms=self._clock_ms())
+        return arrival_of(
+            delivery,
+            held,
+            letter,
+            source=self._source,
+            id=self._new_id(),
+            now_ms=self._clock_ms(),
+            group_key=self._group_key,
+        )
 
 
 class DeliveredLetter:
@@ -131,10 +142,17 @@ def held_of(delivery: Delivery) -> Held:
 
 
 def arrival_of(
-    delivery: Delivery, held: Held, letter: DeliveredLetter, *, source: Source, id: str, now_ms: int
+    delivery: Delivery, held: Held, letter: DeliveredLetter, *, source: Source, id: str, now_ms: int, group_key: bytes
 ) -> Arrival:
     """A delivery, explained. Whatever its properties hold, it becomes an arrival: nothing is too odd to be kept."""
-    explanation = explain(letter, dlq=source.dlq, now_ms=now_ms, service=source.service, known_queue=source.known_queue)
+    explanation = explain(
+        letter,
+        dlq=source.dlq,
+        now_ms=now_ms,
+        service=source.service,
+        known_queue=source.known_queue,
+        group_key=group_key,
+    )
     redriven_id = letter.header(headers.REDRIVEN_ID)
     is_ours = isinstance(redriven_id, str) and len(redriven_id) == ID_LENGTH
     mark = letter.header(headers.REDRIVEN_MARK) if is_ours else None

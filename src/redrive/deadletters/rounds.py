@@ -111,7 +111,10 @@ class Rounds:
         self._acked: deque[tuple[str, float]] = deque()
         """Batches whose ack may not be on the broker's disk yet, and when they were acked."""
         self._connection: object = None
-        self._ahead = Ahead(self._taker, lambda: Explaining(source, new_id=self._new_id, clock_ms=parts.clock_ms))
+        self._ahead = Ahead(
+            self._taker,
+            lambda: Explaining(source, new_id=self._new_id, clock_ms=parts.clock_ms, group_key=parts.store.group_key),
+        )
 
     async def run(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> End:
         """Rounds until `stop`, until the queue was seen empty (`once`), or, if idle, until others want our place.

@@ -1,21 +1,21 @@
 """Export and import of dead letters as JSON lines, lossless, however many there are.
 
 One line is one dead letter with all that is known of it: its row, properties as typed JSON, body (`text` where it is
-UTF-8, else `base64`), earlier contents, edits, life. Lines are written and read a few at a time. An import keeps ids;
-a dead letter whose id is there already is left as it is. A line that can't be read ends the import: what came before it
-is in the store, and the error says so.
+UTF-8, else `base64`), earlier contents, edits, life. Lines are written and read a few at a time. An import keeps ids,
+except those of groups, which are made anew; a dead letter whose id is there already is left as it is. A line that can't
+be read ends the import: what came before it is in the store, and the error says so.
 """
 
 import base64
 import binascii
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
 
 from redrive.core import Attempt, RedriveError, shorten
-from redrive.records import Content, DeadLetter, Filter, Happening
+from redrive.records import Content, DeadLetter, Filter, Happening, kind_of
 from redrive.stores import Edit, Exported, Imported, PastContent, Store
 from redrive.wire import EncodingError, properties_as_json, properties_from_json
 
@@ -62,7 +62,7 @@ async def import_lines(store: Store, lines: Iterable[bytes], *, who: str, now_ms
         if not line.strip():
             continue
         try:
-            piece.append(read_line(line))
+            piece.append(_regrouped(read_line(line), store.group_key))
         except ValueError as error:
             await put()
             raise BadLine(number, str(error), total) from None
@@ -71,6 +71,13 @@ async def import_lines(store: Store, lines: Iterable[bytes], *, who: str, now_ms
             await put()
     await put()
     return total
+
+
+def _regrouped(exported: Exported, group_key: bytes) -> Exported:
+    """In the group that it would be in if it had been collected here: ids of groups are those of one database, and a
+    group stands for its letters, so a line must not choose it."""
+    kind = kind_of(exported.letter, group_key=group_key)
+    return replace(exported, letter=replace(exported.letter, group_id=kind.id), group_title=kind.title)
 
 
 def write_line(exported: Exported) -> bytes:

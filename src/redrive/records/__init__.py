@@ -93,7 +93,7 @@ from redrive.records.operations import (
 )
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
 from redrive.records.states import AWAY, TRANSITIONS, Event, GroupState, Status, sources
-from redrive.records.understanding import explain, failed_in, guess_failed_queue, normalise_message, owner_of
+from redrive.records.understanding import explain, failed_in, guess_failed_queue, kind_of, normalise_message, owner_of
 from redrive.records.views import HIDDEN_FILTER, TOO_DEAR, ShownBody, View, body_of
 from redrive.records.words import (
     GAP,
@@ -206,6 +206,7 @@ __all__ = [
     "is_same_mark",
     "is_same_secret",
     "item_json",
+    "kind_of",
     "letter_json",
     "make_id",
     "make_mark",

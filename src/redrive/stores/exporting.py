@@ -162,7 +162,10 @@ async def read_exported(tx: Reading, seqs: Sequence[int]) -> list[Exported]:
 
 async def insert_exported(database: Database, batch: Sequence[Exported], *, who: str, now_ms: int) -> Imported:
     """Puts dead letters into this store, all of the batch or nothing. One whose id is there already is skipped."""
-    unique = {each.letter.id: each for each in batch}
+    unique: dict[str, Exported] = {}
+    for each in batch:
+        # The first of several with one id is there already when the others come.
+        unique.setdefault(each.letter.id, each)
     async with database.write() as tx:
         rows = await tx.rows("SELECT id FROM letters WHERE id = ANY($1::text[])", list(unique))
         for (id,) in rows:

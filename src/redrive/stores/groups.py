@@ -24,6 +24,14 @@ SELECT group_seq, at_ms, who, text FROM notes WHERE group_seq = ANY($1::bigint[]
 """
 
 
+_KEY = "SELECT value FROM secrets WHERE name = 'groups'"
+
+
+async def read_group_key(tx: Reading) -> bytes:
+    """The database's secret that ids of groups are made with."""
+    return bytes(await tx.value(_KEY))
+
+
 class UnknownGroup(StoreError):
     """No group has this id."""
 

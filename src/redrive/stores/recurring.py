@@ -31,6 +31,7 @@ from redrive.records import (
 )
 from redrive.stores.audit import note
 from redrive.stores.database import Writing
+from redrive.stores.groups import read_group_key
 from redrive.stores.transitions import Standing, lock
 
 WHO = "collector"
@@ -82,8 +83,13 @@ class Recurrences:
     """The rows that a hand's arrivals name, locked, and the secrets of the operations that may have sent them."""
 
     def __init__(
-        self, rows: dict[str, _Row], back_already: set[tuple[int, int]], marking: dict[str, tuple[bytes, Target]]
+        self,
+        rows: dict[str, _Row],
+        back_already: set[tuple[int, int]],
+        marking: dict[str, tuple[bytes, Target]],
+        group_key: bytes,
     ) -> None:
+        self._group_key = group_key
         self._rows = rows
         self._back_already = back_already
         self._marking = marking
@@ -104,7 +110,7 @@ class Recurrences:
         self._back_already.add((standing.seq, standing.redrives))
         return Judged(
             verdict=Verdict.CAME_BACK,
-            arrival=replace(arrival, explanation=_as_known(arrival.explanation, row, target)),
+            arrival=replace(arrival, explanation=_as_known(arrival.explanation, row, target, self._group_key)),
             standing=standing,
             returns=row.returns + 1,
             counted=max(row.returns + 1 - row.forgiven, 0),
@@ -148,7 +154,7 @@ async def find_recurrences(tx: Writing, arrivals: Sequence[Arrival]) -> Recurren
     named = sorted({arrival.redriven_id for arrival in arrivals if arrival.redriven_id is not None})
     seqs = [row[0] for row in await tx.rows(_SEQS, named)] if named else []
     if not seqs:
-        return Recurrences({}, set(), {})
+        return Recurrences({}, set(), {}, b"")
     standings = {standing.seq: standing for standing in await lock(tx, seqs)}
     rows = {
         standings[seq].id: _Row(
@@ -164,7 +170,7 @@ async def find_recurrences(tx: Writing, arrivals: Sequence[Arrival]) -> Recurren
         id: (bytes(secret), Target(exchange=exchange, routing_key=key))
         for id, secret, exchange, key in (await tx.rows(_MARKING, wanted) if wanted else ())
     }
-    return Recurrences(rows, back_already, marking)
+    return Recurrences(rows, back_already, marking, await read_group_key(tx))
 
 
 async def audit_recurrences(tx: Writing, judged: Iterable[Judged], *, now_ms: int) -> None:
@@ -184,12 +190,13 @@ async def audit_recurrences(tx: Writing, judged: Iterable[Judged], *, now_ms: in
         await note(tx, entry)
 
 
-def _as_known(told: Explanation, row: _Row, target: Target) -> Explanation:
+def _as_known(told: Explanation, row: _Row, target: Target, group_key: bytes) -> Explanation:
     """What a copy tells of its death, with what its row knows of its origin."""
     place = row.standing.place
     queue = told.queue if told.queue == _sent_to(target, place.queue) else place.queue
     owner = told.owner if queue == told.queue else owner_of(place.dlq, queue=queue)
-    return failed_in(replace(told, exchange=row.exchange, routing_key=place.topic), queue, owner=owner)
+    told = replace(told, exchange=row.exchange, routing_key=place.topic)
+    return failed_in(told, queue, owner=owner, group_key=group_key)
 
 
 def _sent_to(target: Target, queue: str) -> str | None:

@@ -14,7 +14,7 @@ from redrive.stores.collecting import Collecting
 from redrive.stores.database import Database
 from redrive.stores.dialect import Kind
 from redrive.stores.errors import StoreUnavailable
-from redrive.stores.groups import Groups
+from redrive.stores.groups import Groups, read_group_key
 from redrive.stores.leases import Leases
 from redrive.stores.letters import Letters
 from redrive.stores.operations import Operations
@@ -32,8 +32,10 @@ _IS_ADOPTED = "SELECT is_adopted FROM audit_head WHERE id = 1"
 class Store:
     """Dead letters and all that belongs to them. Made by `open_store`; its parts are its attributes."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, group_key: bytes) -> None:
         self._database = database
+        self.group_key = group_key
+        """The secret that ids of groups are made with: the same for all who share the database."""
         self.leases = Leases(database)
         self.collecting = Collecting(database)
         self.operations = Operations(database)
@@ -88,11 +90,17 @@ async def open_store(url: str, observer: Observer = SILENT, *, creates: bool = T
     try:
         version = await database.migrate()
         await _adopt(database)
+        group_key = await _group_key_of(database)
     except BaseException:
         await database.close()
         raise
     observer.note("store.opened", address=database.address, kind=database.dialect.kind, version=version)
-    return Store(database)
+    return Store(database, group_key)
+
+
+async def _group_key_of(database: Database) -> bytes:
+    async with database.look() as tx:
+        return await read_group_key(tx)
 
 
 async def _adopt(database: Database) -> None:

@@ -12,7 +12,7 @@ from redrive.client import Client
 from redrive.deadletters.collector import Collector
 from redrive.deadletters.sources import Source
 from redrive.embedded import PROFILES, EmbeddedBroker
-from redrive.records import Arrival, Filter
+from redrive.records import Arrival, Filter, kind_of
 from redrive.stores import Store, StoreUnavailable
 from redrive.wire import Float32, Int8, Properties, UInt32, sort_headers
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
@@ -85,6 +85,7 @@ def test_every_message_becomes_a_row_with_its_bytes_and_the_queue_is_empty(
             assert await ready(client, "orders.dlq") == 0
             assert await stored_bodies(store) == sorted(body for _, body in messages)
             typed = next(one for one in await stored_letters(store) if one.message_id == "typed")
+            assert typed.group_id == kind_of(typed, group_key=store.group_key).id != kind_of(typed, group_key=b"").id
             content = await store.letters.content(typed.id)
             assert content is not None
             kept = Properties(content.properties)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from redrive.core import PlainLetter, describe_error
 from redrive.records import Explanation, explain, normalise_message
+from redrive.records.understanding.grouping import group
 from redrive.records.understanding.stacks import top_frame, top_lines
 from tests.unit.records import framework_headers as frameworks
 
@@ -255,3 +256,53 @@ def test_normalising_ends_for_any_text_and_is_one_short_line(text: str) -> None:
     assert len(normal) <= 200
     assert "\n" not in normal
     top_frame(text)
+
+
+def test_no_character_of_a_strangers_text_makes_one_kind_of_two() -> None:
+    def faulted(queue: str, error_type: str) -> Explanation:
+        headers = {
+            "MT-Fault-ExceptionType": error_type,
+            "MT-Fault-Message": "no",
+            "MT-Fault-Timestamp": "x",
+            "x-original-queue": queue,
+        }
+        return explain(PlainLetter(queue="dlq", headers=headers), dlq="dlq", now_ms=1)
+
+    one, other = faulted("a\x1fb", "c"), faulted("a", "b\x1fc")
+    assert (one.queue, one.error_type) != (other.queue, other.error_type)
+    assert one.group_id != other.group_id
+
+
+@given(st.lists(st.tuples(*[st.none() | st.text("a\x1f:-1", max_size=3)] * 4), min_size=2, max_size=2, unique=True))
+def test_kinds_are_one_only_if_all_that_makes_them_is(parts: list[tuple[str | None, ...]]) -> None:
+    ids = {
+        group(
+            queue=queue or "",
+            reason="error",
+            type=None,
+            error_type=error_type,
+            error_message=None if error_type is None else "no",
+            stack=None,
+            owner=owner,
+            status_code=len(code or ""),
+        ).id
+        for queue, owner, error_type, code in parts
+    }
+    made = {
+        (
+            queue or "",
+            None if owner == (queue or "") else owner,
+            error_type,
+            0 if error_type is None else len(code or ""),
+        )
+        for queue, owner, error_type, code in parts
+    }
+    assert len(ids) == len(made)
+
+
+def test_ids_are_made_with_the_secret_of_a_database_and_nothing_else_is() -> None:
+    letter = PlainLetter(queue="dlq", headers={"x-redrive-reason": "attempts", "x-final-error": "Boom: card 4111"})
+    plain, one, other = (explain(letter, dlq="dlq", now_ms=1, group_key=key) for key in (b"", b"a" * 32, b"b" * 32))
+    assert len({plain.group_id, one.group_id, other.group_id}) == 3
+    assert one == explain(letter, dlq="dlq", now_ms=1, group_key=b"a" * 32)
+    assert plain.group_title == one.group_title

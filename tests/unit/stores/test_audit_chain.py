@@ -193,6 +193,7 @@ def test_entries_from_before_the_chain_are_taken_into_it_once(
         with monkeypatch.context() as patch:
             patch.setattr("redrive.stores.migrations.running.STEPS", STEPS[:3])
             patch.setattr("redrive.stores.store._adopt", _nothing)
+            patch.setattr("redrive.stores.store._group_key_of", _nothing)
             async with await open_store(store_url) as old:
                 for number in range(3):
                     await spoil(

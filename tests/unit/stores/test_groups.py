@@ -1,9 +1,12 @@
 """Groups: pages in both orders, what people said about them, and counts that are the letters'."""
 
+from pathlib import Path
+
 import pytest
 
 from redrive.records import GroupState, Said, Selection, Status
-from redrive.stores import InvalidCursor, Store, UnknownGroup
+from redrive.stores import InvalidCursor, Store, UnknownGroup, open_store
+from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
 LATER_MS = NOW_MS + 1_000_000
@@ -95,3 +98,18 @@ def test_what_people_say_about_a_group_is_kept_and_audited(store_url: str) -> No
             await store.groups.add_note("nothing", "text", who="", now_ms=LATER_MS)
 
     on_store(store_url, work)
+
+
+def test_each_database_has_a_secret_of_its_own_that_all_who_open_it_share(
+    store_url: str, store: Store, run: Run, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with (
+            await open_store(store_url) as again,
+            await open_store(f"sqlite:///{tmp_path}/other.db") as other,
+        ):
+            assert again.group_key == store.group_key
+            assert len(store.group_key) == len(other.group_key) == 32
+            assert other.group_key != store.group_key
+
+    run(scenario())

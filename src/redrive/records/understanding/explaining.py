@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from redrive.core import Letter, RedriveError, headers, read_count, read_history
-from redrive.records.letters import Explanation
+from redrive.records.letters import DeadLetter, Explanation
 from redrive.records.understanding.deaths import find_failing, latest_ms, read_deaths
-from redrive.records.understanding.grouping import group
+from redrive.records.understanding.grouping import Kind, group
 from redrive.records.understanding.header_values import NAME_BYTES_MAX, CarefulLetter, plausible_ms, text_of
 from redrive.records.understanding.queue_names import guess_failed_queue, owner_of
 from redrive.records.understanding.tellers import (
@@ -21,12 +21,18 @@ _NOBODY = Told(by="nobody", reason="unknown")
 
 
 def explain(
-    letter: Letter, *, dlq: str, now_ms: int, service: str | None = None, known_queue: str | None = None
+    letter: Letter,
+    *,
+    dlq: str,
+    now_ms: int,
+    service: str | None = None,
+    known_queue: str | None = None,
+    group_key: bytes = b"",
 ) -> Explanation:
     """What is known about a message taken from `dlq`. Never raises, whatever its headers hold; every text is bounded.
 
     `service` is the failed queue's declared one, `known_queue` the queue that is known to be dead-lettered into `dlq`,
-    where just one is.
+    where just one is, `group_key` the secret of the database that it goes into.
     """
     careful = CarefulLetter(letter)
     deaths = read_deaths(careful)
@@ -54,6 +60,7 @@ def explain(
         stack=told.stack,
         status_code=told.status_code,
         owner=owner,
+        key=group_key,
     )
     return Explanation(
         queue=queue,
@@ -104,7 +111,7 @@ def _with_history(told: Told, attempts: int | None, letter: Letter) -> tuple[Tol
     return replace(told, error_type=kind, error_message=message or None), runs if runs > 0 else None
 
 
-def failed_in(told: Explanation, queue: str, *, owner: str | None) -> Explanation:
+def failed_in(told: Explanation, queue: str, *, owner: str | None, group_key: bytes) -> Explanation:
     """The same explanation, of a message that is known to have failed in this queue of this owner, whatever it says."""
     if told.queue == queue:
         return told
@@ -117,8 +124,24 @@ def failed_in(told: Explanation, queue: str, *, owner: str | None) -> Explanatio
         stack=told.stack,
         status_code=told.status_code,
         owner=owner,
+        key=group_key,
     )
     return replace(told, queue=queue, owner=owner, group_id=kind.id, group_title=kind.title)
+
+
+def kind_of(letter: DeadLetter, *, group_key: bytes) -> Kind:
+    """The kind of a letter that another store has kept, as this one would say it: a file may say anything."""
+    return group(
+        queue=letter.queue,
+        reason=letter.reason,
+        type=letter.type,
+        error_type=letter.error_type,
+        error_message=letter.error_message,
+        stack=letter.stack,
+        status_code=letter.status_code,
+        owner=owner_of(letter.dlq, queue=letter.queue),
+        key=group_key,
+    )
 
 
 def _text(letter: CarefulLetter, name: str) -> str | None:

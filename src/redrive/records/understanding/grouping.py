@@ -29,23 +29,29 @@ def group(
     stack: str | None,
     status_code: int | None = None,
     owner: str | None = None,
+    key: bytes = b"",
 ) -> Kind:
     """By queue and whose it is (`owner`, if another than the queue), error type, status and the top of the stack with
-    the error's codes, else the normalised message; without an error by queue, reason and the message's type."""
+    the error's codes, else the normalised message; without an error by queue, reason and the message's type.
+
+    `key` is the database's secret. Who sees an id, but not the error, could try out without it which error it may be.
+    """
     if error_type is None and error_message is None and stack is None:
         suffix = "" if type is None else f" ({type})"
         return Kind(
-            id=_digest("reason", *_place(queue, owner), reason, type or ""), title=_line(f"{reason} in {queue}{suffix}")
+            id=_digest(key, "reason", queue, _other(owner, queue), reason, type),
+            title=_line(f"{reason} in {queue}{suffix}"),
         )
     message = "" if error_message is None else normalise_message(error_message)
     frame = None if stack is None else top_frame(stack)
     # One place in the code raises for every status and every code: a client's `raise_for_status`, a database's driver.
     codes = "" if frame is None or error_message is None else error_codes(error_message)
-    return _kind(queue, owner, error_type, message, frame, codes, status_code)
+    return _kind(key, queue, owner, error_type, message, frame, codes, status_code)
 
 
 @lru_cache(maxsize=4096)
 def _kind(
+    key: bytes,
     queue: str,
     owner: str | None,
     error_type: str | None,
@@ -59,19 +65,25 @@ def _kind(
     if status and status not in named and status not in message:
         named = f"{named} {status}"
     title = f"{named} in {queue}" + (f": {message}" if message else "")
-    more = [part for part in (status, codes) if part]
+    place = (queue, _other(owner, queue), error_type)
     if frame is not None:
-        return Kind(id=_digest("stack", *_place(queue, owner), error_type or "", frame, *more), title=_line(title))
-    return Kind(id=_digest("message", *_place(queue, owner), error_type or "", message, *more), title=_line(title))
+        return Kind(id=_digest(key, "stack", *place, frame, status, codes), title=_line(title))
+    return Kind(id=_digest(key, "message", *place, message, status, codes), title=_line(title))
 
 
-def _place(queue: str, owner: str | None) -> tuple[str, ...]:
+def _other(owner: str | None, queue: str) -> str | None:
     """Letters of one owner and of another are never of one kind, whatever queue they say they failed in."""
-    return (queue,) if owner is None or owner == queue else (queue, "of", owner)
+    return None if owner == queue else owner
 
 
-def _digest(*parts: str) -> str:
-    return blake2b("\x1f".join(parts).encode("utf-8", "replace"), digest_size=6).hexdigest()
+def _digest(key: bytes, *parts: str | None) -> str:
+    """Each part with its length, for a stranger's text may have any character: what is two kinds has two ids."""
+    digest = blake2b(key=key, digest_size=6)
+    for part in parts:
+        data = b"" if part is None else part.encode("utf-8", "surrogatepass")
+        digest.update(b"-" if part is None else b"%d:" % len(data))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 def _short(error_type: str | None) -> str:

@@ -19,6 +19,7 @@ from redrive.stores.migrations import (
     s0010_activity_by_dlq,
     s0011_said_of_groups,
     s0012_rule_changes_of,
+    s0013_secrets,
 )
 
 if TYPE_CHECKING:
@@ -55,5 +56,12 @@ STEPS: tuple[Step, ...] = (
     Step(version=10, title="activity by dead-letter queue", statements=s0010_activity_by_dlq.statements),
     Step(version=11, title="what was said of groups, and why", statements=s0011_said_of_groups.statements),
     Step(version=12, title="scopes of changed rules", statements=s0012_rule_changes_of.statements),
+    Step(
+        version=13,
+        title="the secret of group ids",
+        statements=s0013_secrets.statements,
+        fill_sqlite=s0013_secrets.fill_sqlite,
+        fill_postgresql=s0013_secrets.fill_postgresql,
+    ),
 )
 """Versions count from 1 without a gap."""

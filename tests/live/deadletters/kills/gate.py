@@ -15,6 +15,7 @@ from redrive.stores import Store, StoreUnavailable
 from redrive.stores.clock import Clock, ServerClock
 from redrive.stores.database import Database, Reading, Writing
 from redrive.stores.dialect import Dialect
+from redrive.stores.groups import read_group_key
 from redrive.stores.postgres import connect_postgres
 from redrive.stores.sqlite import SqliteDatabase
 from redrive.stores.urls import SqlitePlace, read_database_url
@@ -109,7 +110,9 @@ async def open_gated_store(url: str, gate: Gate, *, busy_timeout_ms: int) -> Sto
     else:
         inner = await connect_postgres(place.url, place.address, ServerClock())
     await inner.migrate()
-    store = Store(GatedDatabase(inner, gate))
+    async with inner.look() as tx:
+        group_key = await read_group_key(tx)
+    store = Store(GatedDatabase(inner, gate), group_key)
     for (room, method), writing in WRITES.items():
         part = getattr(store, room)
         setattr(part, method, _named(getattr(part, method), writing, gate, STEPS_AFTER.get((room, method))))
