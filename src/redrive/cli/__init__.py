@@ -16,6 +16,7 @@ from redrive.cli.console import (
     fail_usage,
     forget_reader,
     interrupted_by,
+    is_result_lost,
     say,
 )
 from redrive.core import RedriveError
@@ -64,7 +65,10 @@ class _Commands(SuggestingGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            result: object = super().invoke(ctx)
+            if is_result_lost(ctx):
+                ctx.exit(EXIT_FOUND)
+            return result
         except BrokenPipeError:
             # `redrive simulate … | head`: the reader has seen enough, and click would say that something was found.
             forget_reader()

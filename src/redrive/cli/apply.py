@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, say, wants_colour, warn, write
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, keep_result, say, wants_colour, warn, write
 from redrive.cli.secret_files import with_broker_files
 from redrive.cli.tables import printable
 from redrive.config import broker_url, names_vhost
@@ -48,6 +48,7 @@ def apply_command(
       redrive apply redrive.yaml --wait 60s --yes
       REDRIVE_URL=amqps://deploy:…@broker/shop redrive apply redrive.yaml
     """
+    keep_result()
     wait_s = _seconds(wait)
     loaded = load(file)
     warn(loaded.warnings)

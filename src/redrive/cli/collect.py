@@ -4,7 +4,7 @@ from typing import Literal, cast
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, greet, say
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, greet, keep_result, say
 from redrive.cli.dlq.options import with_who
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, print_line, warn_line
 from redrive.cli.secret_files import with_secret_files
@@ -76,6 +76,7 @@ def collect_command(
       redrive collect --match '*.dlq' --url amqp://guest:guest@localhost:5672/ --once
       redrive collect redrive.yaml --database postgresql://redrive@db/redrive --auto-retry --metrics-port 9103
     """
+    keep_result()
     place = find_place(url=url, management_url=management_url, database=database, file=file)
     request = CollectRequest(
         patterns=patterns, observe=observe, resumed=resumed, once=once, auto_retry=auto_retry, forced=force, who=who

@@ -18,6 +18,8 @@ EXIT_COULD_NOT = 2
 """Bad input, usage, or a broker that can't be reached."""
 
 _FINDINGS_SHOWN = 50
+_KEEPS_RESULT = "redrive.keeps_result"
+_RESULT_LOST = "redrive.result_lost"
 
 
 class SuggestingGroup(click.Group):
@@ -83,11 +85,32 @@ def fail_usage(error: click.ClickException) -> NoReturn:
 
 
 def write(text: str, *, colour: bool | None = None) -> None:
-    """A line of the result. A reader that has seen enough (`| head`) changes nothing about how a command ends."""
+    """A line of the result. A reader that has seen enough (`| head`) changes nothing about how a command ends.
+
+    Raises OSError for a full disk, unless the command has called `keep_result`.
+    """
     try:
         click.echo(text, color=colour)
     except BrokenPipeError:
         forget_reader()
+    except OSError as error:
+        context = click.get_current_context(silent=True)
+        if context is None or not context.meta.get(_KEEPS_RESULT):
+            raise
+        context.meta[_RESULT_LOST] = True
+        say(f"error: can't write the output: {error.strerror or error}; what was to be written:")
+        say(text)
+
+
+def keep_result() -> None:
+    """What this command does is done whether or not its result can be written. One that can't is told on stderr, the
+    work goes on, and the exit code says that not all went well, not that nothing was done."""
+    click.get_current_context().meta[_KEEPS_RESULT] = True
+
+
+def is_result_lost(context: click.Context) -> bool:
+    """Whether a part of the result could not be written."""
+    return bool(context.meta.get(_RESULT_LOST))
 
 
 def ask(question: str) -> bool:

@@ -1,10 +1,12 @@
 """`redrive token`: who may use the admin API. It works on the database, so that it also helps whoever is locked out."""
 
+import json
+
 import click
 
-from redrive.cli.console import SuggestingGroup, say
+from redrive.cli.console import EXIT_COULD_NOT, SuggestingGroup, forget_reader, keep_result, say
 from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
-from redrive.cli.dlq.output import print_json, print_line, print_table
+from redrive.cli.dlq.output import fail_line, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Cell, Column, moment_text
 from redrive.dlq import Store, UnknownToken, new_id, new_secret
@@ -97,10 +99,21 @@ def create_command(
         return token, text, moment_ms
 
     token, text, moment_ms = on_store(place, work, creates=True)
-    if form == "json":
-        print_json({**token_json(token, now_ms=moment_ms), "token": text})
+    try:
+        # Not `write`: here a reader that has gone away has missed what nobody can show again.
+        is_json = form == "json"
+        click.echo(json.dumps({**token_json(token, now_ms=moment_ms), "token": text}, indent=2) if is_json else text)
+    except OSError as error:
+
+        async def take_back(store: Store) -> None:
+            await store.tokens.revoke(token.id, who=who, now_ms=store.clock_ms(), why="it could not be shown")
+
+        on_store(place, take_back)
+        forget_reader()
+        fail_line(f"can't write the token: {error.strerror or error}; it is revoked, make another under another name")
+        raise SystemExit(EXIT_COULD_NOT) from None
+    if is_json:
         return
-    print_line(text)
     until = "does not expire" if token.expires_at_ms is None else f"expires {moment_text(token.expires_at_ms)}"
     say(f"This is the only time it is shown. It is for {token.name}, {token.role}, and {until}.")
 
@@ -143,6 +156,8 @@ def revoke_command(place: PlaceOptions, token: str, why: str, who: str) -> None:
     Example:
       redrive token revoke ada --why 'left the team'
     """
+
+    keep_result()
 
     async def work(store: Store) -> Token:
         known = await store.tokens.all()

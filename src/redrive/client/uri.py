@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
 from redrive.client.errors import InvalidUrl
-from redrive.core import did_you_mean
+from redrive.core import did_you_mean, mask_url
 
 _SHAPE = re.compile(
     r"(amqps?)://(?:(?P<user>[^@/?#]*)@)?(?P<hosts>[^/?#]*)(?:/(?P<vhost>[^?#/]*))?(?:\?(?P<query>[^#]*))?"
@@ -84,7 +84,12 @@ def parse_url(url: str) -> Target:
     """A target from a URL. Raises `InvalidUrl`, never showing the password."""
     match = _SHAPE.fullmatch(url)
     if match is None:
-        raise InvalidUrl(f"{_without_password(url)} is no AMQP URL; write it like amqp://user:password@host:5672/vhost")
+        raise InvalidUrl(f"{mask_url(url)[:200]} is no AMQP URL; write it like amqp://user:password@host:5672/vhost")
+    if match["user"] is None and "@" in url:
+        # Else a part of a password would be taken for a host, tried, and told.
+        raise InvalidUrl(
+            f"{mask_url(url)[:200]} has an @ after a / or ?; write these in a password or a vhost as %40, %2F, %3F"
+        )
     secure = match[1] == "amqps"
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
     for key in query:
@@ -114,7 +119,8 @@ def parse_url(url: str) -> Target:
 def _host(text: str, port: int) -> tuple[str, int]:
     match = _HOST.fullmatch(text)
     if match is None or (match["port"] and not 0 < int(match["port"]) < 65_536):
-        raise InvalidUrl(f"{text!r} in the AMQP URL is no host:port")
+        # What follows the colon may be a password, if the host was forgotten.
+        raise InvalidUrl(f"{text.partition(':')[0]!r} and what follows it in the AMQP URL is no host:port")
     return unquote(match["host"]).strip("[]") or "localhost", int(match["port"] or port)
 
 
@@ -138,7 +144,3 @@ def _number(query: dict[str, str], key: str, default: int, minimum: int, maximum
     if not text.isascii() or not text.isdigit() or len(text) > 10 or not minimum <= int(text) <= maximum:
         raise InvalidUrl(f"{key}={text[:20]} in the AMQP URL must be a number from {minimum} to {maximum}")
     return int(text)
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"(//[^:/@]*):.*@", r"\1:***@", url)[:200]

@@ -18,6 +18,7 @@ from redrive.core.errors import (
     UnreadableFile,
 )
 from redrive.core.findings import Finding, Position, Severity
+from redrive.core.masking import mask_url
 from redrive.core.observer import SILENT, Observer
 from redrive.core.suggestions import did_you_mean
 
@@ -201,6 +202,7 @@ __all__ = [
     "fit_headers",
     "format_duration_ms",
     "headers",
+    "mask_url",
     "message_digest",
     "original_headers",
     "original_routing_key",

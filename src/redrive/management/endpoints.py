@@ -3,10 +3,10 @@
 The port of the plugin is a convention (15672, 15671 with TLS), so a guess is only a guess: errors name the address.
 """
 
-import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from redrive.core import mask_url
 from redrive.management.errors import InvalidManagementUrl
 
 PORT, PORT_TLS = 15672, 15671
@@ -37,7 +37,7 @@ def parse_management_url(url: str, *, user: str = "guest", password: str = "gues
 
     Raises `InvalidManagementUrl`, never showing the password.
     """
-    shown = re.sub(r"(//[^:/@]*):.*@", r"\1:***@", url)[:200]
+    shown = mask_url(url)[:200]
     try:
         parts = urlsplit(url)
         port = parts.port

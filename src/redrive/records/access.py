@@ -36,6 +36,19 @@ _SECRET_LENGTH = SECRET_BYTES * 8 // 5
 _TEXT = re.compile(f"rd_([{_ALPHABET}]{{{ID_LENGTH}}})_([{_ALPHABET}]{{{_SECRET_LENGTH}}})")
 
 
+# Unicode's Default_Ignorable_Code_Point, and the braille pattern without dots.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_LOOK_ALIKE = str.maketrans(
+    "авекмнорстухіјѕԁһӏԛԝґ" + "αβεζηικμνορτυχγ" + "ıɑɡ",
+    "abekmhopctyxijsdhlqwr" + "abezhikmnoptyxy" + "iag",
+)
+_TOGETHER = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"})
+"""Scripts that are written with each other and with Latin letters, and look like no other."""
+
+
 class InvalidToken(RedriveError):
     """A token that can't be made; the text says why."""
 
@@ -117,17 +130,38 @@ def clean_name(name: str) -> str:
 
 
 def fold_name(name: str) -> str:
-    """What two names must not share: the same without case, and without what nobody sees."""
-    folded = clean_name(clean_name(name).casefold())
-    return "".join([one for one in folded if unicodedata.category(one) != "Cf"])
+    """What two names must not share: the same without case, without what nobody sees, and with Latin letters for the
+    Cyrillic and Greek ones that look like them, as large or as small letters."""
+    seen = "".join([one for one in clean_name(name) if _is_visible(one)])
+    return clean_name(clean_name(seen).casefold()).translate(_LOOK_ALIKE)
+
+
+def _is_visible(character: str) -> bool:
+    return unicodedata.category(character) != "Cf" and _INVISIBLE.match(character) is None
+
+
+def _scripts(name: str) -> set[str]:
+    """The scripts of its letters, as their names in Unicode begin, but those that may stand beside others."""
+    letters = [one for one in name if unicodedata.category(one) in ("Lu", "Ll", "Lt", "Lo")]
+    found = {unicodedata.name(one, "UNKNOWN").partition(" ")[0] for one in letters}
+    return {one.capitalize() for one in found - _TOGETHER}
 
 
 def check_token(token: Token, *, now_ms: int) -> Token:
     """The token, if it can be made. Raises `InvalidToken`."""
-    if not fold_name(token.name) or len(token.name) > NAME_CHARACTERS_MAX or not token.name.isprintable():
+    if (
+        not any(unicodedata.category(one)[0] in "LNPS" for one in fold_name(token.name))
+        or len(token.name) > NAME_CHARACTERS_MAX
+        or not token.name.isprintable()
+    ):
         raise InvalidToken(f"a token's name has 1 to {NAME_CHARACTERS_MAX} visible characters: it is who, in the audit")
     if token.name != clean_name(token.name):
         raise InvalidToken(f"a token's name is written in plain characters (NFKC), like {clean_name(token.name)!r}")
+    if any(not _is_visible(one) for one in token.name):
+        raise InvalidToken("a token's name has no characters that nobody sees: two names must not look the same")
+    scripts = sorted(_scripts(token.name))
+    if len(scripts) > 1:
+        raise InvalidToken(f"a token's name has letters of one script; {' and '.join(scripts)} could look like another")
     folded = fold_name(token.name)
     if folded in RESERVED_NAMES or folded.startswith(RESERVED_BEGINNINGS) or AS_TOLD_BY in f"{folded} ":
         raise InvalidToken(

@@ -7,6 +7,7 @@ query, a header, a body or a token: filters quote payloads.
 
 import asyncio
 import logging
+import re
 import time
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,6 +19,7 @@ from redrive.core import Observer
 from redrive.serving.giving_way import InHand
 
 _PATH_MAX = 300
+_PARAMETER = re.compile(r"[A-Za-z][A-Za-z_-]{0,29}")
 _PROBES = ("/healthz", "/readyz", "/metrics")
 _STREAM = b"text/event-stream"
 
@@ -142,5 +144,6 @@ class ServerLog(logging.Handler):
 
 def _names(query: bytes) -> str | None:
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
-    names = dict.fromkeys(name[:50] for name, _ in pairs[:20])
+    # What somebody put there that is no parameter's name may be a token.
+    names = dict.fromkeys(name if _PARAMETER.fullmatch(name) else "?" for name, _ in pairs[:20])
     return ",".join(names) or None

@@ -4,22 +4,17 @@ Everything can be shown: passwords in URLs are masked, and nothing else here is 
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from redrive.collecting import CollectRequest
 from redrive.config import DEFAULT_HOST, Setting, chosen, chosen_port, switched
-from redrive.core import RedriveError
+from redrive.core import RedriveError, mask_url
 from redrive.dlq import Place, find_place
 from redrive.serving.started import ServeFailed
 
 _NEEDED = ("fastapi", "uvicorn")
-_MASK = "***"
-_ACCOUNT = re.compile(r"^([A-Za-z][\w+.-]*://)(.*)@", re.DOTALL)
-"""Up to the last @: a password that should have been quoted may have any character, and is a secret all the same."""
-_SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|passphrase|secret|token|key)[^=&#]*)=[^&#]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +158,7 @@ def _guessed_management(place: Place) -> Setting:
 
 def masked(value: str) -> str:
     """A setting's text with the password of a URL, and what is like one in its query, replaced."""
-    return _SECRET_PARAMETER.sub(rf"\1={_MASK}", _ACCOUNT.sub(_without_password, value))
-
-
-def _without_password(found: re.Match[str]) -> str:
-    user, colon, _ = found[2].partition(":")
-    return f"{found[1]}{user}:{_MASK}@" if colon else found[0]
+    return mask_url(value) if "@" in value or ":/" in value else value
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ def read_database_url(url: str) -> SqlitePlace | PostgresPlace:
             return _sqlite(rest)
         case "postgresql" | "postgres":
             return PostgresPlace(url=url, address=_without_password(rest))
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]{0,20}", scheme):
+        raise InvalidDatabaseUrl(f"a database URL looks like {_SHAPES}; what this one begins with is no scheme")
     hint = did_you_mean(scheme, ("sqlite", "postgresql"))
     raise InvalidDatabaseUrl(f"there are no stores on {scheme!r} ({hint}); a database URL looks like {_SHAPES}")
 

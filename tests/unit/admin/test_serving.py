@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from redrive.serving import ServeFailed, configuration, find_configuration, require_console
+from redrive.serving import ServeFailed, around, configuration, find_configuration, require_console
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import masked
 from redrive.stores import open_store
@@ -98,6 +98,16 @@ def test_a_flag_wins_then_the_environment_then_the_default(tmp_path: Path) -> No
         ("amqp://u:p@ss:w@rd@host/", "amqp://u:***@host/"),
         ("postgresql://u@db/x?password=s&sslmode=require", "postgresql://u@db/x?password=***&sslmode=require"),
         ("amqps://h/?keyfile=k.pem&password=a", "amqps://h/?keyfile=***&password=***"),
+        ("amqp:/u:sekret@127.0.0.1", "amqp:/u:***@127.0.0.1"),
+        ("u:sekret@host", "u:***@host"),
+        ("sekret@host", "***@host"),
+        ("u:/sekret@host", "u:***@host"),
+        ("amqp:/u:sekret", "amqp:/u:***"),
+        ("amqp://[::1]:5672/v", "amqp://[::1]:5672/v"),
+        ("sqlite:////home/a@b/x.db", "sqlite:////home/a@b/x.db"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "::1"),
+        ("/etc/redrive/tls.pem", "/etc/redrive/tls.pem"),
     ],
 )
 def test_no_secret_is_shown(value: str, shown: str) -> None:
@@ -419,3 +429,10 @@ def test_tls_that_can_t_be_is_one_sentence(tmp_path: Path, certificate: tuple[Pa
     ):
         ran = serve(tmp_path, "--print-config", *arguments)
         assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr
+
+
+def test_the_log_names_parameters_and_nothing_that_may_be_a_secret() -> None:
+    token = "rd_1hv7d2m9x0abcdef_0123456789abcdefghjkmnpqrstvwxyz"
+    assert around._names(b"filter=queue:a&limit=5&after_id=") == "filter,limit,after_id"
+    assert around._names(f"{token}&limit=5&x%20{token}=1".encode()) == "?,limit"
+    assert around._names(b"") is None

@@ -81,7 +81,12 @@ def test_an_import_groups_letters_itself_and_believes_no_line_about_it(tmp_path:
             imported = await import_lines(target, map(write_line, forged), who="bob", now_ms=now_ms())
             assert imported.inserted == 5
             groups, _ = await target.groups.page(limit=10)
-            assert {one.error_type: sum(one.by_status.values()) for one in groups} == {"Timeout": 2, "Gone": 1, "": 1, None: 1}
+            assert {one.error_type: sum(one.by_status.values()) for one in groups} == {
+                "Timeout": 2,
+                "Gone": 1,
+                "": 1,
+                None: 1,
+            }
             assert not {"same", "forged"} & {text for one in groups for text in (one.id, one.title)}
             for error_type, count in (("Timeout", 2), ("Gone", 1)):
                 asked = Filter((Named(field="error_type", values=(error_type,)),))

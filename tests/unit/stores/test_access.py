@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from redrive.admin import ensure_admin_token
-from redrive.records import Redaction, Role, Token, mint_token, read_token_text
+from redrive.records import InvalidToken, Redaction, Role, Token, check_token, clean_name, mint_token, read_token_text
 from redrive.stores import (
     Answer,
     InFlight,
@@ -213,3 +213,45 @@ def test_a_token_s_text_leads_to_its_hash_and_back_to_nothing_else() -> None:
     assert len({mint_token("0123456789abcdef", bytes([n] * 20))[0] for n in range(256)}) == 256
     for odd in ("", "rd_", text + "x", text[:-1], text.upper(), f" {text}", text.replace("rd_", "rx_"), text + "\n"):
         assert read_token_text(odd) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "ada\ufe0f",
+            "ad\u034fa",
+            "ad\u200ba",
+            "ada\U000e0100",
+            "redrive\ufe0f",
+            "\u3164",
+            "\u2800",
+            "\u115f",
+            "ada\u2800",
+        ),
+        *("аda", "rеdrive", "οnce", "ada Ж", "ˑ\ufe0f"),
+    ],
+)
+def test_a_name_that_nobody_could_tell_from_another_is_refused(name: str) -> None:
+    with pytest.raises(InvalidToken):
+        check_token(token(clean_name(name)), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    "name", ["ada", "Zoë Müller", "Дом", "Οδός", "田中 Taro", "ひらカタ漢字", "김철수", "ops-2", "a.b@c.example"]
+)
+def test_names_of_people_everywhere_are_names(name: str) -> None:
+    assert check_token(token(name), now_ms=NOW_MS).name == name
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("ada", "ADA"), ("ada", "ad\u034fa"), ("ace", "асе"), ("BOB", "ВОВ"), ("TOM", "ΤΟΜ"), ("ix", "ıx")],
+)
+def test_names_that_look_alike_are_one_name(store: Store, run: Run, one: str, other: str) -> None:
+    async def scenario() -> None:
+        await store.tokens.create(token(one), secret_hash=b"1", now_ms=NOW_MS)
+        with pytest.raises(TokenNameTaken):
+            await store.tokens.create(token(other, id="1hv7d2m9x0abcdeg"), secret_hash=b"2", now_ms=NOW_MS)
+
+    run(scenario())

@@ -170,3 +170,17 @@ def test_letters_of_an_older_store_are_found_in_any_case_too(store: Store, store
         assert await store.letters.count(asked, now_ms=NOW_MS) == 1
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['topic:"\uffff"', 'topic:"\uffff","a*"', 'topic:"\uffff*"', 'topic:"\ufffe*"', 'topic:"\uffff",b,c,d,e,f,g'],
+)
+def test_a_name_that_no_store_holds_as_it_is_finds_what_became_of_it(store: Store, run: Run, text: str) -> None:
+    async def scenario() -> None:
+        await put(store, [make_letter(1, routing_key="\uffff"), make_letter(2, routing_key="other")])
+        asked = parse_filter(text, now_ms=NOW_MS)
+        assert [one.routing_key for one in await listed(store, asked, limit=5)] == ["\ufffd"]
+        assert await store.letters.count(asked, now_ms=NOW_MS) == 1
+
+    run(scenario())

@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from redrive.cli.console import SuggestingGroup, say
+from redrive.cli.console import SuggestingGroup, keep_result, say
 from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
 from redrive.cli.dlq.running import stopping_on_signals
@@ -111,6 +111,8 @@ def on_command(
     """
     scope = _scope(queue, group)
 
+    keep_result()
+
     async def work(store: Store) -> RetryRule:
         found = {one.scope: one for one in await store.rules.all()}
         old = found.get(scope, found.get(_EVERYTHING, _DEFAULT))
@@ -148,6 +150,8 @@ def off_command(place: PlaceOptions, queue: str | None, group: str | None, forge
     """
     scope = _scope(queue, group)
 
+    keep_result()
+
     async def work(store: Store) -> None:
         if forget:
             await store.rules.remove(scope, who=who, now_ms=store.clock_ms())
@@ -170,6 +174,8 @@ def run_command(place: PlaceOptions, once: bool, every_ms: int) -> None:
       redrive dlq auto-retry run
       redrive dlq auto-retry run --once
     """
+
+    keep_result()
 
     async def work() -> None:
         found = place_of(place)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, say
+from redrive.cli.console import EXIT_COULD_NOT, keep_result, say
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
@@ -69,6 +69,8 @@ def edit_command(
     new_body = _body_of(body, body_file)
     set_headers = dict(_assignment(one, "--header") for one in headers)
     set_properties = dict(_property(one) for one in properties)
+
+    keep_result()
 
     async def work(store: Store) -> tuple[DeadLetter, Edited] | None:
         found, content = await _found(store, letter)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from redrive.cli.console import SuggestingGroup, say
+from redrive.cli.console import SuggestingGroup, keep_result, say
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, on_store
@@ -134,6 +134,8 @@ def _state_command(name: str, state: GroupState, says: str) -> None:
     @with_who
     @with_place
     def command(place: PlaceOptions, group_ids: tuple[str, ...], why: str, who: str) -> None:
+        keep_result()
+
         async def work(store: Store) -> None:
             for text in group_ids:
                 group = await _found(store, text)
@@ -161,6 +163,8 @@ def note_command(place: PlaceOptions, group_id: str, text: str, who: str) -> Non
     Example:
       redrive dlq groups note ID 'supplier ticket 4711'
     """
+
+    keep_result()
 
     async def work(store: Store) -> None:
         group = await _found(store, group_id)

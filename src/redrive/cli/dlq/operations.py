@@ -2,7 +2,7 @@
 
 import click
 
-from redrive.cli.console import SuggestingGroup, say
+from redrive.cli.console import SuggestingGroup, keep_result, say
 from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
 from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
@@ -160,6 +160,8 @@ def pause_command(place: PlaceOptions, operation: str, why: str, who: str) -> No
       redrive dlq operations pause ID --why 'the consumers are slow'
     """
 
+    keep_result()
+
     async def work(store: Store) -> Operation:
         found = await _found(store, operation)
         return await store.operations.pause(found.id, why or f"paused by {who}", now_ms=store.clock_ms(), who=who)
@@ -180,6 +182,8 @@ def resume_command(place: PlaceOptions, operation: str, witness: bool, form: str
     Example:
       redrive dlq operations resume ID
     """
+
+    keep_result()
 
     async def work() -> tuple[Operation, list[Item]]:
         found_place = place_of(place)
@@ -206,6 +210,8 @@ def cancel_command(place: PlaceOptions, operation: str, who: str) -> None:
     Example:
       redrive dlq operations cancel ID
     """
+
+    keep_result()
 
     async def work(store: Store) -> Operation:
         found = await _found(store, operation)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, say
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
 from redrive.cli.dlq.options import (
     Duration,
     PlaceOptions,
@@ -206,6 +206,8 @@ def _send(
     options: PlaceOptions, wanted: Wanted, new: NewOperation, asked: _Asked, *, includes_in_doubt: bool = False
 ) -> None:
     left: dict[str, str] = {}
+
+    keep_result()
 
     async def work() -> tuple[Operation, list[Item]] | None:
         place = place_of(options)

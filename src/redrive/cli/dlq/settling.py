@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, say
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
 from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted, with_who
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_line
 from redrive.cli.dlq.selecting import on_store, selection_of
@@ -162,6 +162,7 @@ def _change(
     asks: bool,
     form: str,
 ) -> None:
+    keep_result()
     said: dict[str, int] = {}
 
     async def work(store: Store) -> Changed | None:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from redrive.cli.console import forget_reader, say
+from redrive.cli.console import forget_reader, keep_result, say
 from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted, with_who
 from redrive.cli.dlq.output import print_json, print_line
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
@@ -74,6 +74,8 @@ def import_command(place: PlaceOptions, file_name: str, form: str, who: str) -> 
       redrive dlq import orders.jsonl
       gunzip -c all.jsonl.gz | redrive dlq import
     """
+
+    keep_result()
 
     async def work(store: Store) -> Imported:
         with _reading(file_name) as lines:
