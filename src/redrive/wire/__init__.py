@@ -10,7 +10,7 @@ reads whole messages in one go, and `connection` is what callers use: bytes in a
 
 from redrive.wire import methods
 from redrive.wire.connection import Connection
-from redrive.wire.copying import copy_properties, digest_of, stripped_of
+from redrive.wire.copying import copy_properties, digest_of, odd_deaths, stripped_of
 from redrive.wire.entries import edit_table, read_entry
 from redrive.wire.envelopes import (
     BEFORE_BODY_BYTES_MAX,
@@ -53,6 +53,7 @@ from redrive.wire.fields import (
     UInt8,
     UInt16,
     UInt32,
+    Undecoded,
 )
 from redrive.wire.frames import PROTOCOL_HEADER, Frame, FrameSplitter, encode_frame
 from redrive.wire.negotiation import Limits
@@ -109,6 +110,7 @@ __all__ = [
     "UInt8",
     "UInt16",
     "UInt32",
+    "Undecoded",
     "amqplain_response",
     "copy_properties",
     "cut_headers",
@@ -121,6 +123,7 @@ __all__ = [
     "flags_of",
     "may_be_envelope",
     "methods",
+    "odd_deaths",
     "open_envelope",
     "plain_response",
     "properties_as_json",

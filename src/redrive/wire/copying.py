@@ -2,15 +2,19 @@
 
 A copy is persistent and has the `expiration` it was given or none. It has no user_id (another user's closes the
 channel) and no CC or BCC (they would route it to further queues). What the original had of these is kept in the table
-`x-redrive-stripped`; a copy of a copy keeps what the first one said.
+`x-redrive-stripped`; a copy of a copy keeps what the first one said. So is an x-death that no broker wrote, where a
+copy leaves it behind. What can't be written there again, being nested too deep, is kept as its bytes.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from redrive import core
 from redrive.core import headers
+from redrive.wire.errors import ProtocolError
 from redrive.wire.properties import Properties
+from redrive.wire.tables import decode_value, encode_table
 
 _HEADER_BYTES_MAX = 120_000
 """A header frame must stay below the 131 kB frame that everybody agrees to."""
@@ -19,8 +23,11 @@ _FRAME_BYTES_MAX = 131_000
 """More can't be sent, however it is filled."""
 
 _PERSISTENT = 2
-_ROUTING, _STRIPPED, _ID = b"CC", headers.STRIPPED.encode(), headers.MESSAGE_ID.encode()
+_ROUTING, _DIED = b"CC", headers.DEATHS.encode()
+_STRIPPED, _ID = headers.STRIPPED.encode(), headers.MESSAGE_ID.encode()
 """What the raw bytes contain where there may be such headers (BCC too). Most messages have none: none is looked up."""
+
+_KNOWN_BYTES_MAX = 4096
 
 
 def copy_properties(
@@ -40,7 +47,8 @@ def copy_properties(
     """
     raw = properties.raw
     written = dict(set_headers)
-    stripped = stripped_of(properties, drop_headers.difference(written) if _ROUTING in raw else frozenset())
+    may_lose = _ROUTING in raw or _DIED in raw
+    stripped = stripped_of(properties, drop_headers.difference(written) if may_lose else frozenset())
     if stripped:
         written[headers.STRIPPED] = stripped
     message_id = properties.message_id
@@ -87,11 +95,43 @@ def stripped_of(properties: Properties, drops: frozenset[str]) -> dict[str, Any]
     if properties.delivery_mode not in (None, _PERSISTENT):
         taken["delivery_mode"] = properties.delivery_mode
     for name in headers.ROUTING_HEADERS & drops:
-        value = properties.header(name)
+        raw = properties.raw_header(name)
+        value = None if raw is None else _writable(name, raw)
         if value is not None:
             taken[name] = value
+    deaths = odd_deaths(properties) if headers.DEATHS in drops else None
+    if deaths is not None:
+        taken[headers.DEATHS] = deaths
     if not taken:
         return {}
     # What an earlier copy has lost comes before what this one takes away.
     earlier = properties.header(headers.STRIPPED) if _STRIPPED in properties.raw else None
     return {**taken, **earlier} if isinstance(earlier, dict) else taken
+
+
+def odd_deaths(properties: Properties) -> Any:
+    """The x-death header, if there is one that no broker wrote; as it can be written into another header."""
+    raw = properties.raw_header(headers.DEATHS) if _DIED in properties.raw else None
+    if raw is None:
+        return None
+    return _known_odd(raw) if len(raw) <= _KNOWN_BYTES_MAX else _odd(raw)
+
+
+def _odd(raw: bytes) -> Any:
+    value = _writable(headers.DEATHS, raw)
+    return value if isinstance(value, bytes) or core.has_odd_deaths(value) else None
+
+
+# Messages that died in the same second have the same x-death, to the byte.
+_known_odd = lru_cache(maxsize=256)(_odd)
+
+
+def _writable(name: str, raw: bytes) -> Any:
+    """A header's value as it can be written into `x-redrive-stripped`: its bytes if it is nested too deep for that."""
+    try:
+        value, _ = decode_value(raw, 0, len(raw))
+        if isinstance(value, dict | list):
+            encode_table({headers.STRIPPED: {name: value}})
+    except ProtocolError:
+        return raw
+    return value

@@ -23,6 +23,7 @@ the bytes it came from and still behaves as the number or string it is.
                                        beyond the year 9999
     F A    table, array                dict, list                 Mapping, list, tuple
     V      void                        None                       None
+    F A    nested deeper than 100      Undecoded                  Undecoded
 
 RabbitMQ's own parser (rabbit_binary_parser.erl) is the authority for the list and for both 'l' and 'L' being signed.
 """
@@ -79,3 +80,7 @@ class Timestamp(int):
 
 class LongString(bytes):
     """A long string, type 'S', that is not UTF-8."""
+
+
+class Undecoded(bytes):
+    """A table or an array that is nested too deep to be read: its own bytes, the type in front."""

@@ -28,10 +28,12 @@ from redrive.wire.fields import (
     UInt8,
     UInt16,
     UInt32,
+    Undecoded,
 )
 
 DEPTH_MAX = 100
-"""Tables inside tables. RabbitMQ has no limit of its own; nobody's headers come near this one."""
+"""Tables inside tables. RabbitMQ has no limit of its own, and passes on whatever a stranger makes: what is nested
+deeper is left undecoded."""
 
 _PAST_THE_END = "table value runs past the end of its table"
 _STRING, _SMALL_INT, _LONG_INT, _TABLE, _ARRAY = b"SIlFA"
@@ -55,13 +57,11 @@ def decode_table(
     """The table whose entries fill `data[start:end]` (its length prefix is not part of that).
 
     `entries` is given each entry's own bytes, from the key's length to the end of the value, for who needs both. Arrays
-    under a key in `undecoded` stay their own bytes, the type in front, and whatever is in them. Raises
-    RemoteProtocolError (502) for anything malformed, and for nesting beyond `DEPTH_MAX`.
+    under a key in `undecoded` stay their own bytes, the type in front, and whatever is in them. So does what is nested
+    beyond `DEPTH_MAX` (`Undecoded`). Raises RemoteProtocolError (502) for anything malformed.
     """
     if end is None:
         end = len(data)
-    if depth > DEPTH_MAX:
-        raise syntax_error(f"table nested deeper than {DEPTH_MAX}")
     table: FieldTable = {}
     value: Any
     while start < end:
@@ -96,8 +96,12 @@ def decode_table(
             value = _int64(_signed_64(data, key_end + 1)[0])
         elif code == _ARRAY and value_start + size <= end:
             start = value_start + size
-            is_left = key in undecoded
-            value = data[key_end:start] if is_left else _decode_array(data, value_start, start, depth + 1)
+            if key in undecoded:
+                value = data[key_end:start]
+            elif depth < DEPTH_MAX:
+                value = _decode_array(data, value_start, start, depth + 1)
+            else:
+                value = Undecoded(data[key_end:start])
         else:
             value, start = decode_value(data, key_end, end, depth)
         if key not in table:
@@ -129,6 +133,8 @@ def decode_value(data: bytes, start: int, end: int, depth: int = 1) -> tuple[Any
                 return raw.decode(), stop
             except UnicodeDecodeError:
                 return LongString(raw), stop
+        case 0x46 | 0x41 if depth >= DEPTH_MAX:
+            return Undecoded(data[start - 1 : stop]), stop
         case 0x46:  # F
             return decode_table(data, start + 4, stop, depth + 1), stop
         case 0x41:  # A
@@ -216,17 +222,18 @@ def encode_short_string(text: str, what: str = "string") -> bytes:
 
 
 def _decode_array(data: bytes, start: int, end: int, depth: int) -> list[Any]:
-    if depth > DEPTH_MAX:
-        raise syntax_error(f"table nested deeper than {DEPTH_MAX}")
-    array = []
+    array: list[Any] = []
     while start < end:
         # Arrays of tables, as of deaths and attempts, are what there is most of.
         if data[start] == _TABLE and start + 5 <= end:
-            table_start = start + 5
+            value_start, table_start = start, start + 5
             start = table_start + _type_size(data, start)[1]
             if start > end:
                 raise syntax_error(_PAST_THE_END)
-            array.append(decode_table(data, table_start, start, depth + 1))
+            if depth < DEPTH_MAX:
+                array.append(decode_table(data, table_start, start, depth + 1))
+            else:
+                array.append(Undecoded(data[value_start:start]))
         else:
             value, start = decode_value(data, start, end, depth)
             array.append(value)
@@ -349,6 +356,7 @@ _SCALARS: dict[type, Callable[[Any], bytes]] = {
     Float32: _encode_float32,
     Timestamp: _packer(b"T", "Q"),
     LongString: lambda value: _with_length(b"S", value),
+    Undecoded: bytes,
 }
 
 

@@ -12,6 +12,7 @@
     T timestamp              {"type": "timestamp", "value": "2026-11-01T12:00:00Z"}; seconds beyond the year 9999
     x byte array             {"type": "byte-array", "base64": …}
     A F V                    array, object, null
+    A F nested beyond 100    {"type": "undecoded", "base64": …}
 
 An object with a key `type` is always one of these: a table that has such a key is {"type": "table", "value": {…}}. A
 table with a key given twice, or one that is not UTF-8, is {"type": "table", "entries": [[key, value], …]}. The headers
@@ -26,7 +27,7 @@ import struct
 from datetime import UTC, datetime
 from typing import Any
 
-from redrive.wire.errors import RemoteProtocolError, syntax_error
+from redrive.wire.errors import RemoteProtocolError
 from redrive.wire.fields import Int8, Int16, Int64, LongLong, UInt8, UInt16, UInt32
 from redrive.wire.properties import Properties
 from redrive.wire.raw_entries import raw_entries
@@ -90,6 +91,8 @@ def _value_as_json(raw: bytes, depth: int) -> Any:
             return raw[1] == 1 if raw[1] < 2 else {"type": "boolean", "value": raw[1]}
         case "V":
             return None
+        case "F" | "A" if depth >= DEPTH_MAX:
+            return {"type": "undecoded", "base64": _base64(raw)}
         case "F":
             entries = raw_entries(raw[5:])
             plain = _plain_table(entries, depth + 1)
@@ -114,8 +117,6 @@ def _value_as_json(raw: bytes, depth: int) -> Any:
 
 def _plain_table(entries: list[tuple[bytes, bytes]], depth: int) -> dict[str, Any] | None:
     """As an object, None if that would not say it all."""
-    if depth > DEPTH_MAX:
-        raise syntax_error(f"table nested deeper than {DEPTH_MAX}")
     table: dict[str, Any] = {}
     for key, entry in entries:
         name = _text(key)
@@ -133,8 +134,6 @@ def _entries_as_json(entries: list[tuple[bytes, bytes]], depth: int) -> list[Any
 
 
 def _array_as_json(raw: bytes, depth: int) -> list[Any]:
-    if depth > DEPTH_MAX:
-        raise syntax_error(f"table nested deeper than {DEPTH_MAX}")
     array = []
     start, end = 5, len(raw)
     while start < end:

@@ -8,14 +8,16 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from redrive.wire.errors import EncodingError
+from redrive.wire.errors import EncodingError, RemoteProtocolError
 from redrive.wire.fields import Timestamp
-from redrive.wire.tables import DEPTH_MAX, encode_short_string, encode_table, encode_text
+from redrive.wire.raw_entries import raw_entries
+from redrive.wire.tables import DEPTH_MAX, encode_short_string, encode_table, encode_text, value_end
 from redrive.wire.typed_json import INTEGERS, OCTETS, ORDER, SAFE
 
 _INT32 = 1 << 31
 _LENGTH = struct.Struct(">I")
 _SECONDS = struct.Struct(">Q")
+_UNDECODED_BYTES_MAX = 131_072
 
 
 def properties_from_json(written: Mapping[str, Any]) -> bytes:
@@ -156,6 +158,35 @@ def _long_int(value: Mapping[str, Any], where: str) -> bytes:
     return _encoded(number)
 
 
+def _undecoded(value: Mapping[str, Any], where: str) -> bytes:
+    """What is nested deeper than anybody reads it; looked through all the same, since a broker reads it to the end."""
+    raw = _from_base64(value, where)
+    if not raw.startswith((b"F", b"A")) or len(raw) > _UNDECODED_BYTES_MAX:
+        raise EncodingError(f"{where}: that is no table or array of a message")
+    try:
+        if value_end(raw, 0, len(raw)) != len(raw):
+            raise EncodingError(f"{where}: something follows the table")
+        left = [raw]
+        while left:
+            left += [one for one in _values_in(left.pop()) if one.startswith((b"F", b"A"))]
+    except RemoteProtocolError as error:
+        raise EncodingError(f"{where}: {error.reply_text}") from None
+    return raw
+
+
+def _values_in(raw: bytes) -> list[bytes]:
+    """The typed values in a table or an array. Raises RemoteProtocolError."""
+    if raw.startswith(b"F"):
+        return [entry[1 + len(key) :] for key, entry in raw_entries(raw[5:])]
+    values = []
+    start, end = 5, len(raw)
+    while start < end:
+        stop = value_end(raw, start, end)
+        values.append(raw[start:stop])
+        start = stop
+    return values
+
+
 _READERS: dict[str, Callable[[Mapping[str, Any], str], bytes]] = {
     "boolean": _boolean,
     "float": _float,
@@ -165,6 +196,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any], str], bytes]] = {
     "long-string": _long_string,
     "long-int": _long_int,
     "byte-array": lambda value, where: _prefixed(b"x", _from_base64(value, where)),
+    "undecoded": _undecoded,
     "void": lambda value, where: b"V",
 }
 

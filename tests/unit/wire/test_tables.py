@@ -140,11 +140,17 @@ def _nested(depth: int, code: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("code", [b"F", b"A"])
-def test_nesting_is_bounded(code: bytes) -> None:
-    assert wire.decode_table(_nested(99, code))
-    with pytest.raises(wire.RemoteProtocolError, match="nested deeper") as caught:
-        wire.decode_table(_nested(1000, code))
-    assert caught.value.reply_code == wire.ReplyCode.SYNTAX_ERROR
+def test_what_is_nested_too_deep_is_left_undecoded_and_written_as_it_was(code: bytes) -> None:
+    for levels in (99, 100, 101, 3_000):
+        raw = _nested(levels, code)
+        table = wire.decode_table(raw)
+        found, depth = table["k"], 1
+        while isinstance(found, dict | list) and found:
+            found, depth = (found["k"] if isinstance(found, dict) else found[0]), depth + 1
+        assert (depth, found) == (
+            (levels + 1, None) if levels < 100 else (100, wire.Undecoded(_nested(levels - 99, code)[2:]))
+        )
+        assert wire.encode_table(table)[4:] == raw
 
 
 def test_encoding_a_table_that_holds_itself_is_refused() -> None:

@@ -1,5 +1,6 @@
 """Properties become JSON and the very same bytes again; JSON by hand becomes what it says or is refused."""
 
+import base64
 import json
 import struct
 from typing import Any
@@ -133,7 +134,7 @@ def test_what_amqp_can_t_carry_is_refused_with_its_place(written: Any, said: str
     assert said in str(caught.value)
 
 
-def test_nesting_without_end_is_refused_both_ways() -> None:
+def test_nesting_without_end_is_refused_in_json_and_kept_as_it_is_from_the_wire() -> None:
     deep: Any = 1
     for _ in range(150):
         deep = [deep]
@@ -141,8 +142,20 @@ def test_nesting_without_end_is_refused_both_ways() -> None:
         wire.properties_from_json({"headers": {"k": deep}})
     body = b"\x01k" + b"".join(b"A" + struct.pack(">I", 5 * (150 - place)) for place in range(151))
     raw = b"\x20\x00" + struct.pack(">I", len(body)) + body
-    assert set(wire.properties_as_json(raw)) == {"base64"}
+    innermost = wire.properties_as_json(raw)["headers"]["k"]
+    while isinstance(innermost, list):
+        (innermost,) = innermost
+    assert innermost["type"] == "undecoded"
     assert there_and_back(raw) == raw
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"V", b"F\0\0\0\1", b"A\0\0\0\0V", b"A\0\0\0\1?", b"F\0\0\0\3\1k?", b"A\0\0\0\5F\0\0\0\1"]
+)
+def test_what_is_undecoded_must_be_a_whole_table(raw: bytes) -> None:
+    written = {"headers": {"k": {"type": "undecoded", "base64": base64.b64encode(raw).decode()}}}
+    with pytest.raises(wire.EncodingError):
+        wire.properties_from_json(written)
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
