@@ -286,7 +286,8 @@ class _Auditor:
                 self._wrong(f"{_name(unit)}: run {run.index} is attempt {run.attempt}, expected {attempt}")
                 return
             # What brings another's deaths goes by a copy where others are rejected, as what has expired does.
-            has_expired = self._expired(number, queue) or (sent is not None and sent.is_forged)
+            brings_deaths = sent is not None and (sent.is_forged or wire.odd_deaths(sent.properties) is not None)
+            has_expired = self._expired(number, queue) or brings_deaths
             verdicts = expect(run, terms, published_ms=self._published_ms(unit), has_expired=has_expired)
             if following is None:
                 self._audit_end(unit, run, verdicts, parked)

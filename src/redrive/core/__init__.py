@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from redrive.core.attempts import Counter, count_retries, read_deliveries
     from redrive.core.commands import Ack, Command, Discard, Pause, Publish, Return
     from redrive.core.counts import read_count
-    from redrive.core.deaths import Deaths, deaths_in, own_deaths, read_deaths
+    from redrive.core.deaths import Deaths, deaths_in, has_odd_deaths, own_deaths, read_deaths
     from redrive.core.deciding import DELAY_MS_MAX, PAUSE_MS_MAX, decide
     from redrive.core.decisions import Attempt, Decision, Defer, Done, GiveBack, Parked, ParkReason, Report, Retry, Skip
     from redrive.core.digests import message_digest
@@ -120,6 +120,7 @@ _HOMES = {
     "original_headers": "parking",
     "original_routing_key": "parking",
     "outcome_of": "statuses",
+    "has_odd_deaths": "deaths",
     "own_deaths": "deaths",
     "parking_headers": "parking",
     "parse_retry_after": "statuses",
@@ -201,6 +202,7 @@ __all__ = [
     "did_you_mean",
     "fit_headers",
     "format_duration_ms",
+    "has_odd_deaths",
     "headers",
     "mask_url",
     "message_digest",

@@ -35,12 +35,13 @@ NOWHERE = QueueDeaths(0, False, None)
 class Deaths(list[Any]):
     """The entries of an x-death header, and what they come to."""
 
-    __slots__ = ("_has_waited", "_queues")
+    __slots__ = ("_has_waited", "_is_as_written", "_queues")
 
     def __init__(self, entries: Any) -> None:
         super().__init__(entries)
         self._queues: dict[str, QueueDeaths] = {}
         self._has_waited: bool | None = None
+        self._is_as_written: bool | None = None
 
     def in_queue(self, queue: str) -> QueueDeaths:
         """The deaths in a queue."""
@@ -48,6 +49,14 @@ class Deaths(list[Any]):
         if known is None:
             known = self._queues[queue] = _read(self, queue)
         return known
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether every entry is one that a broker may have written. Another may be a stranger's, and RabbitMQ 3.10
+        crashes on some of them when the message dies again: the message is lost, or the queue with its neighbours."""
+        if self._is_as_written is None:
+            self._is_as_written = all(_is_as_written(one) for one in self)
+        return self._is_as_written
 
     @property
     def has_waited(self) -> bool:
@@ -64,10 +73,17 @@ class Deaths(list[Any]):
 
 
 def read_deaths(header: Any) -> Deaths | None:
-    """An x-death header's value as what it tells; None if it is none."""
-    if isinstance(header, Deaths):
+    """An x-death header's value as what it tells; None if there is none. What is no array is one entry that tells
+    nothing."""
+    if header is None or isinstance(header, Deaths):
         return header
-    return Deaths(header) if isinstance(header, list | tuple) else None
+    return Deaths(header) if isinstance(header, list | tuple) else Deaths((None,))
+
+
+def has_odd_deaths(header: Any) -> bool:
+    """Whether an x-death header's value is not as a broker writes it."""
+    deaths = read_deaths(header)
+    return deaths is not None and not deaths.is_as_written
 
 
 def deaths_in(header: Any, queue: str) -> QueueDeaths:
@@ -86,6 +102,26 @@ def own_deaths(letter: Letter) -> QueueDeaths:
     if letter.exchange or letter.routing_key != letter.queue or letter.has_anothers_headers:
         return NOWHERE
     return deaths_in(letter.header(headers.DEATHS), letter.queue)
+
+
+def _is_as_written(death: Any) -> bool:
+    if not isinstance(death, Mapping):
+        return False
+    count, keys = death.get("count"), death.get("routing-keys", ())
+    return (
+        isinstance(count, int)
+        and not isinstance(count, bool)
+        and _is_text(death.get("queue"))
+        and _is_text(death.get("reason"))
+        and _is_text(death.get("exchange", ""))
+        and isinstance(keys, list | tuple)
+        and all(map(_is_text, keys))
+    )
+
+
+def _is_text(value: Any) -> bool:
+    # A text that is no UTF-8 is decoded as bytes, of a class of its own.
+    return isinstance(value, str) or (isinstance(value, bytes) and type(value) is not bytes)
 
 
 def _read(deaths: list[Any], queue: str) -> QueueDeaths:

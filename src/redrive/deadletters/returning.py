@@ -10,6 +10,7 @@ as it would have judged the original; 4.x begins a new one. Only what would harm
 
     x-delivery-count, x-acquired-count     the broker's, about a stay in the queue that is over
     CC, BCC                                would route the copy to further queues
+    an x-death that no broker wrote        3.10 crashes on it, if the queue lets the copy die
     expiration                             would let it expire in the DLQ
     user_id                                another user's closes the channel
     delivery_mode other than 2             would not survive a restart, as it does in the store
@@ -29,7 +30,7 @@ from redrive.deadletters.runner_lease import hold_lease
 from redrive.deadletters.sources import Source, resume_command
 from redrive.records import Claimed, Operation
 from redrive.stores import Store
-from redrive.wire import Properties, ProtocolError, stripped_of
+from redrive.wire import Properties, ProtocolError, odd_deaths, stripped_of
 
 _PERSISTENT = 2
 _HARMFUL = headers.COUNT_HEADERS | headers.ROUTING_HEADERS
@@ -103,8 +104,10 @@ async def keep_collectors_away(
 
 
 def _as_it_was(properties: Properties, *, was_in_doubt: bool) -> Properties:
-    drops = {name for name in _HARMFUL if properties.header(name) is not None}
-    stripped = stripped_of(properties, headers.ROUTING_HEADERS)
+    drops = {name for name in _HARMFUL if properties.raw_header(name) is not None}
+    if odd_deaths(properties) is not None:
+        drops.add(headers.DEATHS)
+    stripped = stripped_of(properties, headers.ROUTING_HEADERS | drops)
     written: dict[str, Any] = {headers.STRIPPED: stripped} if stripped else {}
     if was_in_doubt:
         written[headers.POSSIBLE_DUPLICATE] = True

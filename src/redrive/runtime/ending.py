@@ -30,6 +30,7 @@ from redrive.core import (
     Outcome,
     Parked,
     ParkReason,
+    PlainLetter,
     Policy,
     Publish,
     Raised,
@@ -40,15 +41,17 @@ from redrive.core import (
     Skip,
     Undecodable,
     decide,
+    describe_error,
     describe_outcome,
     headers,
     read_history,
 )
 from redrive.runtime.admission import Admission
 from redrive.runtime.detached import DetachedCopies
-from redrive.runtime.envelopes import SIZES, envelope_of
+from redrive.runtime.envelopes import SIZES, envelope_of, unread_envelope_of
 from redrive.runtime.executing import Executor, QueueGone, Unsendable
 from redrive.runtime.moulds import Kind, Mould, Moulds, can_be_cast
+from redrive.runtime.own_failures import OwnFailures
 from redrive.runtime.pasts import Past, Pasts
 from redrive.runtime.pausing import Pausing
 from redrive.runtime.raising import begin_stack_at_handler
@@ -79,8 +82,12 @@ class Ending:
         now_ms: Callable[[], int],
         draw: Callable[[], float],
         has_dead_letters: bool,
+        reads_deaths: bool,
     ) -> None:
-        """`has_dead_letters`: whether the queue was seen to have the dead-letter settings that are declared."""
+        """`has_dead_letters`: whether the queue was seen to have the dead-letter settings that are declared.
+        `reads_deaths`: whether the broker goes on in an x-death that a message brings, and may crash on it (before 4.0)
+        """
+        self._reads_deaths = reads_deaths
         self._plan = plan
         # In a reject loop a reject is a retry.
         loops = plan.arrangement is not None and plan.arrangement.retry_by is Way.REJECT
@@ -91,6 +98,7 @@ class Ending:
         self._policy = policy
         self._admission = admission
         self._executor = executor
+        self._own_failures = OwnFailures()
         self._detached = DetachedCopies(executor, self.give_back_after)
         executor.give_back = self.give_back
         self._pausing = pausing
@@ -289,6 +297,11 @@ class Ending:
             if isinstance(decision, Defer):
                 commands = _with_deaths(commands, letter)
             try:
+                if self._is_rejected_cleaned(decision, past) and isinstance(commands[0], Publish):
+                    if self._reads_deaths:
+                        await self._clean(letter, commands[0])
+                        return
+                    commands = (Discard(),)
                 done = await self._executor.execute(letter.delivery, self._dated(commands, letter, report.now_ms))
             except Unsendable as error:
                 decision = decision if isinstance(decision, Parked) else Parked(reason=ParkReason.OVERSIZED)
@@ -298,6 +311,24 @@ class Ending:
                 done = await self._park_orphaned(letter, past, decision, report)
         if done and self._is_heard:
             self._tell(decision, letter, past, report.failure, handler_s=handler_s, is_attempt=is_attempt)
+
+    def _is_rejected_cleaned(self, decision: Decision, past: Past) -> bool:
+        """Whether it is to be rejected with nothing else to do (`retry: false`), but has an x-death of nobody's."""
+        plan = self._plan
+        is_rejected = plan.arrangement is None and plan.dead_letters and isinstance(decision, Retry | Parked)
+        return is_rejected and past.has_odd_deaths
+
+    async def _clean(self, letter: DeliveryLetter, copy: Publish) -> None:
+        """Puts a copy to the queue's end that can be rejected when it has failed too. A consumer that only rejects may
+        have no right to publish; then the message stays, since the broker might not survive the reject."""
+        delivery = letter.delivery
+        is_copied = await self._executor.copy_once(delivery, copy, minds_gone=True)
+        how = "replaced by a copy without it" if is_copied else "given back: it can't be copied"
+        self._observer.note("runtime.odd_deaths", queue=self._queue, message_id=letter.message_id, how=how)
+        if not is_copied:
+            await self._executor.pause(_UNSENDABLE_S)
+            if not delivery.is_stale:
+                delivery.nack(requeue=True)
 
     async def _park_unsendable(
         self, letter: DeliveryLetter, past: Past, decision: Decision, report: Report, error: Unsendable
@@ -323,7 +354,7 @@ class Ending:
         if delivery.is_orphaned:
             self._executor.note_lost(delivery, f"no copy of it can be sent: {error.why}")
             return False
-        if self._rejects_to_parking:
+        if self._rejects_to_parking and not past.has_odd_deaths:
             note("runtime.oversized", how="rejected to the queue's dead-letter exchange")
             return await self._executor.execute(delivery, (Discard(),))
         note("runtime.oversized", how="given back: there is nowhere else to keep it")
@@ -364,8 +395,8 @@ class Ending:
         return await self._executor.execute(delivery, commands)
 
     async def give_back_after(self, delivery: Delivery, error: Exception) -> None:
-        """Something of ours has failed: say so, wait a moment so that it is no hot loop, and give the message back.
-        What can never be sent is parked in another way."""
+        """Something of ours has failed: say so, wait a moment so that it is no hot loop, and give the message back; one
+        that we fail over again and again is parked unread. What can never be sent is parked in another way."""
         if isinstance(error, QueueGone):
             await self._park_given_back(delivery)
             return
@@ -379,12 +410,17 @@ class Ending:
             except ClientError:  # its channel is gone, and it comes again
                 pass
             return
-        self._observer.note("runtime.failed", queue=self._queue, error=f"{type(error).__name__}: {error}")
         if delivery.is_orphaned:
+            self._note_failed(error, how="parked: its queue is gone")
             try:
                 await self._park_given_back(delivery)
             except Exception as again:  # noqa: BLE001 - what has failed once may fail again
-                self._executor.note_lost(delivery, f"parking it failed: {type(again).__name__}: {again}")
+                if not await self._park_unread(delivery, again):
+                    self._executor.note_lost(delivery, f"parking it failed: {type(again).__name__}: {again}")
+            return
+        is_parked = self._own_failures.is_last(delivery, error) and await self._park_unread(delivery, error)
+        self._note_failed(error, how="parked unread" if is_parked else "given back")
+        if is_parked:
             return
         await self._executor.pause(_OWN_FAILURE_S)
         if not delivery.is_stale:
@@ -392,6 +428,31 @@ class Ending:
                 delivery.nack(requeue=True)
             except ClientError:
                 pass
+
+    def _note_failed(self, error: Exception, *, how: str) -> None:
+        self._observer.note("runtime.failed", queue=self._queue, error=f"{type(error).__name__}: {error}", how=how)
+
+    async def _park_unread(self, delivery: Delivery, error: Exception) -> bool:
+        """Parks a message that we fail over again and again, in an envelope, without reading anything of it; whether it
+        came to that."""
+        exchange, routing_key = delivery.route
+        unread = PlainLetter(queue=self._queue, exchange=exchange, routing_key=routing_key)
+        decision, failure = Parked(reason=ParkReason.UNDECODABLE), describe_error(error)
+        report = Report(retries=0, now_ms=self._now_ms(), failure=failure)
+        copy = self._plan.parking_copy(decision, unread, report)
+        try:
+            if self._plan.arrangement is not None and copy is not None:
+                made = unread_envelope_of(delivery, copy, new_id=self._executor.new_id)
+                is_done = await self._executor.execute_copy(delivery, copy, made.properties, body=made.body)
+            elif self._plan.arrangement is None and self._plan.dead_letters and _DIED not in delivery.header:
+                is_done = await self._executor.execute(delivery, (Discard(),))
+            else:
+                return False
+        except (Unsendable, QueueGone, ClientError):
+            return False
+        if is_done and self._is_heard:
+            self._reporter.tell_unread(decision, delivery, failure)
+        return is_done
 
     def tell_ack(self, delivery: Delivery, handler_s: float) -> None:
         """A handler returned and its delivery was acked."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redrive import wire
+from redrive.client import Delivery
 from redrive.core import Publish, fit_headers, headers
 from redrive.runtime.views import DeliveryLetter
 
@@ -36,6 +37,20 @@ def envelope_of(letter: DeliveryLetter, copy: Publish, *, header_bytes_max: int,
     return Envelope(
         properties=properties.edit(content_type=wire.ENVELOPE_CONTENT_TYPE, content_encoding=None), body=body
     )
+
+
+def unread_envelope_of(delivery: Delivery, copy: Publish, *, new_id: Callable[[], str]) -> Envelope:
+    """The same for a message of which nothing can be read, or only at our peril: none of its headers and properties is
+    on the envelope."""
+    body = wire.wrap(wire.Properties(delivery.header), delivery.body)
+    properties = wire.copy_properties(
+        wire.Properties(),
+        set_headers=fit_headers({**copy.set_headers, headers.ENVELOPE: 1}, SIZES[0] // 2),
+        drop_headers=frozenset(),
+        new_id=new_id,
+        bound_to=(delivery.queue, body),
+    )
+    return Envelope(properties=properties.edit(content_type=wire.ENVELOPE_CONTENT_TYPE), body=body)
 
 
 def _small(letter: DeliveryLetter, copy: Publish, bytes_max: int) -> wire.Properties:

@@ -69,6 +69,7 @@ class Handling:
         draw: Callable[[], float],
         own_losses: OwnLosses,
         has_dead_letters: bool = False,
+        reads_deaths: bool = True,
         records: RunRecords | None = None,
         record: RunRecord | None = None,
     ) -> None:
@@ -100,6 +101,7 @@ class Handling:
             now_ms=now_ms,
             draw=draw,
             has_dead_letters=has_dead_letters,
+            reads_deaths=reads_deaths,
         )
         self._letting_go = LettingGo(plan.name, self._ending, executor, observer)
         self._turns = Turns(concurrency)

@@ -7,6 +7,7 @@ has a header of its own (a trace), those that have the same x-death and no heade
 
 from typing import NamedTuple
 
+from redrive import core
 from redrive.client import Delivery
 from redrive.core import Counter, count_retries, headers, own_deaths
 from redrive.runtime.views import DeliveryLetter
@@ -24,14 +25,15 @@ key of a table has its length before it."""
 
 class Past(NamedTuple):
     """How often a message was retried, whether it brings what a reject must not take along, how it first came to the
-    queue as far as its deaths tell, the key it was first published with, and whether its headers may have one among
-    them that a copy has to replace or to strip."""
+    queue as far as its deaths tell, the key it was first published with, whether its headers may have one among them
+    that a copy has to replace or to strip, and whether its x-death is one that no broker wrote."""
 
     retries: int
     must_be_copied: bool
     route: tuple[str, str] | None
     routing_key: str
     is_marked: bool
+    has_odd_deaths: bool = False
 
 
 class Pasts:
@@ -68,12 +70,14 @@ class Pasts:
         return past
 
     def _read(self, letter: DeliveryLetter, is_marked: bool) -> Past:
+        has_odd_deaths = core.has_odd_deaths(letter.header(headers.DEATHS))
         return Past(
             retries=count_retries(letter, self._counter),
             must_be_copied=self._plan.must_be_copied(letter),
             route=own_deaths(letter).route,
             routing_key=self._plan.handler_routing_key(letter),
-            is_marked=is_marked,
+            is_marked=is_marked or has_odd_deaths,
+            has_odd_deaths=has_odd_deaths,
         )
 
 

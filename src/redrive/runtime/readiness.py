@@ -17,6 +17,8 @@ from redrive.runtime.errors import UnsupportedBroker
 from redrive.topology import Queue, QueuePlan
 
 NATIVE_SINCE = (4, 3, 1)
+OWN_DEATHS_SINCE = (4, 0, 0)
+"""From then on a broker does not read the x-death that a message brings along."""
 DEFAULT_LIMIT, DEFAULT_LIMIT_SINCE = 20, (4, 0, 0)
 """The delivery limit of quorum queues that have none of their own."""
 DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from redrive.client import Delivery
 from redrive.core import Decision, Defer, Done, Failure, GiveBack, Observer, Parked, ParkReason, Retry, Skip
 from redrive.core import headers as names
 from redrive.runtime.views import DeliveryLetter
@@ -28,6 +29,27 @@ class Reporter:
         self._shape = plan.shape_name
         self._spent_tag = MAX_RETRIES_EXCEEDED if plan.shape_name == "service" else None
         self._attempts_max = attempts_max
+
+    def tell_unread(self, decision: Parked, delivery: Delivery, failure: Failure) -> None:
+        """The same of a message of which nothing was read."""
+        self._note(
+            "runtime.decided",
+            queue=delivery.queue,
+            decision=WORDS[type(decision)],
+            reason=decision.reason.value,
+            attempt=None,
+            attempts_max=self._attempts_max,
+            delay_ms=None,
+            error=failure.text,
+            status=None,
+            handler_s=None,
+            routing_key=delivery.route[1],
+            message_id=None,
+            correlation_id=None,
+            message_type=None,
+            shape=self._shape,
+            tag=None,
+        )
 
     def tell(
         self,

@@ -26,7 +26,13 @@ from redrive.runtime.options import THREADS
 from redrive.runtime.outlet import Outlet
 from redrive.runtime.own_losses import OwnLosses
 from redrive.runtime.pausing import Pausing
-from redrive.runtime.readiness import DEAD_LETTER_EXCHANGE, check_version, find_readiness
+from redrive.runtime.readiness import (
+    DEAD_LETTER_EXCHANGE,
+    OWN_DEATHS_SINCE,
+    check_version,
+    find_readiness,
+    read_version,
+)
 from redrive.runtime.run_records import RunRecord, RunRecords
 from redrive.runtime.solitude import Solitude
 from redrive.runtime.subscription import Subscription
@@ -97,6 +103,7 @@ class Runner:
         self._publishing = connect("publishing")
         self._stopping = asyncio.Event()
         self._different: frozenset[str] = frozenset()
+        self._server_version = ""
         self._solitude = Solitude()
         self._own_losses = OwnLosses()
         self._loop_watch: LoopWatch | None = None
@@ -116,7 +123,7 @@ class Runner:
         try:
             await self._consuming.start()
             await self._publishing.start()
-            version = (await self._consuming.connection()).server_version
+            version = self._server_version = (await self._consuming.connection()).server_version
             check_version(self._consumptions, version)
             await self._wait_for_topology()
             outlets: dict[int, Outlet] = {}
@@ -272,6 +279,7 @@ class Runner:
             draw=options.draw,
             own_losses=self._own_losses,
             has_dead_letters=DEAD_LETTER_EXCHANGE in one.plan.queue.arguments and queue not in self._different,
+            reads_deaths=read_version(self._server_version) < OWN_DEATHS_SINCE,
             records=options.records,
             record=options.record,
         )

@@ -71,7 +71,16 @@ EVENTS: dict[str, tuple[Level, str]] = {
         "a quorum queue is declared, or is there, with settings that keep less than its shape promises; says what may"
         " be lost",
     ),
-    "runtime.failed": (Level.ERROR, "something of our own failed over a message; it is given back and comes again"),
+    "runtime.odd_deaths": (
+        Level.WARNING,
+        "a message that was to be rejected has an x-death that no broker wrote, on which RabbitMQ 3.10 crashes; a copy"
+        " without it runs once more",
+    ),
+    "runtime.failed": (
+        Level.ERROR,
+        "something of our own failed over a message; it is given back and comes again, and is parked unread after"
+        " three such failures",
+    ),
     "runtime.loop_blocked": (
         Level.ERROR,
         "a handler holds up the event loop, so that no heartbeat can be sent: the broker is about to close the"

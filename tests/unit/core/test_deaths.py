@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core import Deaths, deaths_in, read_deaths
+from redrive.core import Deaths, deaths_in, has_odd_deaths, read_deaths
 from tests.unit.core.strategies import garbage
 
 QUEUES = ("q", "q.wait", "other")
@@ -42,5 +42,6 @@ def test_a_death_in_a_queue_is_a_reject_or_it_is_not(entries: list[dict[str, Any
 
 @pytest.mark.parametrize("header", [None, "x", 5, {"queue": "q"}, b"x"])
 def test_what_is_no_list_tells_of_no_deaths(header: Any) -> None:
-    assert read_deaths(header) is None
+    assert read_deaths(header) == (None if header is None else [None])
+    assert has_odd_deaths(header) == (header is not None)
     assert deaths_in(header, "q") == (0, False, None)

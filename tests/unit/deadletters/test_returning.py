@@ -39,6 +39,8 @@ from tests.unit.deadletters.collecting_scene import (
     stored_letters,
     wait_for,
 )
+from tests.unit.runtime.test_odd_deaths import messages
+from tests.unit.runtime.test_unreadable import unreadable
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +117,25 @@ def test_what_would_harm_is_taken_off_and_kept_beside() -> None:
     stripped = copy.header("x-redrive-stripped")
     assert stripped == {"CC": ["live"], "expiration": "1000", "user_id": "somebody", "delivery_mode": 1, "priority": 5}
     assert copy.edit(drop=["x-redrive-stripped"]).raw == ORIGINAL.raw
+
+
+@pytest.mark.parametrize("name", messages("orders"))
+def test_an_x_death_that_no_broker_wrote_is_not_sent_again_and_kept_beside(name: str) -> None:
+    """3.10 would crash on it, if the copy died where it is returned to."""
+    odd = messages("orders")[name]
+    copy = copied(odd)
+    assert copy.raw_header("x-death") is None
+    kept = copy.header("x-redrive-stripped")["x-death"]
+    assert kept in (odd.header("x-death"), odd.raw_header("x-death"))
+    assert copy.header("mine") == "kept"
+
+
+@pytest.mark.parametrize("name", unreadable())
+def test_what_is_nested_too_deep_goes_along_as_it_is(name: str) -> None:
+    copy = copied(unreadable()[name])
+    assert copy.header("mine") == "kept"
+    for entry in ("stranger", "x-redrive-id", "x-original-queue"):
+        assert copy.raw_header(entry) == unreadable()[name].raw_header(entry)
 
 
 def test_a_copy_that_may_be_the_second_says_so() -> None:

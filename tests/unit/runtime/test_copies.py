@@ -136,7 +136,12 @@ def letter_of(delivery: Delivery) -> DeliveryLetter:
 
 def test_a_copy_keeps_everything_but_what_it_can_not_and_says_what_that_was() -> None:
     delivery = delivery_of(
-        headers={"mine": 1, "CC": ["elsewhere"], "x-death": [{"count": 1}], headers.NOT_BEFORE: 5},
+        headers={
+            "mine": 1,
+            "CC": ["elsewhere"],
+            "x-death": [{"count": 1, "queue": "q", "reason": "expired"}],
+            headers.NOT_BEFORE: 5,
+        },
         content_type="text/plain",
         delivery_mode=1,
         priority=3,

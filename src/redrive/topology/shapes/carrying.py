@@ -29,6 +29,7 @@ from redrive.core import (
     Publish,
     Report,
     Return,
+    has_odd_deaths,
     headers,
     parking_headers,
     read_deliveries,
@@ -96,8 +97,12 @@ def send_to_own_end(
 
 
 def park(decision: Parked, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
-    """To the dead letters: where a reject would send it, with what is known about its end."""
-    if arrangement.park_by is Way.REJECT:
+    """To the dead letters: where a reject would send it, with what is known about its end.
+
+    An x-death that no broker wrote goes neither with a reject nor with the copy: 3.10 crashes on it, and the dead
+    letters may die once more. The copy keeps it in `x-redrive-stripped`.
+    """
+    if arrangement.park_by is Way.REJECT and not has_odd_deaths(letter.header(headers.DEATHS)):
         return (Discard(),)
     return parking_copy(decision, letter, arrangement, report), Ack()
 
@@ -106,14 +111,15 @@ def parking_copy(decision: Parked, letter: Letter, arrangement: Arrangement, rep
     """The copy that goes to the dead letters by itself, whatever the shape would do."""
     written = correct_route(parking_headers(decision, letter, report), letter)
     parking = arrangement.parking
+    drops = PARK_DROPS | {headers.DEATHS} if has_odd_deaths(letter.header(headers.DEATHS)) else PARK_DROPS
+    if arrangement.counted_by is Counter.REJECTIONS:
+        # Where x-death counts, the two together are the count: who moves it back by hand goes on where it was.
+        drops -= {headers.ATTEMPTS_BEFORE}
     return Publish(
         exchange=parking.exchange,
         routing_key=written[headers.ORIGINAL_ROUTING_KEY] if parking.routing_key is None else parking.routing_key,
         set_headers=written,
-        # Where x-death counts, the two together are the count: who moves it back by hand goes on where it was.
-        drop_headers=PARK_DROPS - {headers.ATTEMPTS_BEFORE}
-        if arrangement.counted_by is Counter.REJECTIONS
-        else PARK_DROPS,
+        drop_headers=drops,
     )
 
 

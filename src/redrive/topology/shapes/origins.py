@@ -26,6 +26,7 @@ from typing import Any
 from redrive.core import (
     Letter,
     deaths_in,
+    has_odd_deaths,
     headers,
     original_headers,
     original_routing_key,
@@ -121,11 +122,14 @@ def must_be_copied(letter: Letter) -> bool:
     reject makes the way back a cycle in its eyes, and it would drop it: a message that was dead here before and was
     moved back by hand or by a shovel has one. Rejects that were another message's would be counted as its own. So would
     a publisher's x-delivery-count on 4.3, which takes a message that brings one for redelivered; and headers of another
-    message would make it a stranger again when it comes back, whatever the broker has counted by then.
+    message would make it a stranger again when it comes back, whatever the broker has counted by then. On an x-death
+    that no broker wrote 3.10 crashes.
     """
-    deaths = deaths_in(letter.header(headers.DEATHS), letter.queue)
+    told = letter.header(headers.DEATHS)
+    deaths = deaths_in(told, letter.queue)
     return (
         deaths.otherwise
+        or has_odd_deaths(told)
         or letter.has_anothers_headers
         or deaths.rejections > own_deaths(letter).rejections
         or (not letter.redelivered and read_count(letter.header(headers.DELIVERY_COUNT)) > 0)

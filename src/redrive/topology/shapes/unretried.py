@@ -7,6 +7,9 @@ Without a dead-letter exchange a reject would delete the message, and so would a
 with a delivery limit. So it goes to the queue's own end, by a copy that is counted in `x-retry-count`: the others get
 their turn, and the queue shows that something is wrong by not getting empty. A stream keeps its messages whatever its
 consumers say, and a copy would be a new message to all of them: there it is only returned.
+
+A message whose x-death no broker wrote is not rejected as it is, on which RabbitMQ 3.10 crashes: it goes to the queue's
+own end as a copy without it, runs once more, and the copy is rejected.
 """
 
 from typing import assert_never
@@ -31,6 +34,8 @@ from redrive.core import (
     Retry,
     Return,
     Skip,
+    has_odd_deaths,
+    headers,
     parking_headers,
 )
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
@@ -60,7 +65,8 @@ def parking_copy(decision: Parked, letter: Letter, report: Report, *, queue: Que
         return None
     written = correct_route(parking_headers(decision, letter, report), letter)
     routing_key = key if isinstance(key, str) else letter.routing_key
-    return Publish(exchange=exchange, routing_key=routing_key, set_headers=written, drop_headers=PARK_DROPS)
+    drops = PARK_DROPS | {headers.DEATHS} if has_odd_deaths(letter.header(headers.DEATHS)) else PARK_DROPS
+    return Publish(exchange=exchange, routing_key=routing_key, set_headers=written, drop_headers=drops)
 
 
 def commands(
@@ -76,6 +82,8 @@ def commands(
             return carrying.give_back(pause_ms, letter, report, COUNTED_BY)
         case Defer(wait_ms=delay_ms, not_before_ms=not_before_ms):
             counted = False
+        case Retry() | Parked() if dead_letters and has_odd_deaths(letter.header(headers.DEATHS)):
+            delay_ms, not_before_ms, counted = 0, 0, False
         case Retry() | Parked() if dead_letters:
             return (Discard(),)
         case Retry(delay_ms=delay_ms, not_before_ms=not_before_ms):

@@ -1,0 +1,134 @@
+"""Messages that we can't read: they run, are retried and end in the parking like any other, and stop no queue.
+
+Brokers take headers nested deeper than anybody reads them. And whatever of ours fails over one message, it must not
+come again for ever: after a few tries it is parked unread, whole.
+"""
+
+from collections import Counter
+
+import pytest
+
+from redrive import App, Message, wire
+from redrive.client import Delivery
+from redrive.core import headers as names
+from redrive.runtime import ending
+from redrive.runtime.own_failures import TRIES_MAX
+from redrive.runtime.pasts import Past, Pasts
+from redrive.wire import Properties
+from tests.unit.client.scenario import run_scenario
+from tests.unit.runtime.stage import compiled, stage, until
+from tests.unit.runtime.test_odd_deaths import deep, with_raw_header
+from tests.unit.runtime.test_strangers import SHAPES
+
+READ = sorted(names.BOUND_HEADERS | names.REDRIVEN_HEADERS | names.COUNT_HEADERS | {names.DEATHS, "stranger"})
+
+
+def unreadable() -> dict[str, Properties]:
+    """Each header that we read nested too deep: alone, beside a digest, and without an id."""
+    made = {}
+    for name in READ:
+        plain = Properties.of(delivery_mode=2, message_id=name, headers={"mine": "kept"})
+        made[name] = with_raw_header(plain, name, deep())
+        if name != names.DIGEST:
+            told = plain.edit(headers={names.DIGEST: "a"})
+            made[f"{name} with a digest"] = with_raw_header(told, name, deep())
+            made[f"{name} without an id"] = with_raw_header(told.edit(message_id=None), name, deep())
+    for name in ("CC", "BCC"):
+        plain = Properties.of(delivery_mode=2, message_id=name, headers={"mine": "kept"})
+        value = deep()
+        made[name] = with_raw_header(plain, name, b"A" + len(value).to_bytes(4, "big") + value)
+    return made
+
+
+@pytest.mark.parametrize("way", ["exchange", "name"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_header_nested_too_deep_counts_for_nothing(shape: str, way: str) -> None:
+    text, queue, exchange, key, runs_max = SHAPES[shape]
+    plan = compiled(text).queue(queue)
+    parking = "d" if plan.arrangement is None else plan.arrangement.parking.queue
+    sent = unreadable()
+    runs: Counter[str] = Counter()
+
+    async def scenario() -> None:
+        async with stage(text) as on:
+            app = App(compiled(text))
+
+            @app.consumer(queue, prefetch=5)
+            async def handle(body: bytes, message: Message) -> None:
+                name = body.decode()
+                assert message.headers["mine"] == "kept"
+                runs[name] += 1
+                if name.startswith("fail"):
+                    raise ValueError("no")
+
+            publisher = await on.client.publisher()
+            for name, properties in sent.items():
+                for end in ("fail", "fine"):
+                    route = (exchange, key) if way == "exchange" else ("", queue)
+                    await publisher.publish(*route, f"{end} {name}".encode(), properties)
+            async with on.running(app):
+                await until(lambda: on.broker.depths().get(parking) == len(sent), timeout_s=20)
+                await until(lambda: sum(name.startswith("fine") for name in runs) == len(sent))
+            assert on.notes.count("runtime.failed") == 0
+            assert on.notes.count("runtime.oversized") == 0
+            assert {name: count for name, count in on.broker.depths().items() if count} == {parking: len(sent)}
+            found = await on.take(parking)
+            assert {got.body.decode() for got in found} == {f"fail {name}" for name in sent}
+            assert all(got.properties.header("mine") == "kept" for got in found)
+
+    run_scenario(scenario(), timeout_s=60)
+    expected = {f"fail {name}": runs_max for name in sent} | {f"fine {name}": 1 for name in sent}
+    assert runs == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_we_fail_over_again_and_again_is_parked_unread(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, queue, exchange, key, _ = SHAPES[shape]
+    plan = compiled(text).queue(queue)
+    parking = "d" if plan.arrangement is None else plan.arrangement.parking.queue
+    runs: Counter[bytes] = Counter()
+    read = Pasts.of
+
+    def failing(pasts: Pasts, delivery: Delivery) -> Past:
+        if delivery.body.startswith(b"bad"):
+            raise RecursionError("too much of it")
+        return read(pasts, delivery)
+
+    monkeypatch.setattr(Pasts, "of", failing)
+    monkeypatch.setattr(ending, "_OWN_FAILURE_S", 0.01)
+
+    async def scenario() -> None:
+        async with stage(text) as on:
+            app = App(compiled(text))
+
+            @app.consumer(queue, prefetch=5)
+            async def handle(body: bytes) -> None:
+                runs[body] += 1
+                if body.startswith(b"bad"):
+                    raise ValueError("no")
+
+            for number in range(6):
+                await on.publish(key, b"bad%d" % number, exchange=exchange, headers={"mine": number})
+            await on.publish(key, b"good", exchange=exchange)
+            async with on.running(app):
+                await until(lambda: on.broker.depths().get(parking) == 6, timeout_s=30)
+                await until(lambda: runs[b"good"] == 1)
+            assert {name: count for name, count in on.broker.depths().items() if count} == {parking: 6}
+            assert on.decisions()["park"] == 6
+            bodies = set()
+            for got in await on.take(parking):
+                if shape == "none":
+                    bodies.add(got.body)
+                    continue
+                assert got.properties.header("x-redrive-reason") == "undecodable"
+                assert got.properties.header("x-final-error") == "RecursionError: too much of it"
+                assert got.properties.header("x-original-queue") == queue
+                opened = wire.open_envelope(got.header, got.body)
+                assert opened is not None
+                assert opened[0].message_id is not None
+                assert opened[0].header("mine") == int(opened[1].removeprefix(b"bad"))
+                bodies.add(opened[1])
+            assert bodies == {b"bad%d" % number for number in range(6)}
+
+    run_scenario(scenario(), timeout_s=60)
+    assert max(runs.values()) <= TRIES_MAX
