@@ -77,8 +77,9 @@ def _threaded(handler: Callable[..., Any], takes_message: bool, threads: Threads
 def _in_thread(handler: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         return handler(*arguments)
-    except StopIteration as error:  # can't be set on a future
-        raise RuntimeError("the handler raised StopIteration") from error
+    except (StopIteration, GeneratorExit) as error:
+        # One can't be set on a future, the other closes the coroutine that awaits it.
+        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
 
 
 def _wrapped(middleware: Middleware, inner: Call) -> Call:

@@ -28,10 +28,18 @@ def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> 
             if task is None or not task.cancelling():  # else it is we who are ended, and the delivery goes back
                 return Raised(error)
             raise Untouched from error
+        case GeneratorExit() if _came_through_a_call(error):
+            return Raised(error)
         case KeyboardInterrupt() | GeneratorExit():
             raise error
         case _:  # SystemExit, a panic of a Rust library: one message must not take the others with it
             return Raised(error)
+
+
+def _came_through_a_call(error: BaseException) -> bool:
+    """Whether it was raised below whoever caught it. When a coroutine is closed Python closes what it awaits first, and
+    then raises a new GeneratorExit in it: one that came from below is a handler's own."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
 async def raise_later(error: BaseException) -> None:

@@ -9,6 +9,7 @@ import pytest
 from redrive import App
 from redrive.runtime import executing, handling, letting_go, subscription
 from redrive.runtime.processes import COULD_NOT, Fleet
+from redrive.runtime.raising import read_error
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 
@@ -50,6 +51,45 @@ def test_a_handler_that_raises_what_is_no_exception_is_retried_and_parked_like_a
             async with on.running(app):
                 await until(lambda: on.decisions() == {"retry": 2, "park": 1})
             assert on.places("a") == ["ready in orders.parked"]
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize("kind", ["plain", "limited", "thread"])
+def test_a_generator_exit_of_a_handlers_own_is_an_error_like_any_other(kind: str) -> None:
+    async def scenario() -> None:
+        async with stage() as on:
+            app = App(compiled())
+
+            def fail(_body: bytes) -> None:
+                raise GeneratorExit
+
+            async def place(body: bytes) -> None:
+                fail(body)
+
+            app.consumer("orders", concurrency=1 if kind == "limited" else None)(fail if kind == "thread" else place)
+            await on.publish("orders", message_id="a")
+            async with on.running(app):
+                await until(lambda: on.decisions() == {"retry": 2, "park": 1})
+            assert on.places("a") == ["ready in orders.parked"]
+
+    run_scenario(scenario())
+
+
+def test_a_run_that_is_closed_from_outside_is_no_error_of_its_handler() -> None:
+    async def handler() -> None:
+        await asyncio.Event().wait()
+
+    async def boundary() -> None:
+        try:
+            await handler()
+        except BaseException as error:  # noqa: BLE001 - as the runtime's own
+            read_error(error, now_ms=0, timeout_ms=None)
+
+    async def scenario() -> None:
+        run = boundary()
+        run.send(None)
+        run.close()  # raises RuntimeError if GeneratorExit does not come through
 
     run_scenario(scenario())
 
