@@ -97,6 +97,7 @@ def shapes_reference() -> str:
         "Made from the code by `make docs`. A shape goes into a queue's `retry:`, or into `defaults:`.",
         "`retry: [30s, 5m]` is short for `retry: {shape: ladder, delays: [30s, 5m]}`.",
         _HISTORIES,
+        _EXPIRATIONS,
     ]
     return "\n\n".join([*parts, *(_shape_reference(shape) for shape in SHAPES.values())]) + "\n"
 
@@ -116,6 +117,15 @@ such a shape's own delay is a copy there too, and the run that raised it is kept
 `requeue`) nothing is written at the end: a dead message has `x-retry-count` and the history up to its last retry, and
 nothing of its last run."""
 """tests/unit/runtime/test_attempt_history.py and tests/live/runtime/test_parking_by_reject.py hold it to this."""
+
+_EXPIRATIONS = """\
+A publisher's own `expiration` is the publisher's choice, and what becomes of a message that expires in the main queue,
+before a consumer has it, is the broker's. In `ladder`, `tiered` and `requeue` it goes to the dead letters, without
+headers of ours. In the reject loops (`service`, `per-queue`, `quorum`) it goes into the retry queue and would come back
+from there without ever having been rejected, which the broker takes for a circle: classic queues drop it, and a quorum
+retry queue that dead-letters at least once holds it for good. Do not publish to such queues with an `expiration`. A
+copy of ours never has the publisher's."""
+"""tests/unit/topology/test_expirations.py and tests/live/topology/test_expirations.py hold it to this."""
 
 
 def _shape_reference(shape: type[Shape]) -> str:

@@ -10,8 +10,9 @@ once where the process is known to have ended by itself or to have stood still, 
 six where nothing is known of it (`admission` has the weights, `run_records` the knowledge). So a message that always
 kills is run N times, n to n + 5, and parked once, as long as no death falls between a copy's confirm and the ack of
 what it replaces. One that does leaves both, as everywhere where a message is copied, and each goes on with a count of
-its own: with p parked copies N to 1 + (N - 1) * p runs. Who only was in hand when others died is never parked for it,
-however often. A connection that is lost by a living process looks like a death to the others: it may cost a run.
+its own: with p parked copies N to 1 + (N - 1) * p runs. Beside others that kill N may be less, down to one run alone:
+their deaths bring it there as its own would. Who only was in hand when others died is never parked for it, however
+often. A connection that is lost by a living process looks like a death to the others: it may cost a run.
 
 It can't be exact. Copy and ack are two steps on two channels, and RabbitMQ has no transaction over both. A consumer
 that gets the original again sees neither whether its copy was confirmed nor where that is now; the process that knew is
