@@ -177,8 +177,9 @@ class Consumer:
             try:
                 session = await self._start()
             except RedriveError as error:
-                if lost is not None and isinstance(error, NotFound):
-                    lost.queue_is_gone = True
+                # Where the line was lost, the broker had the messages back before the queue went.
+                if lost is not None and lost.cancelled.done() and isinstance(error, NotFound):
+                    lost.queue_is_gone = not error.is_out_of_reach
                 refused = not self._started.done() and not isinstance(error, ConnectionClosed)
                 if refused or self._client.is_closed:
                     self._fail_start(error)

@@ -79,7 +79,12 @@ class ChannelClosed(ClientError):
 
 
 class NotFound(ChannelClosed):
-    """404: what was asked for does not exist."""
+    """404: what was asked for does not exist, or is out of reach."""
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether it exists on a node that is down: `home node … of durable queue … is down or inaccessible`."""
+        return "inaccessible" in self.text
 
 
 class AccessRefused(ChannelClosed):

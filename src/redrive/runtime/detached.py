@@ -29,6 +29,8 @@ class DetachedCopies:
         """Publishes a copy, acks when it is confirmed, and tells. False, and nothing was done, if it would have to
         wait, or if it can't be sent at all: `Executor` knows how to do both."""
         executor = self._executor
+        if executor.closing_exchanges and copy.exchange in executor.closing_exchanges:
+            return False
         executor.reach("before publish")
         sink = _Detached(self, delivery, copy, properties, tell)
         try:

@@ -13,8 +13,9 @@ can't be done either, `runtime.lost` says so.
 
 A copy that can never be sent is not insisted on: `Unsendable` says so at once, and `Ending` parks it in another way.
 
-The windows in which a duplicate can arise are between "published, before confirm" and "after ack written": the copy is
-with the broker, and so is the original.
+A copy whose outcome is not known is sent again with `x-redrive-possible-duplicate`. The windows in which a duplicate
+can arise are between "published, before confirm" and "after ack written": the copy is with the broker, and so is the
+original.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from typing import Any, TypeAlias, assert_never
 from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, Returned, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
 from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return, headers
+from redrive.runtime.apart import Apart
 from redrive.runtime.copies import copy_properties
 from redrive.runtime.outlet import describe_publish
 from redrive.runtime.views import DeliveryLetter
@@ -72,16 +74,23 @@ class Executor:
         stopping: asyncio.Event,
         new_id: Callable[[], str],
         draw: Callable[[], float],
+        new_publisher: Callable[[], Awaitable[Publisher]],
+        is_queue_deleted: Callable[[str], Awaitable[bool]],
         checkpoint: Checkpoint | None = None,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         """`home` is for copies to the queue's own end. Least privilege may not allow them, and a refusal closes the
-        channel: on one of its own it leaves the others in peace."""
+        channel: on one of its own it leaves the others in peace. `new_publisher` makes one more, for `Apart`;
+        `is_queue_deleted` asks the broker."""
         self._plan = plan
         self._queue = plan.name
         self.publisher = publisher
         self._home = home
         self._refused: set[str] = set()
+        self._is_queue_deleted = is_queue_deleted
+        self._apart = Apart(new_publisher)
+        self.closing_exchanges = self._apart.exchanges
+        """Exchanges that close the channel of whoever publishes to them."""
         self._observer = observer
         self._stopping = stopping
         self.new_id = new_id
@@ -158,10 +167,11 @@ class Executor:
         except Unsendable as error:
             outcome = InDoubt(error.why, sent=False)
         if not isinstance(outcome, Confirmed):
+            self._apart.learn(copy.exchange, outcome)
             if isinstance(outcome, InDoubt) and outcome.reason.startswith(_ACCESS_REFUSED):
                 self._refused.add(copy.exchange)  # or every message would close the channel again
             self.note_failure(copy, outcome, retry_in_ms=None)
-            if minds_gone and self._is_queue_gone(delivery, copy, outcome):
+            if minds_gone and await self._is_queue_gone(delivery, copy, outcome):
                 raise QueueGone
             return False
         await self.execute(delivery, (Ack(),))
@@ -205,7 +215,10 @@ class Executor:
         try:
             while not isinstance(outcome, Confirmed):
                 late = outcome.late if isinstance(outcome, InDoubt) else None
-                if late is None and self._is_queue_gone(delivery, copy, outcome):
+                self._apart.learn(copy.exchange, outcome)
+                if late is None and isinstance(outcome, InDoubt) and outcome.sent:
+                    properties = _marked(properties)
+                if late is None and await self._is_queue_gone(delivery, copy, outcome):
                     self.note_failure(copy, outcome, retry_in_ms=None)
                     raise QueueGone
                 pause_s = pauses.next_s()
@@ -267,13 +280,14 @@ class Executor:
             certain=delivery.session.queue_is_gone,
         )
 
-    def _is_queue_gone(self, delivery: Delivery, copy: Publish, outcome: PublishOutcome) -> bool:
+    async def _is_queue_gone(self, delivery: Delivery, copy: Publish, outcome: PublishOutcome) -> bool:
         """Whether a copy that failed was to go to a queue that is gone, or through it."""
         if delivery.comes_again or self._plan.is_parking(copy):
             return False
-        # Nothing else makes the default exchange return what is for a queue by its name: it was deleted, and with it
-        # went what we have in hand.
-        if isinstance(outcome, Returned) and self._plan.is_own_end(copy):
+        # The default exchange returns what is for a queue by its name if that was deleted, and then what is in hand
+        # went with it. Or its node is down: then it comes again.
+        is_suspect = isinstance(outcome, Returned) and self._plan.is_own_end(copy) and not delivery.is_orphaned
+        if is_suspect and await self._is_queue_deleted(self._queue):
             delivery.session.queue_is_gone = True
         return delivery.is_orphaned
 
@@ -304,7 +318,9 @@ class Executor:
     async def _publish(
         self, copy: Publish, body: bytes, properties: Properties, *, by: Publisher | None = None
     ) -> PublishOutcome:
-        publisher = self.publisher if by is None else by
+        publisher: Publisher | Apart = self.publisher if by is None else by
+        if self.closing_exchanges and copy.exchange in self.closing_exchanges:
+            publisher = self._apart
         publishing = publisher.publish(copy.exchange, copy.routing_key, body, properties, deadline_s=PUBLISH_S_MAX)
         try:
             outcome = await (self._watched(publishing) if self.is_watched else publishing)
@@ -354,6 +370,14 @@ def settle(delivery: Delivery, command: Settlement) -> None:
             delivery.nack(requeue=True)
         case _:
             assert_never(command)
+
+
+def _marked(properties: Properties) -> Properties:
+    """For a copy that is sent although an earlier one may have arrived. Its digest does not depend on it."""
+    try:
+        return properties.edit(headers={headers.POSSIBLE_DUPLICATE: True})
+    except ProtocolError:  # it can be sent as it is
+        return properties
 
 
 def _check_size(outcome: PublishOutcome) -> None:

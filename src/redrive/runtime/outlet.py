@@ -1,12 +1,13 @@
 """Where handlers publish: one publisher for all of them, apart from the one that carries copies."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from redrive.client import Confirmed, InDoubt, Nacked, Publisher, Returned
 from redrive.client import Outcome as PublishOutcome
 from redrive.core import headers as names
+from redrive.runtime.apart import Apart
 from redrive.runtime.codecs import Codec
 from redrive.runtime.errors import PublishFailed
 from redrive.wire import LocalProtocolError, Properties, Timestamp
@@ -22,12 +23,14 @@ class Outlet:
         publisher: Publisher,
         codec: Codec,
         *,
+        new_publisher: Callable[[], Awaitable[Publisher]],
         loop: asyncio.AbstractEventLoop,
         new_id: Callable[[], str],
         now_s: Callable[[], int],
     ) -> None:
         self.loop = loop
         self._publisher = publisher
+        self._apart = Apart(new_publisher)
         self._codec = codec
         self._new_id = new_id
         self._now_s = now_s
@@ -66,10 +69,14 @@ class Outlet:
                 timestamp=Timestamp(self._now_s()),
                 type=type,
             )
-            outcome = await self._publisher.publish(exchange, routing_key, payload, properties, deadline_s=timeout_s)
+            apart = self._apart
+            # A handler that is wrong about an exchange must not spoil what others publish at the same time.
+            publisher = apart if apart.exchanges and exchange in apart.exchanges else self._publisher
+            outcome = await publisher.publish(exchange, routing_key, payload, properties, deadline_s=timeout_s)
         except LocalProtocolError as error:
             raise PublishFailed(exchange, routing_key, str(error), in_doubt=False) from None
         if not isinstance(outcome, Confirmed):
+            apart.learn(exchange, outcome)
             in_doubt = isinstance(outcome, InDoubt) and outcome.sent
             raise PublishFailed(exchange, routing_key, describe_publish(outcome), in_doubt=in_doubt)
         return chosen_id

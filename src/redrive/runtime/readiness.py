@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from redrive.client import AccessRefused, Client, NotFound, PreconditionFailed, ResourceLocked, read_told
+from redrive.client import AccessRefused, Client, ClientError, NotFound, PreconditionFailed, ResourceLocked, read_told
 from redrive.runtime.app import Consumption
 from redrive.runtime.errors import UnsupportedBroker
 from redrive.topology import Queue, QueuePlan
@@ -108,6 +108,19 @@ async def _find_difference(client: Client, queue: Queue) -> tuple[str | None, Ma
             await channel.close()
             return None, arguments
     return "its settings can't be told apart", declared
+
+
+async def is_queue_deleted(client: Client, queue: str) -> bool:
+    """Whether the broker knows no such queue any more; False if it does not say, or the queue's node is down."""
+    try:
+        channel = await client.channel()
+        await channel.declare_queue(queue, passive=True)
+        await channel.close()
+    except NotFound as error:
+        return not error.is_out_of_reach
+    except ClientError:
+        return False
+    return False
 
 
 async def _find_missing(client: Client, consumptions: Iterable[Consumption]) -> list[str]:

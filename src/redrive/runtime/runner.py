@@ -31,6 +31,7 @@ from redrive.runtime.readiness import (
     OWN_DEATHS_SINCE,
     check_version,
     find_readiness,
+    is_queue_deleted,
     read_version,
 )
 from redrive.runtime.run_records import RunRecord, RunRecords
@@ -237,6 +238,7 @@ class Runner:
             outlets[id(one.codec)] = Outlet(
                 await self._publishing.publisher(),
                 one.codec,
+                new_publisher=self._publishing.publisher,
                 loop=asyncio.get_running_loop(),
                 new_id=options.new_id,
                 now_s=lambda: options.now_ms() // 1000,
@@ -250,6 +252,8 @@ class Runner:
             stopping=self._stopping,
             new_id=options.new_id,
             draw=options.draw,
+            new_publisher=self._publishing.publisher,
+            is_queue_deleted=lambda queue: is_queue_deleted(self._publishing, queue),
             checkpoint=options.checkpoint,
             now_ms=options.now_ms,
         )

@@ -58,20 +58,18 @@ def test_what_fails_after_its_queue_was_deleted_is_among_the_dead_letters(vhost:
                     lambda: {one["queue"] for one in shop.journal.of("consumer.failed")} == DEAD_LETTERS.keys()
                 )
             gone.set()
-            decided = {"retry": 1, "park": 17} if known else {"park": 18}
-            await shop.until(lambda: Counter(one["decision"] for one in shop.journal.of("runtime.decided")) == decided)
-        expected = {
-            place: Counter({f"{queue} {name}": 1 for name in ("fails", "parks", "requeues")})
+            await shop.until(lambda: shop.journal.count("runtime.decided") == 3 * len(DEAD_LETTERS))
+        await shop.declare()
+        found = await shop.census()
+        # A ladder's wait queue keeps what waits in it until the queue is there again: if that is known to be gone.
+        waiting = found.pop("ladder.wait.10m", Counter())
+        assert waiting in ([Counter(["ladder fails"])] if known else [Counter(["ladder fails"]), Counter()])
+        found["ladder.parked"] += waiting
+        assert found == {
+            place: Counter(f"{queue} {name}" for name in ("fails", "parks", "requeues"))
             for queue, place in DEAD_LETTERS.items()
         }
-        if known:  # a ladder's wait queue keeps what waits in it until the queue is there again
-            del expected["ladder.parked"]["ladder fails"]
-            expected["ladder.wait.10m"] = Counter({"ladder fails": 1})
-        await shop.declare()
-        assert await shop.census() == expected
         assert shop.journal.of("runtime.lost") == []
-        assert {one["comes_again"] for one in shop.journal.of("runtime.stale")} <= {
-            "no" if known else "unless its queue was deleted"
-        }
+        assert "yes" not in {one["comes_again"] for one in shop.journal.of("runtime.stale")}
 
     play(scenario, timeout_s=120)
