@@ -1,10 +1,11 @@
 """One viewer at full strength against everybody else: `python -m tests.live.admin.hostile_viewer [--seconds 60]`.
 
-A server of its own with some thousand dead letters, twenty of a megabyte. First three honest callers ask for a while
-alone; then a viewer, who may see payloads, does what they can at once: bodies that trickle, streams of events, filters
-that no index answers, as many lists as fit, answers that nobody reads, connections that say nothing. Told are ratios of
-one run, since machines differ: the others' 95th percentile with and without the viewer, what they were answered, and
-whether /healthz answered throughout.
+A server of its own with some thousand dead letters of a thousand topics, twenty of a megabyte, some with bodies dear
+to hide a value in. First three honest callers ask for a while alone; then a viewer, who may see payloads, does what
+they can at once: bodies that trickle, streams of events with their token written in many ways, filters that no index
+answers, names with stars, dear bodies, as many lists as fit, answers that nobody reads, connections that say nothing.
+Told are ratios of one run, since machines differ: the others' 95th percentile with and without the viewer, what they
+were answered, whether they still had streams, and whether /healthz answered throughout.
 """
 
 import argparse
@@ -21,13 +22,16 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from redrive.dlq import new_id, new_secret, now_ms
-from redrive.records import Role, Token, mint_token
+from redrive.records import Redaction, Role, Token, mint_token
 from redrive.stores import open_store
 from tests.live.admin.serving_stage import serving
 from tests.unit.stores.letter_making import make_exported, make_letter, put
 
 LETTERS, LARGE, LARGE_BYTES = 3_000, 20, 1_000_000
 DEAR = " ".join(["-body.a.*.1:zz"] * 20)
+STARS = ",".join(f"*z{number}*b*c*" for number in range(50))
+EXACT = ",".join(f"t{number}" for number in range(450))
+DEAR_BODIES, DEAR_BODY = 3, json.dumps({"customer": ['{"card'] * 300_000}).encode()
 HONEST = (Role.VIEWER, Role.OPERATOR, Role.OPERATOR)
 RATIO_MAX = 3.0
 HEALTH_S_MAX = 5.0
@@ -55,6 +59,8 @@ class Outcome:
     health_answered: int
     health_s_max: float
     attack: dict[str, int]
+    streams: Counter[int]
+    """What an honest caller was answered who watched."""
 
     @property
     def ratio(self) -> float:
@@ -69,6 +75,8 @@ class Outcome:
         bad = {status: n for status, n in self.during.statuses.items() if status >= 500 or status in (0, 429)}
         if bad:
             found.append(f"others were answered {bad}")
+        if set(self.streams) != {200}:
+            found.append(f"others' streams of events were answered {dict(self.streams)}")
         if self.health_answered < self.health_asked:
             found.append(f"/healthz answered {self.health_answered} of {self.health_asked}")
         if any(int(status) >= 500 for status in self.attack if status.isdigit()):
@@ -177,6 +185,16 @@ async def look_at_health(address: str, until_s: float) -> tuple[int, int, float]
     return asked, answered, longest_s
 
 
+async def watch_events(address: str, token: str, until_s: float) -> Counter[int]:
+    """A dashboard that comes again and again; what it was answered."""
+    statuses: Counter[int] = Counter()
+    caller = Caller(address, token)
+    while time.monotonic() < until_s:
+        statuses[await caller.ask("/api/v1/events?for_s=1")] += 1
+    caller.close()
+    return statuses
+
+
 async def attack(address: str, token: str, seconds: float) -> dict[str, int]:
     """Everything at once; how often the viewer was answered what, by status."""
     until_s, got = time.monotonic() + seconds, Counter[str]()
@@ -210,9 +228,9 @@ async def attack(address: str, token: str, seconds: float) -> dict[str, int]:
                 got["0"] += 1
             await asyncio.sleep(0.1)
 
-    async def never_read(path: str) -> None:
+    async def never_read(path: str, blanks: int = 0) -> None:
         while time.monotonic() < until_s:
-            caller = Caller(address, token)
+            caller = Caller(address, " " * blanks + token)
             try:
                 _, writer = await asyncio.open_connection(urlsplit(address).hostname, urlsplit(address).port, limit=1)
                 writer.write(caller.head("GET", path, 0))
@@ -234,17 +252,26 @@ async def attack(address: str, token: str, seconds: float) -> dict[str, int]:
 
     dear = quote(DEAR)
     jobs = [
-        *(flood(f"/api/v1/messages?limit=1000&q={dear}") for _ in range(12)),
+        *(flood(f"/api/v1/messages?limit=1000&q={dear}") for _ in range(9)),
         *(flood(f"/api/v1/stats?q={dear}") for _ in range(6)),
-        *(flood("/api/v1/messages?limit=1000") for _ in range(16)),
+        *(flood("/api/v1/messages?limit=1000") for _ in range(14)),
         *(trickle("POST", "/api/v1/messages/resolve") for _ in range(30)),
         *(trickle("PATCH", "/api/v1/messages/x") for _ in range(30)),
-        *(never_read("/api/v1/events") for _ in range(40)),
+        flood(f"/api/v1/messages?q=topic:{quote(STARS)}"),
+        flood(f"/api/v1/messages?q=topic:{EXACT}"),
+        flood("/dlq?" + "&".join(f"topic={quote(one)}" for one in STARS.split(","))),
+        *(flood(f"/api/v1/messages/{dear_id(number % DEAR_BODIES)}") for number in range(2)),
+        *(never_read("/api/v1/events", number % 8) for number in range(40)),
         *(never_read("/api/v1/messages?limit=1000") for _ in range(20)),
         *(say_nothing() for _ in range(300)),
     ]
     await asyncio.gather(*jobs)
     return dict(got)
+
+
+def dear_id(number: int) -> str:
+    """The id of a dead letter whose body is dear to hide a value in."""
+    return make_letter(LETTERS + LARGE + number).id
 
 
 async def seed(url: str) -> tuple[list[str], list[str]]:
@@ -263,12 +290,19 @@ async def seed(url: str) -> tuple[list[str], list[str]]:
             text, secret_hash = mint_token(token.id, new_secret())
             await store.tokens.create(token, secret_hash=secret_hash, now_ms=now_ms())
             texts.append(text)
-        small = [make_exported(make_letter(one), body={"order": one}) for one in range(LETTERS)]
+        hidden = Redaction(id=new_id(), kind="body", path="customer.card", hidden_from=Role.VIEWER)
+        await store.redactions.set(hidden, who="test", now_ms=now_ms())
+        small = [
+            make_exported(make_letter(one, routing_key=f"topic.{one % 1_000}.{'x' * 60}"), body={"order": one})
+            for one in range(LETTERS)
+        ]
         for start in range(0, LETTERS, 500):
             await put(store, small[start : start + 500])
         lists = {"a": [[number, f"text {number}"] for number in range(LARGE_BYTES // 22)]}
         for one in range(LARGE):
             await put(store, [make_exported(make_letter(LETTERS + one), body=lists)])
+        for one in range(DEAR_BODIES):
+            await put(store, [make_exported(make_letter(LETTERS + LARGE + one), body=DEAR_BODY)])
     return texts, [one.letter.id for one in small]
 
 
@@ -288,8 +322,11 @@ async def play(address: str, tokens: list[str], ids: list[str], *, before_s: flo
         env={**os.environ, "HOSTILE_TOKEN": tokens[0]},
     )
     until_s = time.monotonic() + seconds
-    (asked, answered, longest_s), _, (told, _) = await asyncio.gather(
-        look_at_health(address, until_s), honest(during, until_s), viewer.communicate()
+    (asked, answered, longest_s), _, streams, (told, _) = await asyncio.gather(
+        look_at_health(address, until_s),
+        honest(during, until_s),
+        watch_events(address, tokens[1], until_s),
+        viewer.communicate(),
     )
     return Outcome(
         before=before,
@@ -298,6 +335,7 @@ async def play(address: str, tokens: list[str], ids: list[str], *, before_s: flo
         health_answered=answered,
         health_s_max=longest_s,
         attack=json.loads(told),
+        streams=streams,
     )
 
 
@@ -330,6 +368,7 @@ def main() -> None:
     print(
         f"/healthz           {outcome.health_answered} of {outcome.health_asked}, longest {outcome.health_s_max:.2f} s"
     )
+    print(f"others' streams    {dict(outcome.streams)}")
     print(f"the viewer heard   {outcome.attack}")
     for failure in outcome.failures:
         print(f"FAILED: {failure}")

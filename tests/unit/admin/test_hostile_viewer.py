@@ -16,6 +16,7 @@ def test_one_hostile_viewer_takes_the_api_from_nobody(tmp_path: Path) -> None:
     during = outcome.during
     assert set(during.statuses) == {200}, during.statuses
     assert outcome.health_answered == outcome.health_asked
+    assert set(outcome.streams) == {200}, outcome.streams
     assert outcome.ratio < 5, (outcome.before.p95_ms, during.p95_ms)
     assert not [status for status in outcome.attack if int(status) >= 500], outcome.attack
     assert outcome.attack.get("429", 0) > 0
