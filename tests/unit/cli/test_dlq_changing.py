@@ -159,6 +159,12 @@ def test_a_wrong_edit_is_one_sentence(database: str, options: tuple[str, ...], s
     assert sentence in ran.err
 
 
+def ungrouped(lines: bytes) -> list[dict[str, Any]]:
+    """Exported letters without their groups, whose ids are those of one database."""
+    told = [json.loads(line) for line in lines.splitlines()]
+    return [{**one, "letter": {**one["letter"], "group_id": ""}, "group_title": ""} for one in told]
+
+
 def test_an_export_imported_elsewhere_is_the_same(database: str, tmp_path: Path) -> None:
     redrive("dlq", "resolve", LETTERS[0].id, "--resolution", "x", "--database", database)
     file = tmp_path / "all.jsonl"
@@ -170,7 +176,7 @@ def test_an_export_imported_elsewhere_is_the_same(database: str, tmp_path: Path)
     assert first.json == {"imported": 3, "skipped": 0}
     again = redrive("dlq", "import", "--database", other, "--format", "json", typed=file.read_bytes())
     assert again.json == {"imported": 0, "skipped": 3}
-    assert redrive("dlq", "export", "--database", other).raw == file.read_bytes()
+    assert ungrouped(redrive("dlq", "export", "--database", other).raw) == ungrouped(file.read_bytes())
     assert statuses(other) == statuses(database)
 
 
