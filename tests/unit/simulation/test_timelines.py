@@ -66,7 +66,7 @@ def test_native_is_refused_below_4_3_with_one_sentence(profile: str) -> None:
         life("native", "fail", profile)
     (finding,) = refused.value.findings
     assert f"silently ignored by RabbitMQ {profile}" in finding.text
-    assert "use the shape ladder" in finding.text
+    assert "for an older RabbitMQ declare the queue with the shape ladder" in finding.text
 
 
 def test_the_same_play_gives_the_same_life() -> None:

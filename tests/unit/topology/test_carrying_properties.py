@@ -23,6 +23,7 @@ from redrive.core import (
     Return,
     Skip,
     count_retries,
+    has_odd_deaths,
 )
 from redrive.topology import QueuePlan, compile_declaration, declare
 
@@ -175,14 +176,16 @@ def test_a_copy_goes_to_a_wait_to_parking_or_to_the_queues_own_end(
 
 
 @given(cases())
-def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_them(
+def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_what_a_broker_wrote(
     case: tuple[QueuePlan, Decision, PlainLetter],
 ) -> None:
     plan, decision, letter = case
     for command in plan.commands(decision, letter, report_on(plan, letter)):
         if isinstance(command, Publish):
             dies = isinstance(decision, Parked) and plan.arrangement is not None
-            assert ("x-death" not in command.drop_headers) is dies
+            # RabbitMQ 3.10 crashes on deaths that it did not write, if the message dies again with them.
+            keeps = dies and not has_odd_deaths(letter.header("x-death"))
+            assert ("x-death" not in command.drop_headers) is keeps
             assert "x-death" not in command.set_headers
             assert {"CC", "BCC", "x-delivery-count"} <= command.drop_headers
             assert command.drop_headers.isdisjoint(command.set_headers)
