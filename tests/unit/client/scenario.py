@@ -22,7 +22,7 @@ def run_scenario(scenario: Coroutine[Any, Any, None], *, timeout_s: float = SCEN
 
     asyncio.run(main())
     gc.collect()
-    assert complaints == []
+    assert not complaints, complaints
 
 
 async def wait_until(condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
