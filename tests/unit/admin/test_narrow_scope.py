@@ -27,6 +27,8 @@ from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, make_tok
 from tests.unit.admin.seeding import ask
 from tests.unit.admin.test_events import Watch
 
+pytestmark = pytest.mark.slow
+
 MINE, MY_DLQ = "orders", "orders.parked"
 THEIRS, THEIR_DLQ = "payments", "payments.parked"
 SECRET = "only-for-payments"

@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.cli.dlq_stage import Letter, Scene, filled, publish, redrive, scene_in
 
+pytestmark = pytest.mark.slow
+
 LETTERS = (
     Letter(number=1, headers={"x-tenant": "acme"}),
     Letter(number=2, type=None),

@@ -18,6 +18,8 @@ from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import luck, make_collector, now_ms, park, sqlite_store, stored_letters
 from tests.unit.deadletters.forging_scene import DLQ, ForgingScene, play_copied_marks, play_forged_headers, play_origin
 
+pytestmark = pytest.mark.slow
+
 PLAYS = (play_forged_headers, play_copied_marks, play_origin)
 
 

@@ -15,6 +15,8 @@ from redrive.runtime.run_records import read_remains
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
+pytestmark = pytest.mark.slow
+
 TEXT = "queues: {orders: {retry: {shape: quorum, attempts: 12}}}"
 
 

@@ -19,6 +19,8 @@ from redrive.runtime.own_losses import FORGIVEN_MAX, OwnFault, OwnLosses
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
+pytestmark = pytest.mark.slow
+
 
 class Session:
     queue = "orders"

@@ -15,6 +15,8 @@ from redrive.wire import Properties, digest_of
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 
+pytestmark = pytest.mark.slow
+
 DIGEST = "x-redrive-digest"
 
 SHAPES: dict[str, tuple[str, str, str, str, int]] = {

@@ -20,6 +20,8 @@ from tests.unit.runtime.stage import compiled, stage, until
 from tests.unit.runtime.test_odd_deaths import deep, with_raw_header
 from tests.unit.runtime.test_strangers import SHAPES
 
+pytestmark = pytest.mark.slow
+
 READ = sorted(names.BOUND_HEADERS | names.REDRIVEN_HEADERS | names.COUNT_HEADERS | {names.DEATHS, "stranger"})
 
 
