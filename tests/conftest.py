@@ -7,12 +7,12 @@ import gc
 import pytest
 from hypothesis import settings
 
-from tests.examples import examples
+from tests.examples import IS_MATRIX, examples
 
 pytest_plugins = ("pytester", "redrive.testing", "tests.rig.pytest_plugin")
 
 # Without Hypothesis's deadline: on a machine busy with brokers, a pause of 200 ms says nothing of the code.
-settings.register_profile("redrive", deadline=None, max_examples=examples(100))
+settings.register_profile("redrive", deadline=None, max_examples=examples(100), derandomize=not IS_MATRIX)
 settings.load_profile("redrive")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from redrive.records import Filter, NewOperation, OperationKind, RetryRule, Selection, Status, make_id
 from redrive.stores import open_store
+from tests.examples import IS_MATRIX
 from tests.live.deadletters.kills.cells import STORES, Flow
 from tests.live.deadletters.kills.stage import Stage, content_of
 from tests.live.deadletters.kills.worker import Job, work
@@ -23,7 +24,6 @@ from tests.rig import Vhost
 PATIENCE_S = 90.0
 MESSAGES = 90
 LEASE_S = 0.6
-IS_MATRIX = os.environ.get("REDRIVE_MATRIX", "") not in ("", "0")
 ON_ONE_DATABASE = pytest.mark.live(versions=("4.3",), matrix=("3.10", "4.0"))
 
 

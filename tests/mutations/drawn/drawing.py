@@ -1,6 +1,6 @@
 """Which mutants are tried: drawn by a seed, so that anybody can draw the same ones again."""
 
-import random
+import hashlib
 from collections import defaultdict
 from pathlib import Path
 
@@ -23,26 +23,31 @@ def draw(candidates: list[Mutant], root: Path, *, seed: int, count: int) -> list
     """`count` mutants: rooms by their size, within a room each operator as often as any other.
 
     There are many more swapped arguments and numbers than, say, broken loops; without the second rule the sample would
-    consist of what every test notices.
+    consist of what every test notices. A hash of the seed and the mutant decides, not a generator: a change of one
+    function then leaves the mutants of all the others drawn.
     """
-    chance = random.Random(seed)
     rooms: dict[str, dict[str, list[Mutant]]] = defaultdict(lambda: defaultdict(list))
     for mutant in candidates:
         rooms[mutant.room][mutant.operator].append(mutant)
     drawn: list[Mutant] = []
     for room, quota in _quotas(rooms, count).items():
-        operators = rooms[room]
-        for mutants_of_one in operators.values():
-            chance.shuffle(mutants_of_one)
-        while quota > 0 and operators:
-            operator = chance.choice(sorted(operators))
-            mutant = operators[operator].pop()
-            if is_python(mutant, (root / mutant.path).read_bytes()):
-                drawn.append(mutant)
-                quota -= 1
-            if not operators[operator]:
-                del operators[operator]
+        turns = {
+            operator: sorted(found, key=lambda mutant: _chance(seed, mutant.identity), reverse=True)
+            for operator, found in rooms[room].items()
+        }
+        while quota > 0 and turns:
+            for operator in sorted(turns, key=lambda name: _chance(seed, f"{room} {name}")):
+                mutant = turns[operator].pop()
+                if quota > 0 and is_python(mutant, (root / mutant.path).read_bytes()):
+                    drawn.append(mutant)
+                    quota -= 1
+                if not turns[operator]:
+                    del turns[operator]
     return drawn
+
+
+def _chance(seed: int, name: str) -> bytes:
+    return hashlib.sha256(f"{seed} {name}".encode()).digest()
 
 
 def _quotas(rooms: dict[str, dict[str, list[Mutant]]], count: int) -> dict[str, int]:

@@ -4,7 +4,6 @@ Valid questions name what is there, as often as not, so that they get past the f
 answered some of them with success. The broker is nowhere.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,11 +32,10 @@ from schemathesis.specs.openapi.checks import (
 from redrive.admin import Services
 from redrive.records import Role, Status
 from redrive.stores import Store
+from tests.examples import IS_MATRIX
 from tests.unit.admin.conftest import BASE_URL, Clock, PutLetter, Run, make_token, without_patience
 from tests.unit.admin.seeding import STATUSES, Seeded, ask, operate, seed
 
-IS_MATRIX = os.environ.get("REDRIVE_MATRIX", "") not in ("", "0")
-"""Other questions every time; else the same ones."""
 CHECKS = [
     status_code_conformance,
     content_type_conformance,

@@ -83,7 +83,7 @@ def commands(
         case Defer(wait_ms=delay_ms, not_before_ms=not_before_ms):
             counted = False
         case Retry() | Parked() if dead_letters and has_odd_deaths(letter.header(headers.DEATHS)):
-            delay_ms, not_before_ms, counted = 0, 0, False
+            delay_ms, not_before_ms, counted = 0, 0, True
         case Retry() | Parked() if dead_letters:
             return (Discard(),)
         case Retry(delay_ms=delay_ms, not_before_ms=not_before_ms):
