@@ -14,7 +14,7 @@ import queue
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from tests.mutations.drawn import report
 from tests.mutations.drawn.covering import Covering, MeasuringFailed, measure
 from tests.mutations.drawn.drawing import all_mutants, draw
 from tests.mutations.drawn.judgements import read_judgements
+from tests.mutations.drawn.killers import Killer, read_killers, write_killers
 from tests.mutations.drawn.operators import Mutant
 from tests.mutations.drawn.trying import Copy, Stage, TrialFailed, Verdict, make_copies, snapshot
 from tests.mutations.mutation import ROOT
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[], metavar="ID", help="only mutants with these identities")
     parser.add_argument("--stages", default="quick,slow,live", help="which tests, one kind after the other")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--afresh", action="store_true", help="forget which tests noticed them the last time")
     parser.add_argument("--list", action="store_true", help="say what was drawn, and try nothing")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured and found; used again if it is there")
     parser.add_argument("--write", action="store_true", help="write docs/drawn-mutants.md")
@@ -66,8 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with snapshot(ROOT) as base, tempfile.TemporaryDirectory(prefix="redrive-drawn-") as scratch:
             folder = chosen.keep or Path(scratch) / "measured"
-            stages = _measure(base, folder, chosen.stages.split(","))
-            verdicts = _try(drawn, make_copies(base, Path(scratch), chosen.workers), stages)
+            copies = make_copies(base, Path(scratch), chosen.workers)
+            known = {} if chosen.afresh else read_killers()
+            asked = [mutant for mutant in drawn if mutant.identity in known]
+            found = dict(zip(asked, _try(asked, copies, lambda copy, mutant: _ask(copy, mutant, known)), strict=True))
+            left = [mutant for mutant in drawn if found.get(mutant) is None]
+            stages = _measure(base, folder, chosen.stages.split(",")) if left else []
+            found.update(
+                zip(left, _try(left, copies, lambda copy, mutant: copy.try_mutant(mutant, stages)), strict=True)
+            )
+            verdicts = [verdict for mutant in drawn if (verdict := found[mutant]) is not None]
             if chosen.keep:
                 (folder / "verdicts.json").write_text(report.as_json(verdicts, seed=chosen.seed), encoding="utf-8")
     except (MeasuringFailed, TrialFailed) as error:
@@ -77,15 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     killed, changing = report.share(verdicts, judgements)
     for verdict in verdicts:
         if verdict.killer is None:
-            known = judgements.get(verdict.mutant.identity)
-            print(
-                report.line(verdict), f"    {known.kind}: {known.reason}" if known else "    not judged yet", sep="\n"
-            )
+            judged = judgements.get(verdict.mutant.identity)
+            print(report.line(verdict))
+            print(f"    {judged.kind}: {judged.reason}" if judged else "    not judged yet")
     print(
         f"{killed} of {changing} mutants that change behaviour were noticed ({100 * killed / max(1, changing):.1f} %); "
         f"{len(verdicts)} drawn with seed {chosen.seed}, {(time.monotonic() - started_s) / 60:.0f} minutes"
     )
     if chosen.write:
+        write_killers(verdicts)
         report.PAGE.write_text(report.page(verdicts, judgements, seed=chosen.seed), encoding="utf-8")
     return int(killed < SHARE_MIN * changing)
 
@@ -100,18 +110,25 @@ def _measure(base: Path, folder: Path, names: Sequence[str]) -> list[Stage]:
     return stages
 
 
-def _try(drawn: Sequence[Mutant], copies: Sequence[Copy], stages: Sequence[Stage]) -> list[Verdict]:
+def _ask(copy: Copy, mutant: Mutant, known: Mapping[str, Killer]) -> Verdict | None:
+    killer = known[mutant.identity]
+    return copy.ask_one(mutant, killer.test, killer.stage, STAGES[killer.stage][0])
+
+
+def _try(
+    drawn: Sequence[Mutant], copies: Sequence[Copy], trial: Callable[[Copy, Mutant], Verdict | None]
+) -> list[Verdict | None]:
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
     for copy in copies:
         free.put(copy)
 
-    def attempt(mutant: Mutant) -> Verdict:
+    def attempt(mutant: Mutant) -> Verdict | None:
         copy = free.get()
         try:
-            verdict = copy.try_mutant(mutant, stages)
+            verdict = trial(copy, mutant)
         finally:
             free.put(copy)
-        _say(report.line(verdict))
+        _say(f"{mutant.identity} not noticed as before" if verdict is None else report.line(verdict))
         return verdict
 
     with ThreadPoolExecutor(len(copies)) as threads:

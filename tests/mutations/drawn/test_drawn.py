@@ -9,9 +9,10 @@ import pytest
 from tests.mutations.drawn.covering import Covering
 from tests.mutations.drawn.drawing import all_mutants, draw
 from tests.mutations.drawn.judgements import Judgement, read_judgements
+from tests.mutations.drawn.killers import Killer, read_killers, write_killers
 from tests.mutations.drawn.operators import Mutant, mutants
 from tests.mutations.drawn.report import share
-from tests.mutations.drawn.trying import Verdict
+from tests.mutations.drawn.trying import ENDLESS, Verdict
 from tests.mutations.mutation import ROOT
 
 SOURCE = '''\
@@ -114,3 +115,16 @@ def test_judgements_have_a_kind_and_a_reason(tmp_path: Path) -> None:
     file.write_text('[abc]\nkind = "luck"\nreason = "x"\n', encoding="utf-8")
     with pytest.raises(ValueError, match=r"\[abc\] needs a kind"):
         read_judgements(file)
+
+
+def test_who_noticed_a_mutant_is_known_the_next_time(tmp_path: Path) -> None:
+    file = tmp_path / "killers.json"
+    assert read_killers(file) == {}
+    first, second, third = mutants("src/redrive/x.py", SOURCE)[:3]
+    verdicts = [
+        Verdict(mutant=first, killer="tests/unit/test_x.py::test_a", tests=3, seconds=1.0, stage="slow"),
+        Verdict(mutant=second, killer=None, tests=3, seconds=1.0, stage="none"),
+        Verdict(mutant=third, killer=ENDLESS, tests=3, seconds=1.0, stage="quick"),
+    ]
+    write_killers(verdicts, file)
+    assert read_killers(file) == {first.identity: Killer(stage="slow", test="tests/unit/test_x.py::test_a")}

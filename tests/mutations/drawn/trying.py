@@ -24,6 +24,8 @@ FIRST_TESTS = 60
 RUN_S_MIN = 60.0
 RUN_TIMES_MAX = 4.0
 """A run may take four times as long as the same tests took in the control, and a minute."""
+ALONE_S = 30.0
+"""What a test is thought to take where that was not measured, with the broker it may have to start."""
 UNSTEADY_MAX = 3
 ENDLESS = "no test, but they did not end"
 _PASSED, _FAILED, _INTERRUPTED, _INTERNAL, _USAGE = 0, 1, 2, 3, 4
@@ -82,6 +84,22 @@ class Copy:
             return Verdict(mutant=mutant, killer=None, tests=asked, seconds=time.monotonic() - started_s, stage="none")
         finally:
             self._write(file, source)
+
+    def ask_one(self, mutant: Mutant, test: str, stage: str, environment: dict[str, str]) -> Verdict | None:
+        """The verdict, if this test notices the mutant and passes without it; else None."""
+        unmeasured = Covering(lines={}, seconds={test: ALONE_S})
+        alone = Stage(name=stage, covering=unmeasured, environment=environment)
+        file = self.root / mutant.path
+        source = file.read_bytes()
+        started_s = time.monotonic()
+        try:
+            self._write(file, mutant.mutated(source))
+            noticed = self._run([test], alone) == test
+        finally:
+            self._write(file, source)
+        if not noticed or self._run([test], alone) is not None:
+            return None
+        return Verdict(mutant=mutant, killer=test, tests=1, seconds=time.monotonic() - started_s, stage=stage)
 
     def _killer(self, tests: list[str], stage: Stage) -> str | None:
         unsteady: set[str] = set()
