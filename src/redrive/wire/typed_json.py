@@ -117,13 +117,11 @@ def _value_as_json(raw: bytes, depth: int) -> Any:
 
 def _plain_table(entries: list[tuple[bytes, bytes]], depth: int) -> dict[str, Any] | None:
     """As an object, None if that would not say it all."""
-    table: dict[str, Any] = {}
-    for key, entry in entries:
-        name = _text(key)
-        if name is None or name in table:
-            return None
-        table[name] = _value_as_json(entry[1 + len(key) :], depth)
-    return table
+    # The keys alone decide, before any value is read: what is read and thrown away on each level doubles with each.
+    names = {name for key, _ in entries if (name := _text(key)) is not None}
+    if len(names) < len(entries):
+        return None
+    return {key.decode(): _value_as_json(entry[1 + len(key) :], depth) for key, entry in entries}
 
 
 def _entries_as_json(entries: list[tuple[bytes, bytes]], depth: int) -> list[Any]:

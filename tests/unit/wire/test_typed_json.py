@@ -180,3 +180,20 @@ def test_json_by_hand_becomes_properties_or_is_refused(written: dict[str, Any]) 
     except wire.EncodingError:
         return
     assert there_and_back(raw) == raw
+
+
+@pytest.mark.parametrize("second", [b"\xff", b"a"], ids=["no text", "the same again"])
+def test_tables_that_are_no_objects_are_read_once_however_deep_they_nest(second: bytes) -> None:
+    """On each level a second key makes a list of the table; read twice, a hundred levels would never end."""
+    value = b"V"
+    for _ in range(150):
+        body = b"\x01a" + value + b"\x01" + second + b"V"
+        value = b"F" + struct.pack(">I", len(body)) + body
+    raw = b"\x20\x00" + struct.pack(">I", len(value) + 2) + b"\x01k" + value
+    innermost, levels = wire.properties_as_json(raw)["headers"]["k"], 0
+    while innermost["type"] == "table":
+        (_, innermost), (_, nothing) = innermost["entries"]
+        assert nothing is None
+        levels += 1
+    assert (innermost["type"], levels) == ("undecoded", 99)
+    assert there_and_back(raw) == raw
