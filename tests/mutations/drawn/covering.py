@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from coverage import CoverageData
 
@@ -33,7 +33,8 @@ class Covering:
         """The passing tests that run the mutant's line, the quickest first.
 
         What runs when the module is imported (constants, defaults) belongs to no test: then all that run anything in
-        the file are named.
+        the file are named; and where that is nothing (a module of declarations), all that run anything beside or below
+        it.
         """
         file = self.lines.get(mutant.path, {})
         # A statement of several lines is often measured at its first line only.
@@ -41,6 +42,10 @@ class Covering:
         named = next(filter(None, near), set()) if mutant.in_function else set()
         if not named:
             named = {test for tests in file.values() for test in tests}
+        if not named:
+            folder = f"{PurePosixPath(mutant.path).parent}/"
+            near_by = (lines for path, lines in self.lines.items() if path.startswith(folder))
+            named = {test for lines in near_by for tests in lines.values() for test in tests}
         usable = (test for test in named if test in self.seconds and "\n" not in test)
         return sorted(usable, key=lambda test: (self.seconds[test], test))
 

@@ -95,6 +95,15 @@ def test_what_runs_at_import_belongs_to_all_tests_of_its_file() -> None:
     assert covering.tests_for(found["not "]) == ["quick", "slow"]
 
 
+def test_a_module_of_declarations_alone_belongs_to_the_tests_of_what_is_beside_it() -> None:
+    (declared, *_) = mutants("src/redrive/room/limits.py", SOURCE)
+    covering = Covering(
+        lines={"src/redrive/room/x.py": {9: ["beside"]}, "src/redrive/elsewhere/x.py": {9: ["elsewhere"]}},
+        seconds={"beside": 0.1, "elsewhere": 0.1},
+    )
+    assert covering.tests_for(declared) == ["beside"]
+
+
 def verdict(mutant: Mutant, killer: str | None) -> Verdict:
     return Verdict(mutant=mutant, killer=killer, tests=1, seconds=1.0, stage="quick")
 

@@ -55,3 +55,34 @@ def test_a_message_that_is_stored_and_not_acked_yet_counts_once(tmp_path: Path) 
     assert counted[-1] == (0, 5)
     assert {(messages or 0) + stored for messages, stored in counted} == {5}
     assert len(counted) > 2
+
+
+def test_what_the_management_api_has_not_noticed_leaving_is_not_counted_again(tmp_path: Path) -> None:
+    """A collector has come and gone, and the management API still tells of before: there is nobody on the queue."""
+
+    async def steps() -> None:
+        async with (
+            EmbeddedBroker() as broker,
+            EmbeddedBroker() as before,
+            ManagementServer(before) as late,
+            Client(broker.url) as client,
+            Client(before.url) as client_before,
+            sqlite_store(tmp_path) as store,
+        ):
+            for one in (client, client_before):
+                channel = await one.channel()
+                await channel.declare_queue(DLQ)
+                await channel.close()
+                await park(one, DLQ, numbered(5))
+            source = Source(vhost="/", dlq=DLQ, queue_type="classic")
+            await make_collector(client, store, [source]).run(asyncio.Event(), once=True)
+            place = find_place(
+                url=broker.url,
+                management_url=late.url,
+                database=f"sqlite:///{tmp_path}/dead-letters.db",
+                environment={},
+            )
+            (counted,) = [queue for queue in (await known_queues(place, store)).queues if queue.dlq == DLQ]
+            assert (counted.messages, counted.consumers, sum(counted.stored.values())) == (0, 0, 5)
+
+    run_scenario(steps())

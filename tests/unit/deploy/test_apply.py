@@ -6,10 +6,13 @@ import socket
 import pytest
 
 from redrive.client import AuthenticationFailed, Client, ConnectionFailed, parse_url
+from redrive.config import Setting
+from redrive.connecting import management_of
 from redrive.deploy import apply, inspect
 from redrive.embedded import EmbeddedBroker
+from redrive.testing.plugin import ThreadedBroker
 from redrive.topology import Binding, Topology, compile_declaration, read_declaration
-from redrive.wiring import wait_connected
+from redrive.wiring import Inspection, apply_topology, wait_connected
 from tests.unit.client.scenario import run_scenario, wait_until
 
 BINDING = Binding(source="domain.events", destination="orders", routing_key="orders.#")
@@ -49,6 +52,26 @@ def test_bindings_that_are_known_are_told_apart() -> None:
             assert (await inspect(client, topology(), bound=[other])).missing_bindings == (BINDING,)
 
     run_scenario(scenario())
+
+
+def test_nothing_is_declared_that_was_not_confirmed(broker: ThreadedBroker) -> None:
+    nowhere = Setting(value="http://127.0.0.1:1", source="--management-url")
+    asked: list[tuple[str, ...]] = []
+
+    def confirm(inspection: Inspection, _why: str) -> bool:
+        asked.append(inspection.missing)
+        return len(asked) > 1
+
+    def declared() -> tuple[str, ...] | None:
+        management = management_of(parse_url(broker.url), nowhere)
+        return apply_topology(
+            topology(), compiled=None, url=broker.url, vhost="/", management=management, confirm=confirm
+        ).declared
+
+    assert declared() is None
+    assert (len(asked), broker.depths()) == (1, {}), "asked, and said no"
+    assert declared() == asked[1] == asked[0]
+    assert "orders" in broker.depths()
 
 
 def free_port() -> int:

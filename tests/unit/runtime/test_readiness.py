@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from redrive import App
+from redrive import App, run
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
 from redrive.running import declare_missing, running
 from redrive.runtime import InvalidApp, RunOptions, TopologyMissing
+from redrive.testing.plugin import ThreadedBroker
 from redrive.topology import Compiled
 from redrive.wire import Properties
 from tests.unit.client.scenario import Notes, run_scenario
@@ -209,3 +210,18 @@ def test_where_stock_quorum_queues_are_refused_the_options_that_take_them_are_na
             await declare_missing(literal, lambda _: Client(broker.url))
 
     run_scenario(scenario())
+
+
+def test_a_program_declares_nothing_unasked_and_says_what_is_missing(broker: ThreadedBroker) -> None:
+    app = App(compiled("queues: {orders: {retry: [30s]}}"))
+
+    @app.consumer("orders")
+    async def handle(_body: bytes) -> None:
+        pass
+
+    def started(_: object) -> None:
+        raise AssertionError("it runs")
+
+    with pytest.raises(TopologyMissing, match="queue orders"):
+        run(app, url=broker.url, options=RunOptions(wait_for_topology=False), started=started)
+    assert broker.depths() == {}

@@ -2,12 +2,13 @@
 
 import re
 from contextlib import suppress
+from inspect import signature
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pamqp import commands, frame
+from pamqp import commands, exceptions, frame
 
 from redrive import wire
 from redrive.wire import methods
@@ -38,6 +39,18 @@ DRAWN: dict[Domain, st.SearchStrategy[Any]] = {
     Domain.TABLE: strategies.tables,
 }
 
+EMPTY: dict[Domain, Any] = {
+    Domain.BIT: False,
+    Domain.OCTET: 0,
+    Domain.SHORT: 0,
+    Domain.LONG: 0,
+    Domain.LONG_LONG: 0,
+    Domain.SHORT_STRING: "",
+    Domain.LONG_STRING: b"",
+    Domain.LONG_TEXT: "",
+    Domain.TABLE: {},
+}
+
 
 def test_every_cold_method_of_pamqp_is_here_with_the_same_index_name_and_domains() -> None:
     theirs: dict[int, Any] = {index: cls for index, cls in commands.INDEX_MAPPING.items() if index not in HOT}
@@ -49,6 +62,19 @@ def test_every_cold_method_of_pamqp_is_here_with_the_same_index_name_and_domains
         assert [PAMQP_DOMAINS[domain] for _, domain in cls.DOMAINS] == [
             theirs[index].amqp_type(attribute) for attribute in theirs[index].attributes()
         ]
+
+
+def test_the_reply_codes_are_those_of_pamqp_and_success() -> None:
+    register: dict[int, Any] = {**exceptions.CLASS_MAPPING}
+    theirs = {code: kind.name.replace("-", "_") for code, kind in register.items()}
+    assert {code.value: code.name for code in wire.ReplyCode} == {200: "SUCCESS", **theirs}
+
+
+def test_what_is_left_unsaid_of_a_method_can_be_sent() -> None:
+    for cls in methods.METHODS.values():
+        said = {name for name, one in signature(cls).parameters.items() if one.default is one.empty}
+        value = cls(**{name: EMPTY[domain] for name, domain in cls.DOMAINS if name in said})
+        assert methods.decode_method(methods.encode_method(value)) == value
 
 
 def test_a_reply_is_spoken_by_the_other_side() -> None:
