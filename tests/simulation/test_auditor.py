@@ -21,6 +21,8 @@ from tests.simulation.tally import play_seed
 
 SEEDS = range(40)
 FOUND_BY = (38,)
+REFUSED_BY = (30, *SEEDS)
+"""The first of them parks a copy that is refused."""
 COUNTED_BY_DELIVERIES = (7925, 10724, 14639, 15874)
 """The literal requeue on quorum queues up to 4.0, and pauses."""
 FORGED = tuple(seed for seed in range(120) if any(one.is_forged for one in draw_scenario(seed).messages))
@@ -57,7 +59,7 @@ def test_a_parked_copy_that_is_refused_and_taken_for_confirmed_is_a_loss(monkeyp
         end(self, sink, Confirmed())
 
     monkeypatch.setattr(detached.DetachedCopies, "end", believe)
-    assert "is lost" in first_finding("is lost")
+    assert "is lost" in first_finding("is lost", REFUSED_BY)
 
 
 def test_a_copy_that_is_refused_and_not_insisted_on_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:

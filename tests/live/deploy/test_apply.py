@@ -11,6 +11,7 @@ import pytest
 from redrive.topology import read_definitions
 from tests.live.test_definitions import EVERYWHERE, compiled, read_back, without_vhosts
 from tests.rig.brokers import Vhost
+from tests.unit.cli.dlq_stage import redrive as in_this_process
 
 ROOT = Path(__file__).parents[3]
 
@@ -212,16 +213,17 @@ def test_a_queue_that_may_not_be_read_is_one_sentence(vhost: Vhost) -> None:
 def test_a_broker_key_that_is_no_url_is_named_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "redrive.yaml"
     file.write_text("broker: localhost\nqueues: {orders: {retry: [30s]}}")
-    result = redrive("apply", str(file), "--yes", REDRIVE_URL="")
-    assert result.returncode == 2
-    assert result.stderr.startswith(f"error: broker: of {file}: localhost is no AMQP URL; write it like amqp://")
+    result = in_this_process("apply", str(file), "--yes", REDRIVE_URL="")
+    assert result.code == 2
+    assert result.err.startswith(f"error: broker: of {file}: localhost is no AMQP URL; write it like amqp://")
 
 
 def test_a_broker_that_is_not_there_is_one_sentence() -> None:
-    result = redrive("apply", "examples/ladder/redrive.yaml", "--url", "amqp://u:secret@127.0.0.1:1/", "--yes")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: 127.0.0.1:1: ")
-    assert "secret" not in result.stderr
+    file = str(ROOT / "examples/ladder/redrive.yaml")
+    result = in_this_process("apply", file, "--url", "amqp://u:secret@127.0.0.1:1/", "--yes")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("error: 127.0.0.1:1: ")
+    assert "secret" not in result.err
 
 
 def bindings_of(vhost: Vhost) -> set[tuple[str, str, str]]:

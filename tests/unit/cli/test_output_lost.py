@@ -32,7 +32,7 @@ def run_with_a_full_disk(*arguments: str) -> tuple[int, str]:
     return ran.returncode, ran.stderr
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.slow)])
 def test_what_was_deleted_is_said_on_stderr(database: str, form: str) -> None:
     code, said = run_with_a_full_disk("dlq", "delete", "--all", "--yes", "--database", database, "--format", form)
     assert code == 1
@@ -51,7 +51,7 @@ def test_what_only_looks_could_not(database: str) -> None:
     assert (code, "can't write the output" in said) == (2, True)
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.slow)])
 def test_a_token_that_could_not_be_shown_is_revoked(database: str, form: str) -> None:
     arguments = ("token", "create", "ada", "--role", "admin", "--database", database, "--format", form)
     code, said = run_with_a_full_disk(*arguments)
