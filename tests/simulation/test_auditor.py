@@ -26,6 +26,8 @@ REFUSED_BY = (30, *SEEDS)
 COUNTED_BY_DELIVERIES = (7925, 10724, 14639, 15874)
 """The literal requeue on quorum queues up to 4.0, and pauses."""
 FORGED = tuple(seed for seed in range(120) if any(one.is_forged for one in draw_scenario(seed).messages))
+FORGOTTEN = 13288
+"""3.10, and a message with another's x-death that expires in its own queue."""
 RULED = (577, 1980)
 """`native`, and rules that allow more runs than the queue."""
 ONE_DAY_S = 86_400.0
@@ -156,6 +158,57 @@ def test_a_message_that_starts_with_anothers_deaths_is_found(monkeypatch: pytest
         "redrive.core.attempts.own_deaths", lambda letter: deaths_in(letter.header("x-death"), letter.queue)
     )
     assert "after 0 runs" in first_finding("after 0 runs", FORGED)
+
+
+def test_a_publishers_delivery_count_that_is_left_on_what_is_given_back_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bug that seeds found: 4.3 counts no nack, and the publisher's number was taken for the queue's."""
+    monkeypatch.setattr("redrive.runtime.admission.brings_deliveries", lambda _: False)
+    monkeypatch.setattr("redrive.topology.shapes.carrying.brings_deliveries", lambda _: False)
+    assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", (15130,))
+
+
+def test_an_origin_that_is_forgotten_without_need_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another's headers alone excuse nobody: what has not expired in its own queue still shows how it came."""
+    correct = carrying.correct_route
+
+    def forget(written: dict[str, Any], letter: Any) -> dict[str, Any]:
+        written = correct(written, letter)
+        if letter.has_anothers_headers:
+            written |= {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
+        return written
+
+    monkeypatch.setattr(carrying, "correct_route", forget)
+    seeds = [seed for seed in FORGED if draw_scenario(seed).profile == "3.10"]
+    assert "in parking" in first_finding("and says ('', '", seeds)
+
+
+def test_an_origin_that_nobody_can_know_is_not_invented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The route that a stranger's x-death tells, believed of the message that brought it and expired."""
+    assert play_seed(FORGOTTEN).account.excepted["expired with another's deaths"] == 1
+    correct = carrying.correct_route
+
+    def invent(written: dict[str, Any], letter: Any) -> dict[str, Any]:
+        written = correct(written, letter)
+        if letter.has_anothers_headers:
+            written |= {names.ORIGINAL_EXCHANGE: "another", names.ORIGINAL_ROUTING_KEY: "another.key"}
+        return written
+
+    monkeypatch.setattr(carrying, "correct_route", invent)
+    first_finding("message 11 in q0 was published to ('bookings', 'done.done') and says ('another'", [FORGOTTEN])
+
+
+def test_a_death_in_its_own_queue_excuses_one_forgotten_origin_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One copy of seed 11286's message 9 expired, the other was parked as it came."""
+    assert play_seed(11286).account.excepted["expired with another's deaths"] == 1
+    correct = carrying.correct_route
+
+    def forget(written: dict[str, Any], letter: Any) -> dict[str, Any]:
+        return correct(written, letter) | {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
+
+    monkeypatch.setattr(carrying, "correct_route", forget)
+    first_finding("message 9 in q0 was published to ('events', 'd0.done') and says ('', 'q0')", [11286])
 
 
 def test_a_broker_that_was_down_and_forgets_to_wake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from redrive.core import Requeue, Rule
 from redrive.embedded import EmbeddedBroker
 from redrive.running import declare_missing
 from redrive.runtime import App, Message, Runner, RunOptions
+from redrive.runtime.executing import Executor
 from redrive.runtime.turns import Turns
 from redrive.testing import run_in_virtual_time
 from redrive.topology import Compiled, compile_declaration, declare
@@ -122,7 +123,9 @@ def shop(retry: dict[str, Any], **options: Any) -> Compiled:
 
 
 @asynccontextmanager
-async def open_for_business(app: App, declared: Compiled, profile: str, messages: int) -> AsyncIterator[EmbeddedBroker]:
+async def open_for_business(
+    app: App, declared: Compiled, profile: str, messages: int, *, headers: dict[str, Any] | None = None
+) -> AsyncIterator[EmbeddedBroker]:
     """The app at work on messages #0, #1 …, which were there before it."""
     async with EmbeddedBroker(profile, listen=False) as broker:
 
@@ -133,7 +136,7 @@ async def open_for_business(app: App, declared: Compiled, profile: str, messages
         async with connect("outside") as client:
             publisher = await client.publisher()
             for number in range(messages):
-                made = wire.Properties.of(delivery_mode=2, message_id=f"#{number}")
+                made = wire.Properties.of(delivery_mode=2, message_id=f"#{number}", headers=headers)
                 await publisher.publish("shop", "order", b"%d" % number, made)
         options = RunOptions(now_ms=lambda: round(broker.now_s * 1000))
         runner = Runner(app.consumptions(declared), connect, options=options)
@@ -251,6 +254,102 @@ def test_a_message_on_a_rules_own_run_that_asks_to_be_requeued_has_not_died() ->
 
     assert run_in_virtual_time(main()) == []
     assert seen == [1, 2, 2]
+
+
+FORGED_COUNT = {"x-delivery-count": 25, "x-acquired-count": 25}
+COUNTING: list[tuple[str, dict[str, Any], str]] = [
+    ("4.3", {"shape": "native", "min": "5s", "max": "15m", "attempts": 2}, "orders.parked"),
+    *((profile, {**LITERAL, "attempts": 2}, "orders.dlq") for profile in ("3.10", "4.0", "4.3")),
+]
+
+
+@pytest.mark.parametrize("count", [1, 25])
+@pytest.mark.parametrize(("profile", "retry", "parking"), COUNTING)
+def test_a_publishers_own_delivery_count_is_nobodys_after_a_requeue(
+    profile: str, retry: dict[str, Any], parking: str, count: int
+) -> None:
+    """4.3 counts no nack and so writes no x-delivery-count over the publisher's: what was given back was taken for a
+    message that had been delivered 25 times, and was parked for crashes that nobody had."""
+    declared = shop(retry, type="quorum")
+    app, seen = App(declared), []
+
+    @app.consumer("orders")
+    async def take(order: bytes, message: Message) -> None:
+        seen.append(message.attempt)
+        if len(seen) < 4:
+            raise Requeue(pause=0.1)
+
+    async def main() -> list[str]:
+        forged = {"x-delivery-count": count, "x-acquired-count": count}
+        async with open_for_business(app, declared, profile, 1, headers=forged) as broker:
+            return await places_of(broker, 1)
+
+    assert run_in_virtual_time(main()) == []
+    assert seen == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("profile", "retry", "parking"), COUNTING)
+def test_a_publishers_own_delivery_count_is_nobodys_after_a_run_that_failed(
+    profile: str, retry: dict[str, Any], parking: str
+) -> None:
+    """The literal nack of 4.3 left it on the message as well, and the second run never came."""
+    declared = shop(retry, type="quorum")
+    app, seen = App(declared), []
+
+    @app.consumer("orders")
+    async def take(order: bytes, message: Message) -> None:
+        seen.append(message.attempt)
+        raise ValueError("not yet")
+
+    async def main() -> tuple[list[str], dict[str, Any]]:
+        async with open_for_business(app, declared, profile, 1, headers=FORGED_COUNT) as broker:
+            places = await places_of(broker, 1)
+            async with Client(broker.url, dial=broker.dial) as client:
+                parked = await (await client.channel()).get_message(parking)
+                assert parked is not None
+                return places, dict(parked.properties.headers)
+
+    places, headers = run_in_virtual_time(main())
+    assert seen == [1, 2]
+    assert places == [f"ready in {parking}"]
+    assert (headers["x-redrive-reason"], headers["x-final-retry-count"]) == ("attempts", 1)
+
+
+@pytest.mark.parametrize(("profile", "retry", "parking"), COUNTING)
+def test_a_return_without_a_copy_makes_the_queue_write_its_own_count_over_a_publishers(
+    profile: str, retry: dict[str, Any], parking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no copy can be made the message pays for one run, as after a death, and not for 25."""
+    monkeypatch.setattr(Executor, "copy_once", _refused)
+    declared = shop({**retry, "attempts": 3}, type="quorum")
+    app, seen = App(declared), []
+
+    @app.consumer("orders")
+    async def take(order: bytes, message: Message) -> None:
+        seen.append(message.attempt)
+        if len(seen) == 1:
+            raise Requeue(pause=0.1)
+
+    async def main() -> list[str]:
+        async with open_for_business(app, declared, profile, 1, headers=FORGED_COUNT) as broker:
+            return await places_of(broker, 1)
+
+    assert run_in_virtual_time(main()) == []
+    assert seen == [1, 2]
+
+
+async def _refused(*_: object, **__: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("seed", [4843, 5219, 5433, 7496, 7510, 12482, 12998, 15130, 16364, 18685])
+def test_a_seed_in_which_a_publishers_delivery_count_was_believed_is_accounted_for(seed: int) -> None:
+    assert play_seed(seed).account.faults_found == []
+
+
+@pytest.mark.parametrize("seed", [7998, 9138, 11286, 11609, 13288, 17955])
+def test_a_seed_in_which_a_message_expires_with_anothers_deaths_is_accounted_for(seed: int) -> None:
+    assert play_seed(seed).account.faults_found == []
 
 
 @pytest.mark.parametrize("seed", [2482, 7925, 10724, 11017, 14639, 15874, 16881])

@@ -23,7 +23,7 @@ from redrive.core.observer import SILENT, Observer
 from redrive.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from redrive.core.attempts import Counter, count_retries, read_deliveries
+    from redrive.core.attempts import Counter, brings_deliveries, count_retries, read_deliveries
     from redrive.core.commands import Ack, Command, Discard, Pause, Publish, Return
     from redrive.core.counts import read_count
     from redrive.core.deaths import Deaths, deaths_in, has_odd_deaths, own_deaths, read_deaths
@@ -108,6 +108,7 @@ _HOMES = {
     "TimedOut": "outcomes",
     "Undecodable": "outcomes",
     "backoff_of": "policies",
+    "brings_deliveries": "attempts",
     "causes_of": "policies",
     "count_retries": "attempts",
     "deaths_in": "deaths",
@@ -192,6 +193,7 @@ __all__ = [
     "Undecodable",
     "UnreadableFile",
     "backoff_of",
+    "brings_deliveries",
     "causes_of",
     "count_retries",
     "deaths_in",

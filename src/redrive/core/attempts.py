@@ -47,7 +47,13 @@ def count_retries(letter: Letter, counter: Counter) -> int:
 def read_deliveries(letter: Letter) -> int:
     """The returns that a quorum queue has counted, 0 if it has counted none.
 
-    A publisher's own x-delivery-count shines through until the queue writes one: before the first return (4.x), and on
-    4.3 after a nack, which does not count there, so that it can't be told apart.
+    A publisher's own x-delivery-count shines through until the queue writes one: before the first return (all), and on
+    4.3 also after a nack, which does not count there. After that nobody can tell the two apart, so what
+    `brings_deliveries` is never returned by a nack where this is the count of attempts.
     """
     return read_count(letter.header(headers.DELIVERY_COUNT)) if letter.redelivered else 0
+
+
+def brings_deliveries(letter: Letter) -> bool:
+    """Whether its x-delivery-count is its publisher's: no queue has counted what was never returned."""
+    return not letter.redelivered and read_count(letter.header(headers.DELIVERY_COUNT)) > 0

@@ -36,6 +36,7 @@ from redrive.core import (
     Publish,
     Report,
     Skip,
+    brings_deliveries,
     count_retries,
     headers,
     own_deaths,
@@ -140,7 +141,9 @@ class Admission:
         """
         has_time = published_ms(letter, now_ms=self._now_ms()) is not None
         begins_now = self.early_mark is not None and not has_time
-        if not self._copies_home and not begins_now:
+        # 4.3 leaves a publisher's own x-delivery-count on what comes back by a nack, and it would be the attempts.
+        would_count = self._counts_itself and brings_deliveries(letter)
+        if not (self._copies_home or begins_now or would_count):
             return None
         report = Report(retries=count_retries(letter, self._plan.counted_by), now_ms=self._now_ms())
         wait_ms = self._aside_ms if aside else 0

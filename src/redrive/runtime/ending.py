@@ -328,7 +328,7 @@ class Ending:
         if not is_copied:
             await self._executor.pause(_UNSENDABLE_S)
             if not delivery.is_stale:
-                delivery.nack(requeue=True)
+                self._executor.send_back(delivery)
 
     async def _park_unsendable(
         self, letter: DeliveryLetter, past: Past, decision: Decision, report: Report, error: Unsendable
@@ -360,7 +360,7 @@ class Ending:
         note("runtime.oversized", how="given back: there is nowhere else to keep it")
         await self._executor.pause(_UNSENDABLE_S)
         if not delivery.is_stale:
-            delivery.nack(requeue=True)
+            self._executor.send_back(delivery)
         return False
 
     async def give_back(self, delivery: Delivery, *, pause_ms: int = 0) -> bool:
@@ -425,7 +425,7 @@ class Ending:
         await self._executor.pause(_OWN_FAILURE_S)
         if not delivery.is_stale:
             try:
-                delivery.nack(requeue=True)
+                self._executor.send_back(delivery)
             except ClientError:
                 pass
 

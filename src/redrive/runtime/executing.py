@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, assert_never
 
 from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, Returned, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
-from redrive.core import Ack, Command, Discard, Observer, Pause, Publish, Return, headers
+from redrive.core import Ack, Command, Counter, Discard, Observer, Pause, Publish, Return, headers
 from redrive.runtime.apart import Apart
 from redrive.runtime.copies import copy_properties
 from redrive.runtime.outlet import describe_publish
@@ -44,6 +44,7 @@ _FIRST_S, _LONGEST_S = 0.5, 30.0
 ACKS_WRITTEN_S = 0.01
 _ACCESS_REFUSED = "403 "
 _TOO_LARGE = "406 "
+_COUNT = headers.DELIVERY_COUNT.encode()
 
 
 class Unsendable(Exception):
@@ -253,7 +254,13 @@ class Executor:
         if is_answered and self.give_back is not None:
             await self.give_back(delivery)
         else:
-            delivery.nack(requeue=True)
+            self.send_back(delivery)
+
+    def send_back(self, delivery: Delivery) -> None:
+        """A plain return of what may not be read, uncounted but where the queue's own count must go over a publisher's
+        (see `carrying.give_back`). Raises `StaleDelivery`."""
+        may_bring_count = not delivery.redelivered and _COUNT in delivery.header
+        settle(delivery, Return(counted=may_bring_count and self._plan.counted_by is Counter.DELIVERIES))
 
     def note_failure(self, copy: Publish, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
         """Says that a copy was not confirmed, and when it is tried again, if it is."""

@@ -1,7 +1,7 @@
 """How a decision about a delivery becomes broker commands: the moves that shapes choose from.
 
     move                what the broker is told
-    give_back           (pause), back to the queue, uncounted
+    give_back           (pause), back to the queue, uncounted if that can be
     send_to_wait        copy into the shortest wait that is long enough, ack
     send_to_own_end     (pause), copy to the end of the queue itself, ack
     park                copy into the parking, ack; or reject, where the shape's literal form asks for it
@@ -29,6 +29,7 @@ from redrive.core import (
     Publish,
     Report,
     Return,
+    brings_deliveries,
     has_odd_deaths,
     headers,
     parking_headers,
@@ -47,12 +48,14 @@ message that is given back again and again must not reach the limit by that."""
 def give_back(pause_ms: int, letter: Letter, report: Report, counter: Counter) -> tuple[Command, ...]:
     """Back to the queue, not counted as an attempt; by a copy where a quorum queue has counted many returns already.
 
-    Where x-delivery-count is itself the count of attempts the broker's arithmetic is left alone.
+    Where x-delivery-count is itself the count of attempts the broker's arithmetic is left alone. A publisher's own must
+    not become that count: 4.3 counts no nack and would leave it on the message, so the return is one that the queue
+    counts, and writes its own number for.
     """
     if counter is not Counter.DELIVERIES and read_deliveries(letter) >= RETURNS_MAX:
         # The rest of a pause longer than the bound is given up: to give back is to try again soon.
         return send_to_own_end(min(pause_ms, PAUSE_MS_MAX), 0, letter, report, counter, counted=False)
-    return (*pausing(pause_ms), Return(counted=False))
+    return (*pausing(pause_ms), Return(counted=counter is Counter.DELIVERIES and brings_deliveries(letter)))
 
 
 def send_to_wait(

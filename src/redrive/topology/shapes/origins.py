@@ -25,13 +25,13 @@ from typing import Any
 
 from redrive.core import (
     Letter,
+    brings_deliveries,
     deaths_in,
     has_odd_deaths,
     headers,
     original_headers,
     original_routing_key,
     own_deaths,
-    read_count,
     read_deaths,
 )
 from redrive.topology.model import DEFAULT_EXCHANGE
@@ -132,7 +132,7 @@ def must_be_copied(letter: Letter) -> bool:
         or has_odd_deaths(told)
         or letter.has_anothers_headers
         or deaths.rejections > own_deaths(letter).rejections
-        or (not letter.redelivered and read_count(letter.header(headers.DELIVERY_COUNT)) > 0)
+        or brings_deliveries(letter)
     )
 
 

@@ -17,7 +17,7 @@ would be counted as an attempt, and a count that is spent can't be raised.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from redrive.core import Backoff, Command, Counter, Defer, Fixed, Letter, Report, Retry, Return
+from redrive.core import Backoff, Command, Counter, Defer, Fixed, Letter, Report, Retry, Return, brings_deliveries
 from redrive.topology.arrangement import Arrangement, Parking, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Binding, Exchange, ExchangeType
@@ -97,7 +97,8 @@ class Requeue(DocumentedShape):
         A rule may allow more runs than the queue: those are never the broker's to count, so they go by a copy.
         """
         if self.requeue == "nack" and report.retries + 1 < arrangement.attempts:
-            return (*carrying.pausing(decision.delay_ms), Return(counted=False))
+            # Where the queue would leave a publisher's own count on it, a reject: its own is written over that.
+            return (*carrying.pausing(decision.delay_ms), Return(counted=brings_deliveries(letter)))
         counter = arrangement.counted_by
         return carrying.send_to_own_end(
             decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
