@@ -2,8 +2,9 @@
 
 It draws from a chance of its own, so that a seed means what it meant without it. What it sends is a new message
 whatever its headers say, and the auditor holds the runtime to that. It leaves out what nobody can tell apart, and what
-is documented so: an x-death without a digest straight to a queue that counts by it, and an x-delivery-count where 4.3's
-nacks are the attempts.
+is documented so: an x-death without a digest straight to a queue that counts by it. It leaves out an x-delivery-count
+in the literal `requeue: nack` too: there the first return of such a message is a reject, which 4.3 counts, and later
+ones are not counted (test_found has that case).
 """
 
 from collections.abc import Sequence

@@ -15,6 +15,7 @@ from redrive.runtime.views import DeliveryLetter
 from redrive.topology import Belief
 from redrive.topology.shapes import carrying
 from redrive.topology.shapes.native import Native
+from redrive.topology.shapes.origins import correct_route
 from tests.simulation import forgers, world
 from tests.simulation.scenarios import draw_scenario
 from tests.simulation.tally import play_seed
@@ -171,15 +172,14 @@ def test_a_publishers_delivery_count_that_is_left_on_what_is_given_back_is_found
 
 def test_an_origin_that_is_forgotten_without_need_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another's headers alone excuse nobody: what has not expired in its own queue still shows how it came."""
-    correct = carrying.correct_route
 
     def forget(written: dict[str, Any], letter: Any) -> dict[str, Any]:
-        written = correct(written, letter)
+        written = correct_route(written, letter)
         if letter.has_anothers_headers:
             written |= {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
         return written
 
-    monkeypatch.setattr(carrying, "correct_route", forget)
+    monkeypatch.setattr("redrive.topology.shapes.carrying.correct_route", forget)
     seeds = [seed for seed in FORGED if draw_scenario(seed).profile == "3.10"]
     assert "in parking" in first_finding("and says ('', '", seeds)
 
@@ -187,27 +187,25 @@ def test_an_origin_that_is_forgotten_without_need_is_found(monkeypatch: pytest.M
 def test_an_origin_that_nobody_can_know_is_not_invented(monkeypatch: pytest.MonkeyPatch) -> None:
     """The route that a stranger's x-death tells, believed of the message that brought it and expired."""
     assert play_seed(FORGOTTEN).account.excepted["expired with another's deaths"] == 1
-    correct = carrying.correct_route
 
     def invent(written: dict[str, Any], letter: Any) -> dict[str, Any]:
-        written = correct(written, letter)
+        written = correct_route(written, letter)
         if letter.has_anothers_headers:
             written |= {names.ORIGINAL_EXCHANGE: "another", names.ORIGINAL_ROUTING_KEY: "another.key"}
         return written
 
-    monkeypatch.setattr(carrying, "correct_route", invent)
+    monkeypatch.setattr("redrive.topology.shapes.carrying.correct_route", invent)
     first_finding("message 11 in q0 was published to ('bookings', 'done.done') and says ('another'", [FORGOTTEN])
 
 
 def test_a_death_in_its_own_queue_excuses_one_forgotten_origin_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """One copy of seed 11286's message 9 expired, the other was parked as it came."""
     assert play_seed(11286).account.excepted["expired with another's deaths"] == 1
-    correct = carrying.correct_route
 
     def forget(written: dict[str, Any], letter: Any) -> dict[str, Any]:
-        return correct(written, letter) | {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
+        return correct_route(written, letter) | {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
 
-    monkeypatch.setattr(carrying, "correct_route", forget)
+    monkeypatch.setattr("redrive.topology.shapes.carrying.correct_route", forget)
     first_finding("message 9 in q0 was published to ('events', 'd0.done') and says ('', 'q0')", [11286])
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from redrive.core import Rule
+from redrive.core import Requeue, Rule
 from redrive.runtime import Message
 from tests.live.runtime.faults_line import open_line
 from tests.live.runtime.faults_shop import NoSuchCustomer, at, open_shop, play, shapes_of
@@ -113,6 +113,52 @@ queues:
         (parked,) = await shop.take(arrangement.parking.queue)
         assert parked.properties.message_id == "ruled"
         assert parked.properties.headers["x-redrive-reason"] == "attempts"
+        assert await shop.census() == {}
+
+    play(scenario)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("count", [1, 25])
+def test_a_publishers_own_delivery_count_never_becomes_the_attempts(vhost: Vhost, count: int) -> None:
+    """Fault 9 once more: 4.3 counts no nack, and leaves the number that a message brought on what was given back."""
+    declared = """
+exchanges: {shop: topic}
+queues:
+  literal: {from: {shop: ["literal.#"]}, type: quorum, retry: {shape: requeue, requeue: nack, attempts: 2}}
+"""
+    if vhost.profile == "4.3":
+        declared += (
+            '  native: {from: {shop: ["native.#"]}, retry: {shape: native, min: 50ms, max: 100ms, attempts: 2}}\n'
+        )
+    forged = {"x-delivery-count": count, "x-acquired-count": count}
+
+    async def scenario() -> None:
+        shop = await open_shop(vhost.amqp_url, declared)
+        names = [one.name for one in shop.declared.declared]
+        left = dict.fromkeys(names, 4)
+
+        async def not_yet(message: Message) -> None:
+            left[message.queue] -= 1
+            if left[message.queue]:
+                raise Requeue(0)
+
+        shop.acts["not-yet"] = not_yet
+        for name in names:
+            await shop.publish(name, f"back-{name}", b"not-yet", headers=forged)
+            await shop.publish(name, f"bad-{name}", b"fail", headers=forged)
+        arrangements = {name: shop.declared.queue(name).arrangement for name in names}
+        parkings = {one.parking.queue: name for name, one in arrangements.items() if one is not None}
+        async with shop.open():
+            await shop.until(lambda: len(shop.handled) == len(names))
+            await shop.wait_counts(dict.fromkeys(parkings, 1))
+        for parking, name in parkings.items():
+            assert shop.attempts(f"back-{name}") == [1, 1, 1, 1]
+            assert shop.attempts(f"bad-{name}") == [1, 2]
+            (parked,) = await shop.take(parking)
+            assert parked.properties.message_id == f"bad-{name}"
+            assert parked.properties.headers["x-redrive-reason"] == "attempts"
+            assert parked.properties.headers["x-final-retry-count"] == 1
         assert await shop.census() == {}
 
     play(scenario)
