@@ -467,6 +467,25 @@ def test_a_parked_message_goes_where_the_document_says_with_what_is_known(exampl
     )
 
 
+@pytest.mark.parametrize("example", MAIN)
+def test_a_return_of_what_brings_a_delivery_count_is_counted_where_that_is_the_count_of_attempts(example: str) -> None:
+    """4.3 counts no nack and leaves the publisher's number on the message; a reject makes the queue write its own."""
+    one = plan(example)
+    counted = one.counted_by is Counter.DELIVERIES
+    assert counted == (example == "native")
+    brought, own = letter(one.name, x_delivery_count=3), returned(one.name, x_delivery_count=3)
+    assert one.commands(GiveBack(pause_ms=0), brought, report()) == (Return(counted=counted),)
+    assert one.commands(GiveBack(pause_ms=0), own, report()) == (Return(counted=False),)
+
+
+def test_the_literal_requeue_of_what_brings_a_delivery_count_is_a_reject() -> None:
+    one = plan_of({"shape": "requeue", "requeue": "nack"})
+    brought, own = letter("orders", x_delivery_count=3), returned("orders", x_delivery_count=1)
+    assert one.commands(retry(0), brought, report()) == (Return(counted=True),)
+    assert one.commands(retry(0), own, report(1)) == (Return(counted=False),)
+    assert one.commands(retry(0), letter("orders"), report()) == (Return(counted=False),)
+
+
 @pytest.mark.parametrize("retried", [{"shape": "tiered"}, {"shape": "requeue"}])
 def test_the_literal_parking_is_a_reject(retried: dict[str, Any]) -> None:
     one = plan_of({**retried, "park": "reject"})
