@@ -11,7 +11,6 @@ A store belongs to one event loop, so everything runs in the test's `run`:
         run(scenario())
 """
 
-import asyncio
 import itertools
 import shutil
 from collections.abc import Iterator
@@ -110,22 +109,10 @@ def settings() -> Settings:
     return Settings()
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new store's file. Each test has a copy, for to make one takes longer than many a test."""
-    file = tmp_path_factory.mktemp("empty") / "redrive.db"
-
-    async def make() -> None:
-        await (await open_store(f"sqlite:///{file}")).close()
-
-    asyncio.run(make())
-    return file
-
-
 @pytest.fixture
 def store(tmp_path: Path, empty_database: Path, run: Run) -> Iterator[Store]:
     """A new, empty store."""
-    shutil.copyfile(empty_database, tmp_path / "redrive.db")
+    shutil.copy(empty_database, tmp_path / "redrive.db")
     opened: Store = run(open_store(f"sqlite:///{tmp_path / 'redrive.db'}"))
     yield opened
     run(opened.close())

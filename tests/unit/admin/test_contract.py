@@ -232,6 +232,7 @@ def test_every_operation_answers_as_the_document_says_to_many_questions(examiner
     examine_everything(examiner, valid=40, invalid=25, is_random=IS_MATRIX)
 
 
+@pytest.mark.slow
 def test_a_break_of_the_contract_would_be_seen(examiner: Examiner) -> None:
     document = examiner.app.openapi()
     document["components"]["schemas"]["Statistics"]["properties"]["total"] = {"type": "string"}

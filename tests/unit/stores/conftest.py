@@ -3,6 +3,7 @@
 A store belongs to one event loop, so both fixtures share a runner.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +23,10 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(store_url: str, run: Run) -> Iterator[Store]:
+def store(store_url: str, tmp_path: Path, empty_database: Path, run: Run) -> Iterator[Store]:
     """A new, empty store."""
+    if store_url.startswith("sqlite:"):
+        shutil.copy(empty_database, tmp_path / "redrive.db")
     opened: Store = run(open_store(store_url))
     yield opened
     run(opened.close())
