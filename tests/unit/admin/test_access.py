@@ -324,6 +324,24 @@ def test_who_finds_a_new_reason_each_time_fills_no_disk_and_is_counted(
     run(scenario())
 
 
+def test_who_was_told_of_just_now_holds_up_no_other_s_entry(
+    run: Run, services: Services, store: Store, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        refusals, begin_ms = Refusals(), clock.now_ms
+        for after_ms, address in ((0, "10.0.0.1"), (20_000, "10.0.0.2")):
+            clock.now_ms = begin_ms + after_ms
+            for _ in range(2):
+                await refusals.unauthenticated(address, "no token", services)
+        for after_ms in (QUIET_MS, 20_000 + QUIET_MS):
+            clock.now_ms = begin_ms + after_ms
+            await refusals.flush(services)
+        told = await audited(store, "access.unauthenticated")
+        assert sorted(who for who, _, _ in told) == ["address 10.0.0.1"] * 2 + ["address 10.0.0.2"] * 2
+
+    run(scenario())
+
+
 def test_refusals_that_can_t_be_written_are_told_later_with_their_own_time(
     run: Run, services: Services, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,8 @@ def test_a_limited_token_sends_only_to_its_own_queues(
             {"exchange": "", "routing_key": "payments"},
             {"exchange": "", "routing_key": "{queue}.x"},
             {"exchange": "events"},
+            {"exchange": "events", "routing_key": "orders"},
+            {"exchange": "events", "routing_key": "{queue}"},
             {"exchange": "retry.{queue}", "routing_key": "retry"},
         ):
             answer = await create(client, {"q": "", "target": target, "limit": 1})
@@ -147,6 +149,9 @@ def test_an_operation_that_takes_others_messages_too_is_not_there_for_a_limited_
                     assert (await client.post(f"{REDRIVES}/{id}/{word}")).status_code == 404
         found = {one.id: str(one.state) for one in (await store.operations.page(10))[0]}
         assert found == {of_orders: "waiting", of_all: "waiting", of_others: "waiting"}
+        # Who tries is in the audit: one entry for each token, which tells of the first that was asked for.
+        probes, _ = await store.audit.page(10, action="access.outside_scope")
+        assert [(one.subject, one.detail) for one in probes] == [("redrive", {"id": of_all})] * 2
 
     run(scenario())
 

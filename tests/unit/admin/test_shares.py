@@ -8,14 +8,16 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from redrive.admin import Services, Settings, create_app
+from redrive.admin.limits import Bodies
 from redrive.admin.problems import Problem
-from redrive.admin.shares import Share, Shares
+from redrive.admin.shares import FairTurns, Share, Shares
 from redrive.records import ID_LENGTH, Role
 from redrive.stores import Store
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
-from tests.unit.admin.test_limits import Wire, scope_of
+from tests.unit.admin.test_limits import Wire, echo_length, scope_of
 
 FEW = Settings(requests_at_once=4, token_waiting_max=3, token_bodies_max=2, token_bytes_max=100, token_streams_max=1)
 
@@ -112,6 +114,28 @@ def test_a_request_gives_back_whatever_it_took(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("redrive.admin.shares.LATE_S", 0.0)
     in_loop(scenario)
+
+
+def test_requests_with_bodies_are_worked_on_by_turns_too(run: Run, services: Services) -> None:
+    async def scenario() -> None:
+        running, most = 0, 0
+
+        async def working(scope: Scope, receive: Receive, send: Send) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            running -= 1
+            await echo_length(scope, receive, send)
+
+        settings = replace(services.settings, requests_at_once=2)
+        app = FairTurns(Bodies(working, settings=settings), shares=Shares(), settings=settings)
+        wires = [Wire([b"{}"]) for _ in range(5)]
+        await asyncio.gather(*(app(scope_of(content_length="2"), one.receive, one.send) for one in wires))
+        assert ([one.status for one in wires], most) == ([200] * 5, 2)
+
+    run(scenario())
 
 
 WAYS = ("Bearer {}", "Bearer  {}", "Bearer     {}", "bearer {}", "BEARER {}  ", "Bearer \t{}", "Bearer {}\t")

@@ -1,5 +1,6 @@
 """`redrive dlq list`, `show`, `stats`, `groups`: what people read, and what machines do."""
 
+import asyncio
 import json
 import os
 import re
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.stores import letters, searching
+from redrive.records import NewOperation, OperationKind, Selection
+from redrive.stores import letters, open_store, searching
 from tests.unit.cli.dlq_stage import Letter, filled, redrive
 
 LETTERS = (
@@ -145,6 +147,30 @@ def test_show_prints_json_bodies_readably_and_headers_with_their_types(tmp_path:
     assert "1.0000000000000000001" in ran.out
     assert '    "b": 2' in ran.out
     assert "\x1b" not in ran.out
+
+
+def test_every_header_is_named_to_a_role_that_sees_no_values(tmp_path: Path) -> None:
+    letter = Letter(number=5, headers={"tenant": "acme", "tries": 3})
+    ran = redrive("dlq", "show", letter.id, "--as-role", "viewer", "--database", filled(tmp_path, [letter]))
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert ["tenant", "-", "(hidden)"] in lines
+    assert ["tries", "-", "(hidden)"] in lines
+
+
+@pytest.mark.parametrize(
+    ("why", "line"), [("the shop is back", "who       ada: the shop is back"), ("", "who       ada")]
+)
+def test_an_operation_is_shown_with_who_asked_for_it_and_why(database: str, why: str, line: str) -> None:
+    async def create() -> None:
+        async with await open_store(database) as store:
+            chosen = Selection(ids=(LETTERS[0].id,))
+            new = NewOperation(kind=OperationKind.REDRIVE, selection=chosen, who="ada", why=why)
+            await store.operations.create(new, id="op", now_ms=store.clock_ms())
+
+    asyncio.run(create())
+    ran = redrive("dlq", "operations", "show", "op", "--database", database)
+    assert ran.code == 0
+    assert line in ran.out.splitlines()
 
 
 def test_show_as_json_is_lossless(tmp_path: Path) -> None:

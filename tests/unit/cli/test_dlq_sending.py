@@ -189,6 +189,7 @@ def test_ctrl_c_pauses_cleanly_and_resume_goes_on(scene: Scene) -> None:
     assert b"Traceback" not in err
     operation = json.loads(out)["operation"]
     assert operation["state"] == "paused"
+    assert (operation["rate_per_s"], operation["ramp"]) == (4, [])  # what was asked for, and nothing else
     assert 0 < operation["sent"] < 30
     assert scene.broker.depths() == {"orders": operation["sent"]}
     listed = scene.run("dlq", "operations")

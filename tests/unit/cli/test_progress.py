@@ -61,6 +61,27 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert progress.rate_per_s == 1.0
 
 
+def test_a_long_wait_before_the_last_seconds_counts_for_nothing() -> None:
+    clock = Clock()
+    progress = Progress(stream=StringIO(), total=0, now_s=clock, is_terminal=True)
+    progress.update(0)
+    clock.now_s += 50
+    progress.update(0)
+    clock.now_s += 10
+    progress.update(100)
+    assert progress.rate_per_s == 10.0
+
+
+def test_two_moments_that_are_one_say_nothing_of_a_rate() -> None:
+    stream = StringIO()
+    progress = Progress(stream=stream, total=10, now_s=Clock(), is_terminal=True)
+    progress.update(0)
+    progress.update(5)
+    assert progress.rate_per_s is None
+    progress.end(10)
+    assert stream.getvalue().endswith("  10 of 10 sent  100%\n")
+
+
 def test_a_line_never_wraps() -> None:
     stream = StringIO()
     progress = Progress(stream=stream, total=5, now_s=Clock(), is_terminal=True, width=20)

@@ -372,6 +372,29 @@ def test_a_channel_that_nacks_and_can_not_be_emptied_goes_on(monkeypatch: pytest
     run_scenario(scenario())
 
 
+def test_a_channel_that_nacks_and_is_then_lost_is_told_of_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.client.publisher._REPLACE_FIRST_S", 10.0)
+    notes = Notes()
+
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url, observer=notes, backoff=at_once) as client:
+            publisher = await client.publisher()
+            (nacked,) = start(publisher, 1)
+            await arrive(broker.peer, 1)
+            broker.peer.refuse(1, 1)
+            assert await ended(nacked) == [Nacked()]
+            broker.peer.hang_up()
+            await wait_until(lambda: len(broker.peers) == 2)
+            (second,) = start(publisher, 1)
+            await arrive(broker.peer, 1)
+            broker.peer.confirm(1, 1)
+            assert await ended(second) == [CONFIRMED]
+            assert notes.count("publisher.channel_lost") == 1
+            assert notes.count("publisher.channel_replaced") == 0
+
+    run_scenario(scenario())
+
+
 # Returns
 
 

@@ -30,6 +30,23 @@ def test_everything_can_be_said() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "least", "most"),
+    [
+        ("heartbeat", 0, 65_535),
+        ("connection_timeout", 1, 3_600_000),
+        ("channel_max", 1, 65_535),
+        ("frame_max", 8_192, 2_147_483_647),
+    ],
+)
+def test_a_number_may_be_what_the_refusal_names_and_no_more(option: str, least: int, most: int) -> None:
+    for number in (least, most):
+        parse_url(f"amqp://h/?{option}={number}")
+    for number in (least - 1, most + 1):
+        with pytest.raises(InvalidUrl, match=f"must be a number from {least} to {most}"):
+            parse_url(f"amqp://h/?{option}={number}")
+
+
 def test_ipv6_and_several_hosts() -> None:
     assert parse_url("amqp://[::1]:5673,b:1/v").hosts == (("::1", 5673), ("b", 1))
 

@@ -212,3 +212,28 @@ def test_an_item_whose_worker_is_cancelled_on_its_way_goes_to_another() -> None:
         await workers.close()
 
     asyncio.run(scenario())
+
+
+def test_an_idle_worker_that_was_cancelled_is_not_counted_on() -> None:
+    async def run() -> None:
+        tasks: list[asyncio.Task[None]] = []
+        done: list[int] = []
+
+        async def handle(item: int) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.append(task)
+            done.append(item)
+
+        workers, failures = make(handle)
+        workers.put(1)
+        await until(lambda: done == [1])
+        tasks[0].cancel()  # a handler may have left its task somewhere, for a timeout of its own
+        await until(tasks[0].done)
+        await asyncio.sleep(0)  # until everybody was told of its end
+        workers.put(2)
+        await until(lambda: done == [1, 2])
+        assert failures == []
+        await workers.close()
+
+    asyncio.run(run())

@@ -144,6 +144,22 @@ def test_the_three_signals_and_the_two_that_never_ran() -> None:
     assert decide(Crashed(deliveries=3), at(), LADDER) == Parked(reason=ParkReason.CRASHES)
 
 
+@pytest.mark.parametrize(
+    ("signal", "said"),
+    [
+        (Park("no such order"), "no such order"),
+        (Park(reason="no such order"), "no such order"),
+        (Park(), "parked by the handler"),
+        (RetryAfter("2m", reason="rate limit"), "rate limit"),
+        (RetryAfter("2m"), "again after 120 s"),
+        (Requeue(reason="shutting down"), "shutting down"),
+        (Requeue(), "requeued by the handler"),
+    ],
+)
+def test_a_signal_says_its_reason_wherever_it_is_logged(signal: Exception, said: str) -> None:
+    assert str(signal) == said
+
+
 def test_retry_after_counts_as_an_attempt_and_is_never_jittered() -> None:
     jittered = replace(LADDER, jitter=1.0)
     assert decide(Raised(RetryAfter("2m")), at(2, draw=0.9), jittered) == retry(120_000)

@@ -177,8 +177,8 @@ def test_what_a_file_refuses_stays_refused_on_the_broker_and_what_it_knows_is_ke
 
 
 def test_without_management_only_exact_names_do() -> None:
-    selected = select_by_name("/", ["orders.dlq", "*.dlq", "busy"], consumers={"busy": 1})
-    assert [one.dlq for one in selected.sources] == ["orders.dlq"]
+    selected = select_by_name("/", ["orders.dlq", "*.dlq", "busy", "bills.dlq"], consumers={"busy": 1})
+    assert [one.dlq for one in selected.sources] == ["orders.dlq", "bills.dlq"]
     assert [one.code for one in selected.findings] == ["pattern-without-management", "live-queue"]
     insisted = select_by_name("/", ["busy"], consumers={"busy": 1}, forced=True)
     assert [one.dlq for one in insisted.sources] == ["busy"]

@@ -11,9 +11,11 @@ from redrive.connecting import management_of
 from redrive.deploy import apply, inspect
 from redrive.embedded import EmbeddedBroker
 from redrive.testing.plugin import ThreadedBroker
-from redrive.topology import Binding, Topology, compile_declaration, read_declaration
+from redrive.topology import Binding, Queue, Topology, compile_declaration, read_declaration
+from redrive.wire import methods
 from redrive.wiring import Inspection, apply_topology, wait_connected
 from tests.unit.client.scenario import run_scenario, wait_until
+from tests.unit.client.scripted import ScriptedBroker
 
 BINDING = Binding(source="domain.events", destination="orders", routing_key="orders.#")
 
@@ -72,6 +74,35 @@ def test_nothing_is_declared_that_was_not_confirmed(broker: ThreadedBroker) -> N
     assert (len(asked), broker.depths()) == (1, {}), "asked, and said no"
     assert declared() == asked[1] == asked[0]
     assert "orders" in broker.depths()
+
+
+def test_a_queue_that_is_another_connection_s_own_is_named() -> None:
+    async def scenario() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as other, Client(broker.url) as client:
+            await (await other.channel()).declare_queue("orders", exclusive=True)
+            inspection = await inspect(client, topology())
+            (difference,) = inspection.differences
+            assert (difference.address, difference.argument) == ("queue orders", "")
+            assert difference.text == "queue orders: is exclusive to another connection"
+
+    run_scenario(scenario())
+
+
+def test_an_object_that_the_broker_can_not_tell_of_is_named_with_its_words() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Client(broker.url) as client:
+            peer = broker.peer
+            peer.silent_on.add(methods.QueueDeclare)
+            inspecting = asyncio.create_task(inspect(client, Topology(queues=(Queue(name="orders"),))))
+            await wait_until(lambda: peer.heard(methods.QueueDeclare))
+            (asked,) = peer.heard(methods.QueueDeclare)
+            peer.say(asked.channel, methods.ChannelClose(reply_code=541, reply_text="INTERNAL_ERROR - no leader"))
+            (difference,) = (await inspecting).differences
+            assert (difference.address, difference.argument) == ("queue orders", "")
+            assert difference.text.startswith("queue orders: ")
+            assert "INTERNAL_ERROR - no leader" in difference.text
+
+    run_scenario(scenario())
 
 
 def free_port() -> int:

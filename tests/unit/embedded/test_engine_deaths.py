@@ -99,6 +99,24 @@ def test_4_3_carries_failed_deliveries_to_the_next_queue() -> None:
     assert rig.get("next") is None
 
 
+@pytest.mark.parametrize(
+    ("profile", "counts"),
+    [
+        ("3.10", {"x-delivery-count": 1}),
+        ("4.0", {"x-delivery-count": 1}),
+        ("4.3", {"x-delivery-count": 1, "x-acquired-count": 1}),
+    ],
+)
+def test_a_quorum_queue_shows_the_counters_that_its_version_has(profile: str, counts: dict[str, int]) -> None:
+    rig = Rig(profile)
+    rig.queue("q", "quorum")
+    rig.publish("q", "m")
+    reject(rig, "q", requeue=True)
+    got = rig.got("q")
+    assert got is not None
+    assert wire.Properties(got.header).headers == counts
+
+
 def test_4_0_adds_up_failed_deliveries_over_queues_but_its_limit_counts_from_zero() -> None:
     rig = Rig("4.0")
     rig.queue("third", "quorum", delivery_limit=1)

@@ -68,6 +68,34 @@ def test_a_message_settled_in_time_is_no_message_held(profile: str, kind: str) -
     assert rig.engine.next_deadline_ms is None
 
 
+@closing
+def test_what_is_due_after_a_timeout_happens_in_the_same_stretch_of_time(profile: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q")
+    rig.queue("late", dead_letter_exchange="", dead_letter_routing_key="parked")
+    rig.queue("parked")
+    consume(rig)
+    rig.publish("q", "held")
+    rig.publish("late", "m", expiration=str((HALF_AN_HOUR_S + 60) * 1000))
+    rig.pass_time(2 * HALF_AN_HOUR_S)
+    assert len(rig.engine.vhosts["/"].queues["parked"].ready) == 1
+    assert seen(rig)[1].startswith("PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out")
+
+
+@closing
+@every_kind
+def test_messages_of_a_deleted_queue_that_are_rejected_are_held_no_more(profile: str, kind: str) -> None:
+    rig = Rig(profile)
+    rig.queue("q", kind)
+    consume(rig)
+    for body in "abc":
+        rig.publish("q", body)
+    assert seen(rig) == ["a", "b", "c"]
+    rig.channel.delete_queue("q")
+    rig.channel.nack(3, multiple=True, requeue=False)
+    assert rig.engine.next_deadline_ms is None
+
+
 def test_on_4_3_a_classic_queue_waits_for_ever() -> None:
     rig = Rig("4.3")
     rig.queue("q")

@@ -8,7 +8,7 @@ from redrive import wire
 from redrive.embedded.engine import Cancelled, Confirm, Refusal, Return
 from redrive.embedded.engine.profiles import PROFILES
 from redrive.topology import Arguments, Policy
-from tests.unit.embedded.rig import Rig
+from tests.unit.embedded.rig import START_MS, Rig
 
 every_profile = pytest.mark.parametrize("profile", PROFILES)
 
@@ -61,6 +61,25 @@ def test_a_mandatory_message_without_a_route_is_returned_before_it_is_confirmed(
     rig.channel.select_confirms()
     rig.channel.publish("", "nowhere", b"\0\0", b"m", True)
     assert [type(effect) for effect in rig.effects()] == [Return, Confirm]
+
+
+def test_the_life_of_a_returned_message_says_when_it_was_returned() -> None:
+    rig = Rig()
+    header = wire.Properties.of(message_id="m").raw
+    rig.pass_time(5)
+    rig.channel.publish("", "nowhere", header, b"m", True)
+    life = rig.engine.life("m")
+    assert [(hop.rule, hop.at_ms) for hop in life][-1] == ("returned", START_MS + 5_000)
+    assert str(life[-1]).startswith("returned")
+
+
+@every_profile
+def test_a_dead_letter_key_without_an_exchange_is_refused(profile: str) -> None:
+    rig = Rig(profile)
+    text = refused(rig, lambda: rig.queue("q", dead_letter_routing_key="parked"))
+    assert text.startswith("406 PRECONDITION_FAILED - invalid arg 'x-dead-letter-routing-key' for queue 'q'")
+    assert "routing_key_but_no_dlx_defined" in text
+    rig.queue("q", dead_letter_routing_key="parked", dead_letter_exchange="")
 
 
 def test_cc_and_bcc_route_too_and_bcc_is_not_shown() -> None:

@@ -38,6 +38,18 @@ def test_an_unknown_address_and_a_wrong_method_are_told_apart() -> None:
     run(steps)
 
 
+@pytest.mark.parametrize(("size", "status"), [(40, 201), (41, 413)])
+def test_a_body_may_have_as_many_bytes_as_the_refusal_names(
+    size: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.embedded.management.http.BODY_BYTES_MAX", 40)
+
+    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
+        assert (await asking.ask("PUT", "vhosts", "v", body=b"{}".ljust(size))).status == status
+
+    run(steps)
+
+
 def request(*lines: str, body: bytes = b"") -> bytes:
     return "\r\n".join((*lines, f"Authorization: {GUEST}", "", "")).encode() + body
 
@@ -51,6 +63,8 @@ def request(*lines: str, body: bytes = b"") -> bytes:
         (request("GET /api/whoami HTTP/1.1", "Host: x", "Host: y"), 400),
         (request("GET /api/whoami HTTP/1.1", "Host: x", "Content-Length: -1"), 400),
         (request("GET /api/whoami HTTP/1.1", "Host: x", "Content-Length: 999999999999"), 413),
+        (request("GET /api/whoami HTTP/1.1", "Host: x", f"Content-Length: {'9' * 18}"), 413),
+        (request("GET /api/whoami HTTP/1.1", "Host: x", f"Content-Length: {'9' * 19}"), 400),
         (request("GET /api/whoami HTTP/1.1", "Host: x", "Content-Length: 1", "Transfer-Encoding: chunked"), 400),
         (request("GET /api/whoami HTTP/1.1", "Host: x", "Transfer-Encoding: gzip"), 501),
         (request("GET /api/whoami HTTP/1.1", "Host: x", "Bad Name: y"), 400),

@@ -222,6 +222,8 @@ def test_policies_apply_and_operator_policies_bound_them() -> None:
         assert broker.engine.vhosts["/"].queues["q"].settings.length_max == 10
         parameters = (await asking.ask("GET", "parameters")).json
         assert [(one["component"], one["name"]) for one in parameters] == [("operator_policy", "o")]
+        assert (await asking.ask("GET", "parameters", "operator_policy")).json == parameters
+        assert (await asking.ask("GET", "parameters", "operator_policy", "/")).json == parameters
         assert (await asking.ask("DELETE", "operator-policies", "/", "o")).status == 204
         assert (await asking.ask("DELETE", "policies", "/", "p")).status == 204
         assert broker.engine.vhosts["/"].queues["q"].settings.length_max is None

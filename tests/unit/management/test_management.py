@@ -56,6 +56,7 @@ def test_queues_come_with_type_arguments_limit_and_counts() -> None:
             assert await management.queue("/", "orders.dlq") == dlq
             assert await management.queue("/", "nowhere") is None
             assert (await management.version()).startswith("4.3")
+            assert await management.cluster_name() == (await client.connection()).server_properties["cluster_name"]
 
     asyncio.run(steps())
 
