@@ -183,6 +183,35 @@ def test_what_comes_later_is_collected_too_until_it_is_told_to_stop(tmp_path: Pa
     run_scenario(steps())
 
 
+@pytest.mark.parametrize(("kind", "waits"), [("classic", True), ("quorum", False)])
+def test_told_to_stop_it_keeps_a_batch_open_until_its_ack_is_on_the_brokers_disk(
+    kind: str, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A classic queue whose broker is killed before gives the messages back: only an open batch knows them again."""
+    monkeypatch.setattr("redrive.deadletters.rounds.ACK_ON_DISK_S", 3.0)
+
+    async def steps() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            await declare(client, kind)
+            await park(client, "orders.dlq", numbered(3))
+            stop, acked = asyncio.Event(), asyncio.Event()
+
+            async def pause(name: str) -> None:
+                if name == "owned":
+                    stop.set()
+                    acked.set()
+
+            running = asyncio.create_task(make_collector(client, store, [source(kind)], pause_at=pause).run(stop))
+            await acked.wait()
+            ended, _ = await asyncio.wait([running], timeout=1.0)
+            assert (not ended) is waits
+            assert bool(await store.collecting.open_batches("/", "orders.dlq")) is waits
+            assert (await running).total.inserted == 3
+            assert await store.collecting.open_batches("/", "orders.dlq") == ()
+
+    run_scenario(steps())
+
+
 def test_a_connection_that_goes_in_a_round_loses_nothing(tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker("4.3") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
