@@ -109,7 +109,7 @@ def parse_filter(text: str, *, now_ms: int) -> Filter:
         hint = "write the names out, or ask several times"
         problems.append(FilterProblem(code="too-many-stars", summary=stars, hint=hint, start=0, end=len(text)))
     if problems:
-        raise InvalidFilter(text, sorted(problems, key=lambda problem: problem.start))
+        raise InvalidFilter(text, sorted(problems, key=lambda problem: problem.start)[:PROBLEMS_MAX])
     return Filter(tuple(terms))
 
 

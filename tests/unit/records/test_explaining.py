@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core import Attempt, Failure, Parked, ParkReason, PlainLetter, RedriveError, Report, parking_headers
-from redrive.records import Explanation, explain, guess_failed_queue
+from redrive.records import Explanation, explain, failed_in, guess_failed_queue
+from redrive.records.understanding.header_values import moment_ms_of
 from tests.unit.records import framework_headers as frameworks
 from tests.unit.wire.strategies import values
 
@@ -248,3 +249,18 @@ def test_nothing_that_stands_in_a_header_breaks_an_explanation(
         assert "\0" not in text
     assert told.died_at_ms is None or 0 <= told.died_at_ms <= NOW_MS
     assert len(told.group_id) == 12
+
+
+def test_what_is_known_to_have_failed_elsewhere_is_filed_there_whatever_it_says() -> None:
+    told = explain(PlainLetter(queue="dlq", headers={"x-original-queue": "claimed"}), dlq="orders.dlq", now_ms=1)
+    moved = failed_in(told, "orders", owner="shop", group_key=b"")
+    assert (told.queue, moved.queue, moved.owner) == ("claimed", "orders", "shop")
+    assert moved.group_id != told.group_id
+
+
+@pytest.mark.parametrize(
+    ("number", "moment_ms"),
+    [(99_999_999_999, 99_999_999_999_000), (100_000_000_000, 100_000_000_000), (150_000_000_000, 150_000_000_000)],
+)
+def test_a_number_is_seconds_up_to_the_year_5138_and_milliseconds_above(number: int, moment_ms: int) -> None:
+    assert moment_ms_of(number) == moment_ms_of(str(number)) == moment_ms

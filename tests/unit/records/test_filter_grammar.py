@@ -323,3 +323,12 @@ def test_words_stay_words(text: str, words: tuple[str, ...]) -> None:
     term = only(text)
     assert isinstance(term, Words)
     assert term.words == words
+
+
+@pytest.mark.parametrize("text", ["status:nope " * 60, "- " * 60, "status:nope " * 40 + "- " * 40])
+def test_no_more_is_told_than_a_person_reads_and_the_first_of_it(text: str) -> None:
+    with pytest.raises(InvalidFilter) as refused:
+        parse_filter(text, now_ms=NOW_MS)
+    places = [problem.start for problem in refused.value.problems]
+    assert len(places) == 50
+    assert places == [place for place in range(len(text)) if place == 0 or text[place - 1] == " "][:50]

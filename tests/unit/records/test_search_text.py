@@ -69,3 +69,8 @@ def test_a_value_in_a_json_body_is_always_found_by_its_words(value: str) -> None
         except UnicodeEncodeError:
             return
         assert set(cut_words(value)) <= set(cut_words(searched({}, body)))
+
+
+def test_a_backslash_is_an_escape_in_json_only() -> None:
+    assert "new" in words_of(searched({}, rb"C:\new\u00e9"))
+    assert "new" not in words_of(searched({}, rb'{"path": "C:\new"}'))

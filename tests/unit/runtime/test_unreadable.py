@@ -117,6 +117,8 @@ def test_what_we_fail_over_again_and_again_is_parked_unread(shape: str, monkeypa
                 await until(lambda: runs[b"good"] == 1)
             assert {name: count for name, count in on.broker.depths().items() if count} == {parking: 6}
             assert on.decisions()["park"] == 6
+            hows = Counter(str(fields["how"]) for name, fields in on.notes.heard if name == "runtime.failed")
+            assert hows == {"given back": 6 * (TRIES_MAX - 1), "parked unread": 6}
             bodies = set()
             for got in await on.take(parking):
                 if shape == "none":

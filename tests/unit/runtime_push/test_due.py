@@ -80,3 +80,15 @@ def test_a_time_that_can_not_be_true_is_none(moment: object) -> None:
 def test_a_clock_that_is_an_hour_ahead_is_believed() -> None:
     ahead = PUBLISHED + timedelta(hours=1)
     assert published_ms(letter(timestamp=ahead), now_ms=NOW_MS) == PUBLISHED_MS + 3_600_000
+
+
+@pytest.mark.parametrize("behind_s", [0, 60, 86_399, 86_401])
+def test_a_timestamp_in_seconds_as_a_number_is_read_as_such_however_recent(behind_s: int) -> None:
+    published_s = PUBLISHED_MS // 1000 - behind_s
+    assert published_ms(letter(timestamp=published_s), now_ms=NOW_MS) == published_s * 1000
+
+
+def test_a_body_of_more_than_16_mib_is_not_read_for_it() -> None:
+    body = b'{"processAfterDelayMs": 1000}'.ljust(16 * 1024 * 1024)
+    assert asked_delay_ms(letter(), body) == 1_000
+    assert asked_delay_ms(letter(), body + b" ") is None

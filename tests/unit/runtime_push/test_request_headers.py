@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,3 +118,10 @@ def test_of_two_names_that_differ_in_case_only_one_is_left_out_and_counted() -> 
     sent = request_headers(PlainMessage(headers={"Tenant": "a", "tenant": "b"}))
     assert sent["x-redrive-header-tenant"] == "a"
     assert sent[LEFT_OUT] == "1"
+
+
+@pytest.mark.parametrize("text", [" a", "a  ", "  a b ", " ", "   "])
+def test_blanks_around_a_value_arrive(text: str) -> None:
+    encoded = encode_value(text)
+    assert encoded == encoded.strip(" ")
+    assert unquote_to_bytes(encoded) == text.encode()

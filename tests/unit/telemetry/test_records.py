@@ -147,3 +147,9 @@ def test_colour_is_added_and_nothing_else() -> None:
     coloured = render_text(record, colour=True)
     assert "\x1b[33m" in coloured
     assert re.sub(r"\x1b\[\d*m", "", coloured) == render_text(record)
+
+
+def test_a_person_reads_names_as_they_are_written_in_lists_too() -> None:
+    record = make_record(NOON_S, "runtime.waiting_for_topology", {"queue": "Bücher", "missing": ["queue Bücher"]})
+    assert render_text(record).endswith('missing="[\\"queue Bücher\\"]"')
+    assert "Bücher: " in render_text(record)

@@ -79,3 +79,17 @@ def test_an_option_that_the_mark_has_not_is_told_in_one_sentence(pytester: pytes
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines("@pytest.mark.rabbitmq has no option definition; did you mean `definitions`?")
     result.stdout.no_fnmatch_line("*TypeError*")
+
+
+def test_time_passes_as_far_as_it_is_asked_to_in_seconds_or_in_words(broker: ThreadedBroker) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.queue_declare("orders", arguments={"x-message-ttl": 60_000})
+    channel.confirm_delivery()
+    channel.basic_publish("", "orders", b"{}")
+    broker.advance("59s")
+    broker.advance(0.999)
+    assert broker.depths() == {"orders": 1}
+    broker.advance("1ms")
+    assert broker.depths() == {"orders": 0}
+    connection.close()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from redrive.core import InvalidDeclaration
 from redrive.topology import compile_declaration, declare, read_declaration, write_definitions
+from redrive.topology.declaration.yaml_source import YamlSource
 from tests.examples import examples
 
 TOPIC = "exchanges: {e: topic}\n"
@@ -385,3 +386,21 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         compile_declaration(read_declaration(text))
     except InvalidDeclaration as refused:
         assert all(one.position is not None for one in refused.findings)
+
+
+def test_a_service_without_a_name_hides_nothing_of_those_after_it() -> None:
+    with pytest.raises(InvalidDeclaration) as caught:
+        read_declaration('services: {"": {}, billing: {quues: 1}}', file="redrive.yaml")
+    assert [(one.address, one.summary) for one in caught.value.findings] == [
+        ("service ", "must be text, not ''"),
+        ("service billing, quues", "'quues' is not known here"),
+    ]
+
+
+def test_what_leads_past_the_end_of_a_list_is_looked_for_at_the_list() -> None:
+    source = YamlSource("queues:\n  orders:\n    retry: [30s, 5m]\n", "redrive.yaml")
+    at_the_list = source.locate(("queues", "orders", "retry"))
+    assert source.locate(("queues", "orders", "retry", 1)) != at_the_list
+    for beyond in (("retry", 2), ("retry", 2, 1), ("retry", "delays", 0), ("retry", 2, "x", 0, 1)):
+        position = source.locate(("queues", "orders", *beyond))
+        assert (position.line, position.column) == (at_the_list.line, at_the_list.column), beyond

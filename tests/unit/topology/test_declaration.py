@@ -6,7 +6,10 @@ import pytest
 
 from redrive.core import InvalidDeclaration
 from redrive.topology import (
+    Binding,
     Declaration,
+    DeclaredExchange,
+    DestinationType,
     Ladder,
     PerQueue,
     Service,
@@ -273,3 +276,22 @@ def test_an_auto_retry_that_can_not_be_is_refused_at_its_place(said: str, proble
     assert problem in finding.summary
     assert finding.address.startswith("queue orders, auto_retry")
     assert finding.position is not None
+
+
+def test_what_an_exchange_takes_from_another_is_bound_from_there_to_here() -> None:
+    text = "exchanges: {shop: topic, mail: {type: fanout, from: {shop: ['mail.#']}}}"
+    assert compile_declaration(read(text)).topology.bindings == (
+        Binding(
+            source="shop",
+            destination="mail",
+            destination_type=DestinationType.EXCHANGE,
+            routing_key="mail.#",
+            vhost="/",
+        ),
+    )
+
+
+def test_an_exchange_stays_when_the_broker_restarts_unless_it_says_otherwise() -> None:
+    made = Declaration(exchanges=(DeclaredExchange(name="shop", type="topic"),))
+    (exchange,) = compile_declaration(made).topology.exchanges
+    assert (exchange.durable, exchange.auto_delete, exchange.internal) == (True, False, False)

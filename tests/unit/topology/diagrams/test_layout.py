@@ -6,11 +6,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from redrive.topology.arrangement import Arrangement
+from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
 from redrive.topology.diagrams.graph import build_graph
 from redrive.topology.diagrams.layout import lay_out
 from redrive.topology.diagrams.scene import Bounds, Look, Scene
-from redrive.topology.model import Topology
+from redrive.topology.model import Binding, DestinationType, Exchange, Queue, Topology
+from redrive.topology.values import Arguments
 from tests.unit.topology.diagrams.samples import EXAMPLES
 from tests.unit.topology.diagrams.strategies import arrangements, topologies
 
@@ -85,6 +86,18 @@ def test_fifty_queues_stand_in_columns_of_even_height() -> None:
     assert max(columns.values()) - min(columns.values()) <= 2 * max(card.height for card in cards)
 
 
+@pytest.mark.parametrize("number", [*range(22, 27), *range(87, 92)])
+def test_columns_are_added_until_the_picture_is_not_much_narrower_than_half_its_height(number: int) -> None:
+    names = [f"orders.{place:02}" for place in range(number)]
+    topology = Topology(
+        exchanges=(Exchange(name="shop", type="topic"),),
+        queues=tuple(Queue(name=name) for name in names),
+        bindings=tuple(Binding(source="shop", destination=name, routing_key="#") for name in names),
+    )
+    scene = scene_of(topology, ())
+    assert scene.width >= 0.416 * scene.height
+
+
 def test_exchanges_stand_left_queues_in_the_middle_consumers_right() -> None:
     topology, arranged = EXAMPLES["ladder"]()
     boxes = {box.look: box for box in scene_of(topology, arranged).boxes}
@@ -99,3 +112,74 @@ def test_what_several_queues_share_stands_at_the_bottom() -> None:
     boxes = scene_of(topology, arranged).boxes
     (parking,) = (box for box in boxes if box.look == Look.PARKING)
     assert parking.y > max(box.bounds.bottom for box in boxes if box.look in (Look.MAIN, Look.WAIT))
+
+
+def test_the_line_of_an_exchange_meets_every_queue_it_feeds_in_whatever_column() -> None:
+    """`late` feeds none of the first column, and stands there all the same: exchanges bound together stay together."""
+    early = [f"early.{number:02}" for number in range(20)]
+    late = [f"late.{number:02}" for number in range(20)]
+    topology = Topology(
+        exchanges=(Exchange(name="early", type="topic"), Exchange(name="late", type="topic")),
+        queues=tuple(Queue(name=name) for name in (*early, *late)),
+        bindings=(
+            Binding(source="early", destination="late", destination_type=DestinationType.EXCHANGE, routing_key="#"),
+            *(Binding(source="early", destination=name, routing_key="#") for name in early),
+            *(Binding(source="late", destination=name, routing_key="#") for name in late),
+        ),
+    )
+    scene = scene_of(topology, ())
+    mains = {box.title: box.bounds for box in scene.boxes if box.look == Look.MAIN}
+    assert len({bounds.left for bounds in mains.values()}) > 1
+    ends = [wire.points[-1] for wire in scene.wires]
+    met = {
+        name for name, bounds in mains.items() for x, y in ends if x == bounds.left and bounds.top <= y <= bounds.bottom
+    }
+    assert met == {*early, *late}
+
+
+def test_not_bound_stands_beside_the_queue_it_is_said_of() -> None:
+    topology = Topology(
+        exchanges=(Exchange(name="shop", type="topic"),),
+        queues=(Queue(name="bound"), Queue(name="forgotten"), Queue(name="bound too")),
+        bindings=tuple(Binding(source="shop", destination=name, routing_key="#") for name in ("bound", "bound too")),
+    )
+    scene = scene_of(topology, ())
+    (said,) = [label.bounds for label in scene.labels if label.text == "not bound"]
+    (queue,) = [box.bounds for box in scene.boxes if box.look == Look.MAIN and box.title == "forgotten"]
+    assert queue.top <= said.top
+    assert said.bottom <= queue.bottom
+
+
+def test_the_wait_queue_that_the_broker_fills_stands_next_to_its_queue() -> None:
+    """What is rejected goes down one short way, and the lines of the handler's copies pass it by."""
+    topology = Topology(
+        queues=(
+            _queue("orders", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.rejected"}),
+            _queue("orders.asked", {"x-message-ttl": 1_000, **BACK}),
+            _queue("orders.rejected", {"x-message-ttl": 5_000, **BACK}),
+            Queue(name="orders.parked"),
+        ),
+    )
+    arranged = Arrangement(
+        shape="ladder",
+        queue="orders",
+        attempts=3,
+        retry_by=Way.PUBLISH,
+        park_by=Way.PUBLISH,
+        waits=(
+            Wait(delay_ms=1_000, queue="orders.asked", exchange="", routing_key="orders.asked"),
+            Wait(delay_ms=5_000, queue="orders.rejected", exchange="", routing_key="orders.rejected"),
+        ),
+        parking=Parking(queue="orders.parked", exchange="", routing_key="orders.parked"),
+    )
+    waits = sorted(
+        (box for box in scene_of(topology, [arranged]).boxes if box.look == Look.WAIT), key=lambda box: box.y
+    )
+    assert [box.title for box in waits] == ["orders.rejected", "orders.asked"]
+
+
+BACK = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}
+
+
+def _queue(name: str, arguments: dict[str, str | int]) -> Queue:
+    return Queue(name=name, arguments=Arguments(arguments))
