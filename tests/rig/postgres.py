@@ -30,6 +30,7 @@ DEBIAN_PROGRAMS = Path("/usr/lib/postgresql")
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0
 COMMAND_S_MAX = 60.0
+NOT_UP_YET = ("not yet accepting connections", "starting up", "Connection refused")
 USER = "redrive"
 # The cluster trusts everybody on loopback; the password is there to be kept out of logs.
 PASSWORD = "not-for-logs"
@@ -145,8 +146,16 @@ class Postgres:
         return name
 
     def drop_database(self, name: str) -> None:
-        """Remove it, whoever is connected."""
-        self._ask("dropdb", "--force", "--if-exists", name)
+        """Remove it, whoever is connected; a server that another test has just killed is waited for."""
+        until_s = time.monotonic() + START_S_MAX
+        while True:
+            try:
+                self._ask("dropdb", "--force", "--if-exists", name)
+                return
+            except NodeFailed as error:
+                if not any(word in str(error) for word in NOT_UP_YET) or time.monotonic() > until_s:
+                    raise
+            time.sleep(0.2)
 
     @contextmanager
     def fresh_database(self, purpose: str = "") -> Iterator[str]:

@@ -35,8 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         started_s = time.monotonic()
         results[version] = play_version(version, cells, at_once=chosen.at_once)
         say(version, results[version], time.monotonic() - started_s)
-    if chosen.keep:
-        keep(results)
+        if chosen.keep:
+            # After each: the whole takes an hour, and what was played counts.
+            keep(results)
     return 1 if any(one.problems() for accounts in results.values() for one in accounts) else 0
 
 
