@@ -459,3 +459,14 @@ def test_the_log_names_parameters_and_nothing_that_may_be_a_secret() -> None:
     assert around._names(b"filter=queue:a&limit=5&after_id=") == "filter,limit,after_id"
     assert around._names(f"{token}&limit=5&x%20{token}=1".encode()) == "?,limit"
     assert around._names(b"") is None
+
+
+@pytest.mark.slow
+def test_a_database_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "redrive.db"
+    file.touch()
+    file.chmod(0o644)
+    with serving(tmp_path, {**NOWHERE, "REDRIVE_DATABASE": f"sqlite:///{file}"}) as served:
+        assert served.stop(signal.SIGINT) == 0
+        (told,) = [one for one in served.logged() if one["event"] == "store.exposed"]
+    assert (told["level"], told["mode"]) == ("warning", "0644")

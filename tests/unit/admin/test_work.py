@@ -1,23 +1,29 @@
 """What runs beside the API, on an embedded broker that comes and goes."""
 
 import asyncio
+import io
+import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redrive.admin import Doing, WorkerState
 from redrive.client import Client, Confirmed
-from redrive.collecting import CollectRequest
+from redrive.collecting import CollectRequest, select_sources
+from redrive.deadletters.sources import Selected
 from redrive.dlq import Place, find_place, new_luck, now_ms
-from redrive.embedded import EmbeddedBroker
+from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.records import Filter
 from redrive.redriving import RedriveDesk
+from redrive.serving import work
 from redrive.serving.work import Work
 from redrive.serving.worker import Worker
 from redrive.stores import Store, open_store
-from redrive.telemetry import Telemetry
+from redrive.telemetry import Log, Telemetry
 from redrive.wire import Properties
 from redrive.wiring import declare_on, load_topology
 
@@ -55,9 +61,11 @@ async def park(broker: EmbeddedBroker, *names: str) -> None:
 
 
 @asynccontextmanager
-async def working(place: Place, *, collects: bool = True) -> AsyncIterator[Worker]:
+async def working(place: Place, *, collects: bool = True, telemetry: Telemetry | None = None) -> AsyncIterator[Worker]:
+    heard = Telemetry() if telemetry is None else telemetry
+
     def make() -> Work:
-        return Work(place, CollectRequest(), collects=collects, auto_retries=True, telemetry=Telemetry())
+        return Work(place, CollectRequest(), collects=collects, auto_retries=True, telemetry=heard)
 
     worker = Worker(make)
     worker.start()
@@ -132,3 +140,41 @@ def test_without_collecting_it_takes_nothing(tmp_path: Path) -> None:
             assert broker.depths()["availability.dlq"] == 1
 
     asyncio.run(scenario())
+
+
+def test_it_collects_as_soon_as_it_can_be_asked_which_queues_there_are_and_works_on_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "_LONGEST_S", 0.05)
+    asked: list[Place] = []
+
+    async def counted(place: Place, *others: Any) -> Selected:
+        asked.append(place)
+        return await select_sources(place, *others)
+
+    monkeypatch.setattr(work, "select_sources", counted)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    stream = io.StringIO()
+
+    async def scenario() -> None:
+        async with bookly() as broker:
+            database = f"sqlite:///{tmp_path / 'redrive.db'}"
+            management_url = f"http://127.0.0.1:{port}"
+            place = find_place(url=broker.url, management_url=management_url, database=database, environment={})
+            store = await open_store(place.database.value)
+            telemetry = Telemetry(Log(stream))
+            async with working(place, telemetry=telemetry) as worker:
+                await wait_until(lambda: len(asked) >= 3)
+                assert "which queues there are can't be asked" in worker.state().reason
+                await park(broker, "a")
+                async with ManagementServer(broker, port=port):
+                    await wait_stored(store, 1)
+                    await wait_until(lambda: worker.state().is_ready)
+            telemetry.close()
+            await store.close()
+
+    asyncio.run(scenario())
+    events = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert events.count("client.connected") == 1, "operations and retries go on meanwhile"

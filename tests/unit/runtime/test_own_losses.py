@@ -13,6 +13,7 @@ import pytest
 
 from redrive import App, wire
 from redrive.client import Delivery
+from redrive.runtime import loop_watch
 from redrive.runtime.admission import ALONE_MAX
 from redrive.runtime.loop_watch import LoopWatch, delivery_in
 from redrive.runtime.own_losses import FORGIVEN_MAX, OwnFault, OwnLosses
@@ -162,3 +163,25 @@ def test_a_loop_that_answers_is_never_reported() -> None:
         assert not any(one.name == "redrive loop watch" and not one.daemon for one in threading.enumerate())
 
     asyncio.run(scenario())
+
+
+def test_a_loop_that_has_always_answered_is_watched_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_watch, "_ASK_EVERY_S", 0.005)
+    monkeypatch.setattr(loop_watch, "_LOOK_S_LEAST", 0.01)
+    asked: list[float] = []
+    seen: list[float] = []
+
+    def patience_s() -> float:
+        asked.append(time.monotonic())
+        return 0.05
+
+    async def scenario() -> None:
+        watch = LoopWatch(patience_s, lambda _found, blocked_s: seen.append(blocked_s))
+        watch.start()
+        await until(lambda: len(asked) > 3)
+        time.sleep(0.2)  # noqa: ASYNC251 - this is what it watches for
+        await until(lambda: seen)
+        watch.stop()
+
+    asyncio.run(scenario())
+    assert min(seen) >= 0.05

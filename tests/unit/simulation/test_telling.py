@@ -1,6 +1,7 @@
 """A life told: the lines people read, and the document whose fields stay what they are."""
 
 import json
+from dataclasses import replace
 
 from redrive.simulation import as_json, tell
 from tests.unit.simulation.timelines import life
@@ -101,3 +102,14 @@ def test_colour_comes_only_when_asked_for_and_changes_no_word() -> None:
     for code in ("\x1b[0m", "\x1b[2m", "\x1b[1;33m"):
         coloured = coloured.replace(code, "")
     assert coloured == tell(told)
+
+
+def test_a_list_that_is_no_history_is_shown_as_it_is() -> None:
+    told = life("ladder", "fail,ok", "4.3")
+    carried = {"x-tags": ["new", "urgent"], "x-redrive-history": [], "note": "x"}
+    lines = tell(replace(told, headers=carried))
+    assert [line.split(maxsplit=1) for line in lines.splitlines()[-3:]] == [
+        ["note", "x"],
+        ["x-redrive-history", "none"],
+        ["x-tags", "['new', 'urgent']"],
+    ]

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from redrive.core import Attempt
-from redrive.records import Content, Filter, Happening, Named, RetryRule, Status, Words
-from redrive.stores import Edit, Exported, Imported, PastContent, Store, exporting, open_store
+from redrive.records import Content, Filter, Happening, Named, Numbered, RetryRule, Status, Words
+from redrive.stores import Edit, Exported, Imported, PastContent, Store, exporting, open_store, searching
 from redrive.wire import Properties
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
@@ -96,5 +96,20 @@ def test_a_stream_is_read_in_pieces_that_fit(store_url: str, monkeypatch: pytest
         assert [each.letter.id for each in await everything(store)] == [each.letter.id for each in made]
         chosen = await everything(store, Filter((Named(field="queue", values=("q1",)), Words(words=("same",)))))
         assert [each.letter.id for each in chosen] == [each.letter.id for each in made[1::2]]
+
+    on_store(store_url, work)
+
+
+def test_an_export_of_what_no_index_answers_has_all_of_it(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece that is full before the window's edge is not the end."""
+    monkeypatch.setattr(exporting, "PIECE", 2)
+    monkeypatch.setattr(searching, "LONG", 0)
+    monkeypatch.setattr(searching, "WINDOWS", (8, 8))
+    made = [make_exported(make_letter(number, attempts=number % 2)) for number in range(20)]
+
+    async def work(store: Store) -> None:
+        await put(store, made)
+        found = await everything(store, Filter((Numbered(field="attempts", low=1, high=1),)))
+        assert [each.letter.id for each in found] == [each.letter.id for each in made[1::2]]
 
     on_store(store_url, work)

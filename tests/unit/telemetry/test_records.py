@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -153,3 +154,9 @@ def test_a_person_reads_names_as_they_are_written_in_lists_too() -> None:
     record = make_record(NOON_S, "runtime.waiting_for_topology", {"queue": "Bücher", "missing": ["queue Bücher"]})
     assert render_text(record).endswith('missing="[\\"queue Bücher\\"]"')
     assert "Bücher: " in render_text(record)
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 1 - 2**63, 2**63, -(2**63), 2**80])
+def test_a_number_that_64_bits_do_not_hold_is_text(number: int) -> None:
+    told = make_record(NOON_S, "runtime.decided", {"attempt": number}).fields["attempt"]
+    assert told == (number if abs(number) < 2**63 else hex(number))

@@ -74,3 +74,32 @@ def test_an_app_is_counted_told_and_ready_through_a_lost_connection() -> None:
     told = [(line["decision"], line["attempt"], line["error"]) for line in lines if line["event"] == "runtime.decided"]
     assert told == [("retry", 1, "ValueError: no such\\norder"), ("park", 2, "ValueError: no such\\norder")]
     assert [line["event"] for line in lines].count("client.connection_lost") == 2
+
+
+def test_a_success_counts_with_the_attempt_it_took() -> None:
+    compiled = compile_declaration(read_declaration(DECLARED, file="redrive.yaml"))
+    app = App(compiled)
+    runs: list[bytes] = []
+
+    @app.consumer("orders")
+    async def place(body: bytes) -> None:
+        runs.append(body)
+        if runs.count(b"late") == 1:
+            raise ValueError("not yet")
+
+    async def run() -> None:
+        async with EmbeddedBroker("4.3", time="automatic") as broker, Client(broker.url) as client:
+            await declare_missing(compiled, lambda _: Client(broker.url))
+            options = RunOptions(now_ms=lambda: round(broker.now_s * 1000), grace_s=5)
+            async with running(app, url=broker.url, observer=telemetry, options=options):
+                publisher = await client.publisher()
+                assert (
+                    await publisher.publish("", "orders", b"late", wire.Properties.of(delivery_mode=2)) == Confirmed()
+                )
+                await until(lambda: len(runs) == 2 and not sum(broker.depths().values()))
+
+    telemetry = Telemetry(Log(io.StringIO()))
+    asyncio.run(run())
+    telemetry.close()
+    seen = samples(telemetry)
+    assert [seen[f"redrive_attempts_bucket|le={most}|queue=orders"] for most in (1, 2)] == [0, 1]
