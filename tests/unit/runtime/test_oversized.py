@@ -179,3 +179,31 @@ def test_an_envelope_gives_back_what_was_put_in_and_takes_nothing_else_for_one()
     assert wire.unwrap(body) == (properties, b"body")
     for other in (b"", b"body", body[:-7], b"redrive envelope 1\n", b"redrive envelope 1\n\xff\xff\xff\xff"):
         assert wire.unwrap(other) is None
+
+
+def test_where_parking_is_a_reject_it_is_rejected_as_it_is_and_needs_no_envelope() -> None:
+    text = (
+        "exchanges: {e: topic}\n"
+        "queues: {q: {from: {e: ['a.*']}, retry: {shape: tiered, domain: a, exchange: e, park: reject}}}"
+    )
+    arrangement = compiled(text).queue("q").arrangement
+    assert arrangement is not None
+
+    async def scenario() -> None:
+        async with stage(text) as on:
+            app = App(compiled(text))
+
+            @app.consumer("q")
+            async def handle(_body: bytes) -> None:
+                raise ValueError("no")
+
+            await send(on, "e", "a.b", b"bad", large("bad"))
+            async with on.running(app):
+                await until(lambda: on.decisions()["park"] == 1)
+                await until(lambda: on.places("bad") == [f"ready in {arrangement.parking.queue}"])
+            assert on.notes.last("runtime.oversized")["how"] == "rejected to the queue's dead-letter exchange"
+            (got,) = await on.take(arrangement.parking.queue)
+            assert (got.body, wire.unwrap(got.body)) == (b"bad", None)
+            assert got.properties.headers["large"] == large("bad").headers["large"]
+
+    run_scenario(scenario())

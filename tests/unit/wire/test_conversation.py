@@ -362,3 +362,16 @@ def test_all_channels_in_use_is_told_as_none() -> None:
 def test_limits_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         wire.Limits(**options)
+
+
+@pytest.mark.parametrize("consumer_tag", ["", "c", "cc", "ctag1.0a", "c" * 255])
+@pytest.mark.parametrize("exchange", ["", "e", "events"])
+def test_a_delivery_is_read_right_whatever_its_numbers_could_be_taken_for(consumer_tag: str, exchange: str) -> None:
+    """A delivery tag read as the length of a name could fit the frame by chance."""
+    client, server = open_pair()
+    for number in range(1, 40):
+        server.deliver(1, consumer_tag, number, False, exchange, "orders", HEADER, b"body")
+    for number, delivery in enumerate(carry(server, client), 1):
+        assert isinstance(delivery, wire.Delivery)
+        assert (delivery.consumer_tag, delivery.delivery_tag, delivery.redelivered) == (consumer_tag, number, False)
+        assert (delivery.route, delivery.header, delivery.body) == ((exchange, "orders"), HEADER, b"body")
