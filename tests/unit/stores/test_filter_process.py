@@ -89,6 +89,14 @@ def test_it_answers_what_this_process_would(process: FilterProcess) -> None:
         assert process.look_into(contents, checks, ENDLESS, never) == look_into(contents, checks, ENDLESS, never)
 
 
+def test_a_piece_ends_with_the_letter_that_makes_it_one() -> None:
+    contents, limits = [small(7)] * 5, Limits(piece_cost=1, letter_cost=1 << 60)
+    one = look_into(contents, SMALL_CHECK, limits, never)
+    assert one.answers == [True]
+    three = look_into(contents, SMALL_CHECK, Limits(piece_cost=3 * one.cost, letter_cost=1 << 60), never)
+    assert three.answers == [True] * 3
+
+
 @pytest.mark.slow
 def test_a_piece_ends_where_it_would_here(process: FilterProcess) -> None:
     contents = [LARGE] * 4
