@@ -446,6 +446,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 """Made where they are used: many MB that every worker would make to find out which tests there are."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_body_made_to_be_dear_takes_a_bounded_time_and_shows_nothing_hidden(kind: str) -> None:
     """8 MB of beginnings of objects took half a minute."""

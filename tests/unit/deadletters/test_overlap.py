@@ -199,6 +199,7 @@ def test_a_database_that_stays_away_ends_the_run_and_what_was_in_hand_is_in_doub
     play(scenario)
 
 
+@pytest.mark.slow
 def test_without_a_broker_what_is_in_hand_is_queued_again_and_sent_when_it_is_back() -> None:
     async def scenario(on: RunnerStage) -> None:
         ids = await on.letters(60)

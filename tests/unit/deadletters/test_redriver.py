@@ -211,6 +211,7 @@ def test_without_a_broker_nothing_is_in_doubt_and_it_goes_on_when_it_is_back() -
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_taken_when_the_broker_went_is_queued_again_not_refused_and_not_in_doubt() -> None:
     async def scenario(on: RunnerStage) -> None:
         ids = await on.letters(40)

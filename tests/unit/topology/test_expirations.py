@@ -14,7 +14,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
+@pytest.mark.parametrize("profile", [*(pytest.param(old, marks=pytest.mark.slow) for old in ("3.10", "4.0")), "4.3"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_where_a_message_is_that_expired_in_its_main_queue(shape: str, profile: str) -> None:
     options, place = SHAPES[shape]

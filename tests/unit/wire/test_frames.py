@@ -50,6 +50,7 @@ def test_a_wrong_type_or_end_octet_is_a_frame_error(data: bytes) -> None:
     assert caught.value.reply_code == wire.ReplyCode.FRAME_ERROR
 
 
+@pytest.mark.slow
 def test_a_large_frame_in_single_octets_is_looked_at_once_it_is_whole() -> None:
     splitter = wire.FrameSplitter(131_072)
     stream = wire.encode_frame(3, 1, bytes(100_000))
