@@ -34,7 +34,7 @@ demo: $(if $(wildcard $(READY)),$(READY),$(USABLE)) ## orders that go wrong in e
 	@$(BIN)/redrive demo --once
 
 test: $(READY) ## everything, on real RabbitMQ 3.10, 4.0 and 4.3 too
-	@$(BIN)/python -m tests.rig build
+	@$(BIN)/python -m rig build
 	$(BIN)/pytest -n auto -m "not live"
 	$(BIN)/pytest -n $(LIVE_WORKERS) --dist loadgroup -m live
 
@@ -42,7 +42,7 @@ test-quick: $(READY) ## what needs no broker
 	REDRIVE_QUICK=1 $(BIN)/pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not live and not slow"
 
 matrix: $(READY) ## the long matrices: every version, every kill, every mutation, many seeds
-	@$(BIN)/python -m tests.rig build
+	@$(BIN)/python -m rig build
 	REDRIVE_MATRIX=1 $(BIN)/pytest
 	$(BIN)/python -m tests.live.runtime.kills --keep
 	$(BIN)/python -m tests.live.deadletters.kills --keep
@@ -68,7 +68,7 @@ conformance: $(READY) ## other people's test suites on the embedded broker
 	$(BIN)/python -m tests.conformance
 
 bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/performance.md
-	@$(BIN)/python -m tests.rig build
+	@$(BIN)/python -m rig build
 	$(BIN)/python -m bench.topology
 	$(BIN)/python -m bench.wire
 	$(BIN)/python -m bench.embedded
@@ -82,7 +82,7 @@ bench: $(READY) ## measure; raw numbers go to bench/results, the tables to docs/
 	@$(BIN)/python -m docs.generate >/dev/null
 
 bench-peers: $(READY) ## the AMQP benchmark with more clients (Python and Node)
-	@$(BIN)/python -m tests.rig build
+	@$(BIN)/python -m rig build
 	$(BIN)/python -m bench.amqp --peers
 	@$(BIN)/python -m docs.generate >/dev/null
 

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.live.admin.serving_stage import serving
-from tests.rig.postgres import Postgres, find_programs
-from tests.rig.run import Run
+from rig.postgres import Postgres, find_programs
+from rig.run import Run
+from rig.serve_process import serving
 
 from bench.amqp.broker import Broker, start_broker
 from bench.dead_letter_reads import BAR_MS, BEGIN_MS, OLD_ERROR, QUEUES, STEP_MS, fill, load_average, slowest, vacuum

@@ -23,8 +23,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.rig.postgres import Postgres, find_programs
-from tests.rig.run import Run
+from rig.postgres import Postgres, find_programs
+from rig.run import Run
 
 from redrive.records import (
     Arrival,

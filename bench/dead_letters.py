@@ -26,8 +26,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.rig.postgres import Postgres, find_programs
-from tests.rig.run import Run
+from rig.postgres import Postgres, find_programs
+from rig.run import Run
 
 from bench.amqp import shovel
 from bench.amqp.broker import Broker, Miscount, Queues, start_broker
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         server = _postgres(stack) if "postgresql" in wanted else None
         if server is None and "postgresql" in wanted:
             wanted.remove("postgresql")
-            _say("!!! PostgreSQL is not here and is left out: run `python -m tests.rig build`")
+            _say("!!! PostgreSQL is not here and is left out: run `python -m rig build`")
         broker = stack.enter_context(start_broker(chosen.version))
         bench = Bench(broker, server, messages, is_told=chosen.profile)
         measured = [one for number in range(rounds) for one in bench.round(number + 1, wanted)]

@@ -138,8 +138,8 @@ def measure_depth(kind: str, depth: int) -> list[float]:
 
 def measure_ladder(client: str) -> list[tuple[float, float]]:
     """Milliseconds of a climb, and the same with connecting and declaring."""
-    from tests.unit.embedded.ladders import CLIMBS, ORDER, PARKED
-    from tests.unit.runtime.ladder_app import climb_with_app
+    from rig.ladder_app import climb_with_app
+    from rig.ladder_clients import CLIMBS, ORDER, PARKED
 
     from redrive.testing import ThreadedBroker
 
@@ -162,7 +162,7 @@ def measure_ladder(client: str) -> list[tuple[float, float]]:
 
 
 def _climb_by_pipe() -> tuple[float, float]:
-    from tests.unit.embedded.ladders import ORDER, PARKED, climb_with_redrive
+    from rig.ladder_clients import ORDER, PARKED, climb_with_redrive
 
     from redrive.embedded import EmbeddedBroker
     from redrive.testing import run_in_virtual_time

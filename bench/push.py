@@ -223,9 +223,9 @@ def in_process(*arguments: str) -> dict[str, float]:
 
 def main() -> None:
     """All cases in turn, five rounds; the tables; the raw numbers."""
-    from tests.rig.node import Node
-    from tests.rig.run import Run
-    from tests.rig.versions import cache_folder, choose_installations, find_installations, installation_for
+    from rig.node import Node
+    from rig.run import Run
+    from rig.versions import cache_folder, choose_installations, find_installations, installation_for
 
     from redrive.client import Client
     from redrive.running import declare_missing
@@ -241,7 +241,7 @@ def main() -> None:
                     cases.append({"case": library, "concurrency": concurrency, "round": round_number, **measured})
         installation = installation_for(VERSION, choose_installations(find_installations(cache_folder())))
         if installation is None:
-            raise SystemExit(f"RabbitMQ {VERSION} is not here: run `python -m tests.rig build {VERSION}` first")
+            raise SystemExit(f"RabbitMQ {VERSION} is not here: run `python -m rig build {VERSION}` first")
         with Run() as run, tempfile.TemporaryDirectory() as folder:
             node = Node(run, installation)
             node.start()

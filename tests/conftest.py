@@ -1,4 +1,4 @@
-"""What every test may use: the rig's fixtures and mark (tests/rig/pytest_plugin.py), our own plugin's `broker`, and
+"""What every test may use: the rig's fixtures and mark (rig/pytest_plugin.py), our own plugin's `broker`, and
 pytest's own pytester. And what keeps a run short: few examples where quick is asked for, little for the garbage
 collector to walk through."""
 
@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from tests.examples import IS_MATRIX, examples
 
-pytest_plugins = ("pytester", "redrive.testing", "tests.rig.pytest_plugin")
+pytest_plugins = ("pytester", "redrive.testing", "rig.pytest_plugin")
 
 # Without Hypothesis's deadline: on a machine busy with brokers, a pause of 200 ms says nothing of the code.
 settings.register_profile("redrive", deadline=None, max_examples=examples(100), derandomize=not IS_MATRIX)

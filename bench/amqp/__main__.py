@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.rig.errors import NodeFailed
-from tests.rig.versions import LABELS
+from rig.errors import NodeFailed
+from rig.versions import LABELS
 
 from bench.amqp.broker import BrokerMissing, start_broker
 from bench.amqp.cases import CLIENTS, WORKLOADS, Client

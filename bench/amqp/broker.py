@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pika
-from tests.rig.build import build
-from tests.rig.config import NodeOptions
-from tests.rig.management import Management
-from tests.rig.node import Node
-from tests.rig.run import Run
-from tests.rig.versions import Installation, cache_folder, choose_installations, find_installations, installation_for
+from rig.build import build
+from rig.config import NodeOptions
+from rig.management import Management
+from rig.node import Node
+from rig.run import Run
+from rig.versions import Installation, cache_folder, choose_installations, find_installations, installation_for
 
 from bench.amqp.cases import Workload
 
@@ -135,7 +135,7 @@ def _installation(label: str) -> Installation:
     installation = installation_for(label, choose_installations(find_installations(cache_folder())))
     if installation is None:
         why = "; ".join(str(each) for each in unavailable)
-        raise BrokerMissing(why or f"RabbitMQ {label} is not here: run `python -m tests.rig build {label}`")
+        raise BrokerMissing(why or f"RabbitMQ {label} is not here: run `python -m rig build {label}`")
     return installation
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.rig import apt
-from tests.rig.apt import AptFailed
+from rig import apt
+from rig.apt import AptFailed
 
 FOLDER = Path(__file__).parent / "clients"
 PROJECT = Path(__file__).parents[2]

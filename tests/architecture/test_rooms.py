@@ -1,7 +1,6 @@
-"""The rooms of the design hold: imports point down, pure rooms stay pure, exports are explained, modules stay small."""
+"""The rooms of the design hold: imports point down, pure rooms stay pure, exports are explained."""
 
 import ast
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +75,6 @@ IMPURE_MODULES = {
     "time",
     "urllib",
 }
-LINES_WARN, LINES_MAX = 400, 600
 
 
 def room_of(module: Path) -> str:
@@ -145,15 +143,6 @@ def public_definitions(module: Path) -> Iterator[tuple[str, int, str | None]]:
 def test_every_module_and_public_definition_says_what_it_is(module: Path) -> None:
     missing = [f"{name} (line {line})" for name, line, docstring in public_definitions(module) if not docstring]
     assert missing == []
-
-
-@pytest.mark.filterwarnings("default::UserWarning")
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_holds_one_idea(module: Path) -> None:
-    lines = len(module.read_text().splitlines())
-    if lines > LINES_WARN:
-        warnings.warn(UserWarning(f"{module.relative_to(SOURCE)} has {lines} lines: think again"), stacklevel=1)
-    assert lines <= LINES_MAX
 
 
 FORBIDDEN_NAMES = {"utils", "common", "helpers", "types", "misc"}

@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from rig import NodeFailed
+from rig.ports import Ports
+from rig.versions import LABELS
+
 from tests.conformance import report
 from tests.conformance.brokers import NoBroker, RunningBroker, embedded, real
 from tests.conformance.docker_engine import docker_engine
 from tests.conformance.results import Result, read_junit
 from tests.conformance.sources import Checkout, NotFetched, cache_folder, fetch
 from tests.conformance.suites import SUITES, Suite
-from tests.rig import NodeFailed
-from tests.rig.ports import Ports
-from tests.rig.versions import LABELS
 
 PLUGINS = Path(__file__).parent / "plugins"
 SUITE_S_MAX = 3600.0

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from tests.rig.node import Node
-from tests.rig.ports import Ports
-from tests.rig.run import Run
-from tests.rig.versions import (
+from rig.node import Node
+from rig.ports import Ports
+from rig.run import Run
+from rig.versions import (
     cache_folder,
     choose_installations,
     find_installations,
@@ -60,7 +60,7 @@ def real(profile: str) -> Iterator[RunningBroker]:
     """A fresh RabbitMQ of that version. Raises NoBroker, NodeFailed."""
     installation = installation_for(profile, choose_installations(find_installations(cache_folder())))
     if installation is None:
-        raise NoBroker(f"RabbitMQ {profile} is not here: run `python -m tests.rig build {profile}` first")
+        raise NoBroker(f"RabbitMQ {profile} is not here: run `python -m rig build {profile}` first")
     with Run() as run:
         node = Node(run, installation)
         node.start()

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.brokers import Vhost
+from rig.node import Node
+from rig.shared import OwnNodes
 
 from redrive.topology import Topology, compile_declaration, read_declaration, read_definitions, write_definitions
-from tests.rig.brokers import Vhost
-from tests.rig.node import Node
-from tests.rig.shared import OwnNodes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EVERYWHERE = ("freeflow", "event-bus", "file-pipeline", "ratatoskr", "bookly", "ladder")

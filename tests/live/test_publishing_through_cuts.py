@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Backoff, Client, Confirmed, InDoubt, Outcome, Outgoing, parse_url
 from tests.live.cutting_proxy import cutting_proxy
-from tests.rig.brokers import Vhost
 
 BATCH = 500
 

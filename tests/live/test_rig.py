@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
-
-from tests.rig import Broker, Management, ManagementRefused, Node, NodeFailed, OwnNodes, Tls, Vhost, clean_vhost
-from tests.rig.keeper import ABANDONED_S_MIN, marked_processes
-from tests.rig.run import Run
-from tests.rig.versions import cache_folder
+from rig import Broker, Management, ManagementRefused, Node, NodeFailed, OwnNodes, Tls, Vhost, clean_vhost
+from rig.keeper import ABANDONED_S_MIN, marked_processes
+from rig.run import Run
+from rig.versions import cache_folder
 
 # A queue declared less than about a second before its node is killed may come back without its messages or not at all:
 # brokers of all three versions sync the registration of a queue later than they confirm what is published to it.
@@ -214,7 +213,7 @@ def test_nothing_stays_when_a_run_is_killed(victim: str, rabbit_node: Node) -> N
     """The client is what started the run (pytest, say), the keeper what starts its processes."""
     if os.geteuid() != 0 and victim == "keeper":
         pytest.skip("under sudo the keeper belongs to root")
-    command = [sys.executable, "-m", "tests.rig", "start", rabbit_node.label]
+    command = [sys.executable, "-m", "rig", "start", rabbit_node.label]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as client:
         assert client.stdout is not None
         announced = re.search(r"\(pid (\d+), files in (\S+)\)", client.stdout.readline())

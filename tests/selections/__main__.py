@@ -6,9 +6,10 @@ import sys
 import tempfile
 import time
 
+from rig.postgres import NOTHING, Postgres, find_programs
+from rig.run import Run
+
 from redrive.stores import open_store
-from tests.rig.postgres import NOTHING, Postgres, find_programs
-from tests.rig.run import Run
 from tests.selections.auditor import Result, audit_round
 
 _SHOWN_MAX = 10

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from rig.serve_process import serving
+
 from redrive.dlq import new_id, new_secret, now_ms
 from redrive.records import Redaction, Role, Token, mint_token
 from redrive.stores import open_store
-from tests.live.admin.serving_stage import serving
 from tests.unit.stores.letter_making import make_exported, make_letter, put
 
 LETTERS, LARGE, LARGE_BYTES = 3_000, 20, 1_000_000

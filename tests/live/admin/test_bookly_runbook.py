@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.live.admin.serving_stage import Served, let_fail_until, serving
-from tests.live.cli.dlq_operator import Operator
-from tests.rig import Vhost
+from rig import Vhost
+from rig.dlq_operator import Operator
+from rig.serve_process import Served, let_fail_until, serving
 
 FILE = "examples/bookly/redrive.yaml"
 QUEUES = ("availability", "availability.dlq")

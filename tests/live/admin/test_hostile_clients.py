@@ -17,9 +17,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from rig.serve_process import Served, serving
 
 from redrive.stores import Store
-from tests.live.admin.serving_stage import Served, serving
 from tests.unit.stores.letter_making import make_exported, make_letter, on_store, put
 
 MEGABYTE = 1_000_000

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.live.admin.serving_stage import ROOT, Served, serving
-from tests.live.cli.dlq_operator import Operator
-from tests.rig import Vhost
+from rig import Vhost
+from rig.dlq_operator import Operator
+from rig.serve_process import ROOT, Served, serving
 
 QUEUES = ("q.thumbnail", "q.thumbnail.retry", "q.thumbnail.dlq")
 KNOWN = {f"q.{one}.dlq" for one in ("upload.commands", "validator", "thumbnail", "extractor", "projection")} | {

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rig import OwnNodes, Postgres, Vhost
+from rig.dlq_operator import Operator
+from rig.serve_process import Served, serving
 
-from tests.live.admin.serving_stage import Served, serving
 from tests.live.admin.test_bookly_runbook import EMPTY, FILE, QUEUES, by_event
-from tests.live.cli.dlq_operator import Operator
-from tests.rig import OwnNodes, Postgres, Vhost
 
 READING = ("/dlq/stats", "/dlq?status=PENDING", "/api/v1/messages", "/api/v1/queues", "/api/v1/audit")
 

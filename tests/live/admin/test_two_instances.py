@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rig import Postgres, Vhost
 
 from redrive.records import Status
 from tests.live.admin.two_instances.accounts import Copy, Row, account
 from tests.live.admin.two_instances.report import problems, summary
 from tests.live.admin.two_instances.scene import Plan, play
-from tests.rig import Postgres, Vhost
 
 
 @pytest.mark.live(versions=("4.3",), matrix=("3.10",))

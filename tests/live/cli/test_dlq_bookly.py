@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-
-from tests.live.cli.dlq_operator import Operator
-from tests.rig import Vhost
+from rig import Vhost
+from rig.dlq_operator import Operator
 
 FILE = "examples/bookly/redrive.yaml"
 QUEUES = ("availability", "availability.dlq")

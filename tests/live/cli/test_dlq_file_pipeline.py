@@ -4,9 +4,8 @@ import time
 from pathlib import Path
 
 import pytest
-
-from tests.live.cli.dlq_operator import ROOT, WAIT_S_MAX, Operator
-from tests.rig import Vhost
+from rig import Vhost
+from rig.dlq_operator import ROOT, WAIT_S_MAX, Operator
 
 QUEUES = ("q.thumbnail", "q.thumbnail.retry", "q.thumbnail.dlq")
 

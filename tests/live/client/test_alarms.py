@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from rig.shared import OwnNodes
 
 from redrive.client import Client, Confirmed, InDoubt
 from tests.live.client.accounts import ready
-from tests.rig.shared import OwnNodes
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 CONFIRMED = Confirmed()

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import AlreadySettled, Client, Confirmed, StaleDelivery
 from tests.live.client.accounts import bodies, fill, ready, wait_ready
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
 
 

@@ -4,11 +4,11 @@ import asyncio
 import time
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive import wire
 from redrive.client import AlreadySettled, Client, Delivery, StaleDelivery
 from tests.live.client.accounts import bodies, fill, ready, wait_ready
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 QUORUM = {"x-queue-type": "quorum"}

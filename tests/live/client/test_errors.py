@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive import wire
 from redrive.client import (
@@ -16,7 +17,6 @@ from redrive.client import (
     ResourceLocked,
 )
 from redrive.wire import methods
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 
 Doing = Callable[[Channel], Awaitable[object]]

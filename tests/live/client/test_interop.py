@@ -8,11 +8,11 @@ from typing import Any
 import pika
 import pytest
 from pika import exceptions
+from rig.brokers import Vhost
 
 from redrive import wire
 from redrive.client import Client, Confirmed, Returned
 from tests.live.client.accounts import drain, fill, ready, wait_ready
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
 
 MOMENT = datetime(2024, 2, 29, 12, 34, 56, tzinfo=UTC)

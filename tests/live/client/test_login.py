@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from rig.brokers import Broker, Vhost
 
 from redrive.client import AuthenticationFailed, Client, ConnectionFailed, parse_url
 from tests.live.client.accounts import wait_for
-from tests.rig.brokers import Broker, Vhost
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 
 

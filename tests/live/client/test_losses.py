@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import pytest
+from rig.node import Node
+from rig.shared import OwnNodes
 
 from redrive.client import Backoff, Client, Confirmed, Delivery, InDoubt, Nacked, Outcome, Publisher
 from tests.live.client.accounts import bodies, ready, wait_ready
-from tests.rig.node import Node
-from tests.rig.shared import OwnNodes
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 CONFIRMED = Confirmed()

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive import wire
 from redrive.client import Client, Confirmed, InDoubt, Nacked, Outcome, Outgoing, Returned
 from tests.live.client.accounts import bodies, drain, ready
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 CONFIRMED = Confirmed()

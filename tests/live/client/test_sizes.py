@@ -5,11 +5,11 @@ import hashlib
 import random
 
 import pytest
+from rig.brokers import Vhost
+from rig.shared import OwnNodes
 
 from redrive.client import Channel, Client, Confirmed, InDoubt, Outgoing
 from tests.live.client.accounts import bodies, drain, ready
-from tests.rig.brokers import Vhost
-from tests.rig.shared import OwnNodes
 from tests.unit.client.scenario import run_scenario, wait_until
 
 FRAME_MAX = 131_072

@@ -4,13 +4,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from rig.config import Tls
+from rig.node import Node
+from rig.shared import OwnNodes
 
 from redrive.client import AuthenticationFailed, Client, Confirmed, ConnectionFailed, InvalidUrl
 from tests.live.client.accounts import bodies
 from tests.live.client.certificates import Authority
-from tests.rig.config import Tls
-from tests.rig.node import Node
-from tests.rig.shared import OwnNodes
 from tests.unit.client.scenario import ended, run_scenario
 
 BY_CERTIFICATE = """

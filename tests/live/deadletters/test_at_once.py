@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from rig import Vhost
 
 from redrive.records import Filter, NewOperation, OperationKind, RetryRule, Selection, Status, make_id
 from redrive.stores import open_store
@@ -19,7 +20,6 @@ from tests.live.deadletters.kills.cells import STORES, Flow
 from tests.live.deadletters.kills.stage import Stage, content_of
 from tests.live.deadletters.kills.worker import Job, work
 from tests.live.worker_processes import make_pipe, said, start_worker, wait_exit
-from tests.rig import Vhost
 
 PATIENCE_S = 90.0
 MESSAGES = 90

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client, Confirmed
 from redrive.deadletters.auto_retry import AutoRetry
@@ -11,7 +12,6 @@ from redrive.records import RetryRule, Status
 from redrive.wire import Properties
 from tests.live.client.accounts import drain
 from tests.live.deadletters.redriving_stage import RedrivingStage, redriving_stage
-from tests.rig.brokers import Vhost
 from tests.unit.deadletters.arrivals import luck, now_ms
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

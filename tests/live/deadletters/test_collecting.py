@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
+from rig.shared import OwnNodes
 
 from redrive.client import Backoff, Client
 from redrive.deadletters.sources import Source
 from redrive.records import Filter
 from redrive.stores import Store
 from redrive.wire import Float32, Int8, Int16, LongString, Properties, UInt32
-from tests.rig.brokers import Vhost
-from tests.rig.shared import OwnNodes
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 from tests.unit.deadletters.collecting_scene import (
     PROMPT,

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client
 from redrive.stores import open_store
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.forging_scene import (
     ForgingScene,

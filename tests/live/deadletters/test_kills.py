@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from rig import OwnNodes, Vhost
+from rig.postgres import Postgres
 
 from redrive.records import Status
 from tests.live.deadletters.kills.__main__ import as_json, from_json
@@ -21,8 +23,6 @@ from tests.live.deadletters.kills.ledger import (
     account_stored,
 )
 from tests.live.deadletters.kills.playing import House
-from tests.rig import OwnNodes, Vhost
-from tests.rig.postgres import Postgres
 
 SEED = 20261115
 

@@ -1,11 +1,11 @@
 """Peeking on real brokers: a hundred looks destroy nothing and move nothing, or there is no look at all."""
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client
 from redrive.deadletters.peeking import PeekRefused, peek
 from redrive.management import Management, parse_management_url
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import numbered, park, ready
 

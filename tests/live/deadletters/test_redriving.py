@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.brokers import Vhost
+from rig.postgres import Postgres
 
 from redrive import wire
 from redrive.client import Client, Confirmed, ConnectionFailed
@@ -24,8 +26,6 @@ from redrive.wire import Properties
 from tests.live.client.accounts import drain, wait_ready
 from tests.live.cutting_proxy import cutting_proxy
 from tests.live.deadletters.redriving_stage import RedrivingStage, redrive_of, redriving_stage
-from tests.rig.brokers import Vhost
-from tests.rig.postgres import Postgres
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 SCENARIO_S_MAX = 120.0

@@ -1,11 +1,11 @@
 """Dead-letter queues found on real brokers by what the management API says."""
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client
 from redrive.deadletters.sources import Selected, select_from_broker
 from redrive.management import Management, parse_management_url
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
 
 

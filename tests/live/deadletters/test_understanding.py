@@ -21,7 +21,7 @@ from tests.unit.records import framework_headers as frameworks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.rig.brokers import Vhost
+    from rig.brokers import Vhost
 
 DLQ = "graveyard"
 WAIT_S_MAX = 60.0

@@ -1,8 +1,8 @@
 """`redrive demo --url` on a real RabbitMQ: the same ends as on the embedded broker, and nothing left behind."""
 
 import pytest
+from rig.brokers import Vhost
 
-from tests.rig.brokers import Vhost
 from tests.unit.demo.process import ENDS, SUM, ends_told, run_demo
 
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.topology import read_definitions
 from tests.live.test_definitions import EVERYWHERE, compiled, read_back, without_vhosts
-from tests.rig.brokers import Vhost
 from tests.unit.cli.dlq_stage import redrive as in_this_process
 
 ROOT = Path(__file__).parents[3]

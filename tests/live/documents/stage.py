@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pika
+from rig.brokers import Vhost
 
 from redrive import App, Message
 from redrive.client import Client
@@ -24,7 +25,6 @@ from redrive.running import declare_missing, running
 from redrive.runtime import RunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from tests.live.client.accounts import Held, drain
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 ROOT = Path(__file__).parents[3]

@@ -15,12 +15,13 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
+from rig.dlq_operator import Operator
+from rig.serve_process import Served, serving
 
 from redrive import App
 from redrive.running import running
-from tests.live.admin.serving_stage import Served, serving
 from tests.live.admin.test_bookly_runbook import LIST, RESOLVE, RETRY, STATS, by_event
-from tests.live.cli.dlq_operator import Operator
 from tests.live.client.accounts import drain
 from tests.live.documents.stage import (
     Service,
@@ -33,7 +34,6 @@ from tests.live.documents.stage import (
     queues_of,
     redrive,
 )
-from tests.rig.brokers import Vhost
 
 FILE = str(document("bookly"))
 EXCHANGE, DLX, KEY = "bookly.events", "bookly.events.dlx", "availability.checked"

@@ -1,6 +1,7 @@
 """event-bus: a fanout exchange per prefix; for each service a queue, a retry loop of 5 s and a DLQ; in real time."""
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive import Message
 from redrive.core import Answered
@@ -17,7 +18,6 @@ from tests.live.documents.stage import (
     queues_of,
     redrive,
 )
-from tests.rig.brokers import Vhost
 
 PREFIXES = {"wms-cincout": "wms", "xyz-service": "xyz", "noprefix": "default"}
 MAIN, KEY = "wms.main-exchange", "stock.changed"

@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
+from rig.dlq_operator import Operator
+from rig.serve_process import serving
 
 from redrive import Message
-from tests.live.admin.serving_stage import serving
-from tests.live.cli.dlq_operator import Operator
 from tests.live.client.accounts import ready
 from tests.live.documents.stage import (
     Service,
@@ -20,7 +21,6 @@ from tests.live.documents.stage import (
     publish,
     queues_of,
 )
-from tests.rig.brokers import Vhost
 
 BOUND = {
     "q.upload.commands": ("domain.commands", "commands.upload.#", "commands.file.reprocess.*"),

@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive import Message, Park
 from tests.live.client.accounts import drain
@@ -20,7 +21,6 @@ from tests.live.documents.stage import (
     redrive,
     shorten_waits,
 )
-from tests.rig.brokers import Vhost
 
 DOMAINS = ("user", "auth", "alarm", "document", "workflow", "notification", "audit")
 TIERS_MS = {"30s": 30_000, "5m": 300_000, "30m": 1_800_000}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from redrive import Message, Park
 from tests.live.client.accounts import drain
@@ -23,7 +24,6 @@ from tests.live.documents.stage import (
     redrive,
     shorten_waits,
 )
-from tests.rig.brokers import Vhost
 
 EXCHANGE, KEY = "ratatoskr.events", "my-service.created"
 MAIN, RETRY, DLQ = "my-service.events", "my-service.events.retry", "my-service.events.dlq"

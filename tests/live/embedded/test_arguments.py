@@ -6,8 +6,8 @@ from typing import Any
 import pika
 import pytest
 from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByBroker
+from rig.brokers import Vhost
 
-from tests.rig.brokers import Vhost
 from tests.unit.embedded.threaded import broker_in_a_thread
 
 DECLARATIONS = 60

@@ -5,9 +5,9 @@ from typing import Any
 import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
+from rig.brokers import Vhost
 
 from tests.live.embedded.test_measured import Wait, on_both
-from tests.rig.brokers import Vhost
 from tests.unit.embedded.threaded import broker_in_a_thread
 
 REPLY_TO = "amq.rabbitmq.reply-to"

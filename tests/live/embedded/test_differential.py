@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
 
 from tests.live.embedded.comparison import Comparison, compare
 from tests.live.embedded.operations import SCALE
-from tests.rig.brokers import Vhost
 
 SEQUENCES = int(os.environ.get("REDRIVE_DIFFERENTIAL_SEQUENCES", "60"))
 FIRST_SEED = int(os.environ.get("REDRIVE_DIFFERENTIAL_SEED", "1"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from tests.live.embedded.relaxations import masked
-from tests.rig.brokers import Vhost
 from tests.unit.embedded.threaded import broker_in_a_thread
 
 Wait = Callable[[float], None]

@@ -7,9 +7,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from rig.brokers import Vhost
 
 from tests.live.embedded.mischief import KINDS, Prank, make_prank
-from tests.rig.brokers import Vhost
 from tests.unit.embedded.threaded import broker_in_a_thread
 
 PRANKS = int(os.environ.get("REDRIVE_MISCHIEF_PRANKS", str(KINDS)))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from tests.live.embedded.test_measured import Wait, listen, on_both
-from tests.rig.brokers import Vhost
 
 TTL_S = 0.4
 

@@ -16,9 +16,9 @@ from typing import Any
 import pika
 import pytest
 from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByBroker
+from rig.brokers import Vhost
 
 from tests.live.embedded.relaxations import masked
-from tests.rig.brokers import Vhost
 from tests.unit.embedded.threaded import broker_in_a_thread
 
 logging.getLogger("pika").setLevel(logging.CRITICAL)  # refusals are what is looked for here

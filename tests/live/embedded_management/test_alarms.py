@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rig.errors import ManagementRefused
+from rig.management import Management
+from rig.shared import OwnNodes
 
 from redrive.client import Client, Delivery
 from redrive.embedded import EmbeddedBroker
 from redrive.embedded.management import ManagementServer
-from tests.rig.errors import ManagementRefused
-from tests.rig.management import Management
-from tests.rig.shared import OwnNodes
 from tests.unit.client.scenario import Notes
 
 CHECKS = ("alarms", "local-alarms", "virtual-hosts")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
+from rig.errors import ManagementRefused
+from rig.management import Management
 
 from redrive.embedded import EmbeddedBroker
 from redrive.embedded.management import ManagementServer
 from redrive.topology import compile_declaration, read_declaration, write_definitions
-from tests.rig.brokers import Vhost
-from tests.rig.errors import ManagementRefused
-from tests.rig.management import Management
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EVERYWHERE = ("freeflow", "event-bus", "file-pipeline", "ratatoskr", "bookly", "ladder")

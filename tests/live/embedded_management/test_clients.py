@@ -8,13 +8,13 @@ import time
 from typing import Any
 
 import pytest
+from rig.brokers import Vhost
+from rig.errors import ManagementRefused
+from rig.management import Management
 
 from redrive.client import Client, Delivery
 from redrive.embedded import EmbeddedBroker
 from redrive.embedded.management import ManagementServer
-from tests.rig.brokers import Vhost
-from tests.rig.errors import ManagementRefused
-from tests.rig.management import Management
 
 PATIENCE_S = 30.0
 OF_THE_MACHINE = {"name", "node", "peer_host", "peer_port", "host", "port", "connection_name"}

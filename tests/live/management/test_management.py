@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client
 from redrive.management import Management, ManagementDenied, parse_management_url
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
 
 

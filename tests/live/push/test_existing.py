@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from rig import Vhost
 
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.deploy import find_dead_letter_exchange
-from tests.rig import Vhost
 from tests.unit.deploy.test_dead_lettering import QUEUES, check_vanishing
 
 DLX = "x-dead-letter-exchange"

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from rig import Vhost
 
 from redrive import wire
 from redrive.client import Channel, Client, Confirmed
@@ -13,7 +14,6 @@ from redrive.pushing import push_app
 from redrive.running import declare_missing, running
 from redrive.runtime import Pusher, PushTarget, is_signed
 from redrive.topology import compile_declaration, read_declaration
-from tests.rig import Vhost
 from tests.unit.runtime_push.scripted import (
     CASES,
     TOO_SLOW_S,

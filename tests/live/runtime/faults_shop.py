@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pika
+from rig.brokers import Vhost
 
 from redrive.client import Backoff, Client, Confirmed
 from redrive.core import Park, Requeue
@@ -22,7 +23,6 @@ from redrive.telemetry import Log, Telemetry
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wire import Properties
 from tests.live.client.accounts import Held, drain
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 PATIENCE_S = 60.0

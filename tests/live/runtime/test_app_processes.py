@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
 
 from tests.live.client.accounts import drain, wait_ready
-from tests.rig.brokers import Vhost
 from tests.unit.runtime.programs import Program, declare_at, send, wait_for
 from tests.unit.runtime.stage import compiled
 

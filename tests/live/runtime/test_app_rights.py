@@ -6,6 +6,7 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from redrive import App
 from redrive.client import Client
@@ -23,7 +24,6 @@ from tests.live.runtime.test_flows_shapes import (
     parking_of,
     send,
 )
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 

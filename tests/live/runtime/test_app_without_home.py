@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive import App
 from redrive.client import Client, Confirmed
@@ -12,7 +13,6 @@ from redrive.topology import compile_declaration, read_declaration
 from redrive.wire import Properties
 from tests.live.client.accounts import drain
 from tests.live.runtime.test_app_rights import add_user
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 TEXT = """

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from rig.brokers import Vhost
+from rig.shared import OwnNodes
 
 from redrive.core import Park
 from redrive.runtime import Message
 from tests.live.runtime.faults_shop import Journal, NoSuchCustomer, Shop, open_shop, play
-from tests.rig.brokers import Vhost
-from tests.rig.shared import OwnNodes
 
 BAD_DAY_S = 240.0
 DECLARED = """

@@ -12,9 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from rig.brokers import Vhost
 
 from tests.live.client.accounts import drain, wait_ready
-from tests.rig.brokers import Vhost
 from tests.unit.runtime.programs import Program, declare_at, send, wait_for
 
 pytestmark = pytest.mark.slow

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from redrive import App, Message, Park, Requeue, RetryAfter
 from redrive.client import Client
 from redrive.running import declare_missing, running
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from tests.live.client.accounts import Held, drain
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 

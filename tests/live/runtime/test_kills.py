@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
+from rig.brokers import Vhost
+from rig.versions import LABELS
 
 from redrive.embedded import EmbeddedBroker
 from tests.live.runtime.kills.cells import FLOWS, WRITTEN, Cell, all_cells, sample_cells
 from tests.live.runtime.kills.scene import Account, Scene
-from tests.rig.brokers import Vhost
-from tests.rig.versions import LABELS
 
 SEED = 20261115
 SAMPLE = 10

@@ -3,10 +3,10 @@
 from collections import Counter
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client
 from tests.live.runtime.faults_shop import open_shop, play
-from tests.rig.brokers import Vhost
 
 DECLARED = """
 exchanges: {shop: topic}

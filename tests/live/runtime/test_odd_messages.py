@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive import App, Park
 from redrive.client import Client, Confirmed
@@ -17,7 +18,6 @@ from redrive.wire import Properties
 from tests.live.client.accounts import drain
 from tests.live.runtime.test_flows_shapes import EVERYWHERE, FLOWS, Flow, compiled, parking_of
 from tests.live.runtime.test_parking_by_reject import LITERAL
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.test_odd_deaths import messages
 from tests.unit.runtime.test_unreadable import unreadable

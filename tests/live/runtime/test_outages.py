@@ -6,6 +6,7 @@ import time
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from redrive import App, Message
 from redrive.client import Client
@@ -13,7 +14,6 @@ from redrive.core import Answered
 from redrive.running import declare_missing, running
 from redrive.topology import compile_declaration, read_declaration
 from tests.live.client.accounts import drain
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 DECLARED = "services: {wms-cincout: {retry: {delays: [200ms]}}}"

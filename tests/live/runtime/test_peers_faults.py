@@ -18,6 +18,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client, Confirmed, Returned
 from redrive.core import Rule
@@ -25,7 +26,6 @@ from redrive.runtime import App, Message
 from redrive.wire import Properties
 from tests.live.runtime.faults_line import open_line
 from tests.live.runtime.faults_shop import Harmless, at, open_shop, play, shapes_of
-from tests.rig.brokers import Vhost
 
 # 1: the broker breaks between the failure and the retry's publish
 

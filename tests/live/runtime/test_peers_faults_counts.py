@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.core import Requeue, Rule
 from redrive.runtime import Message
@@ -11,7 +12,6 @@ from tests.live.runtime.faults_line import open_line
 from tests.live.runtime.faults_shop import NoSuchCustomer, at, open_shop, play, shapes_of
 from tests.live.runtime.kills.cells import Cell
 from tests.live.runtime.kills.scene import Scene
-from tests.rig.brokers import Vhost
 
 # 9, 10: counting
 

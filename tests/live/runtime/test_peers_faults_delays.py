@@ -5,12 +5,12 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
+from rig.brokers import Vhost
+from rig.shared import OwnNodes
 
 from redrive.core import RetryAfter
 from redrive.runtime import Message
 from tests.live.runtime.faults_shop import open_shop, play
-from tests.rig.brokers import Vhost
-from tests.rig.shared import OwnNodes
 
 # 4, 5: delays belong to one queue
 

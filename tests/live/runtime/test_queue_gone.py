@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.core import Park, Requeue
 from redrive.runtime import Message
 from tests.live.runtime.faults_shop import NoSuchCustomer, open_shop, play
-from tests.rig.brokers import Vhost
 
 DECLARED = """
 exchanges: {shop: topic, others: topic}

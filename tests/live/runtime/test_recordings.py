@@ -3,9 +3,9 @@
 import os
 
 import pytest
+from rig.brokers import Vhost
 
 from tests.live.runtime.recording import read_recorded, record, write_recorded
-from tests.rig.brokers import Vhost
 
 
 @pytest.mark.live

@@ -13,6 +13,7 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from redrive import App, Message
 from redrive.client import Client
@@ -21,7 +22,6 @@ from redrive.running import declare_missing, running
 from redrive.telemetry import Level, Log, Telemetry
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from tests.live.client.accounts import Held, drain
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario, wait_until
 
 MAIN = "wms.main-exchange"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pika
 import pytest
+from rig.brokers import Vhost
 
 from redrive import App, Message
 from redrive.client import Client
 from redrive.running import declare_missing, running
 from tests.live.client.accounts import drain
 from tests.live.runtime.test_flows_shapes import EVERYWHERE, FLOWS, Flow, compiled, decisions, parking_of
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 from tests.unit.runtime.test_strangers import forged
 

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from rig.brokers import Broker, Vhost
 
 from redrive import App, Message, wire
 from redrive.client import Client, Confirmed, Publisher
@@ -13,7 +14,6 @@ from redrive.running import running
 from redrive.simulation import Ending, Entrance, Life, simulate
 from redrive.simulation.script import SimulatedFailure
 from redrive.topology import Compiled, compile_declaration, declare
-from tests.rig.brokers import Broker, Vhost
 
 EXCHANGE = "shop.events"
 DELAY = "300ms"

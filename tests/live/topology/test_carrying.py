@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client, Confirmed, Delivery
 from redrive.core import (
@@ -32,7 +33,6 @@ from redrive.core import (
 from redrive.deploy import apply, inspect
 from redrive.topology import Compiled, QueuePlan, compile_declaration, declare
 from redrive.wire import Properties
-from tests.rig.brokers import Vhost
 from tests.unit.client.scenario import run_scenario
 
 CLOCK_START_MS = 1_700_000_000_000

@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 
 import pytest
+from rig.brokers import Vhost
 
 from redrive.client import Client, Confirmed
 from redrive.wire import Properties
 from tests.live.runtime.faults_shop import open_shop, play
-from tests.rig.brokers import Vhost
 
 DECLARED = """
 exchanges: {shop: topic}

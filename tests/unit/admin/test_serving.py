@@ -16,13 +16,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from rig.serve_process import Served, serving
 from starlette.types import Message, Receive, Scope, Send
 
 from redrive.serving import ServeFailed, around, configuration, find_configuration, require_console, server
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import masked
 from redrive.stores import open_store
-from tests.live.admin.serving_stage import Served, serving
 from tests.unit.admin.conftest import Noted
 from tests.unit.cli.dlq_stage import Ran, redrive
 from tests.unit.embedded.threaded import broker_in_a_thread

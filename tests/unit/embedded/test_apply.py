@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from rig.management import Management
 
 from redrive.topology import Topology, compile_declaration, read_declaration, read_definitions
-from tests.rig.management import Management
 
 pytestmark = pytest.mark.slow
 

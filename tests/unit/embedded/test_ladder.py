@@ -4,9 +4,9 @@ How long that takes in real time is measured by bench/embedded.py.
 """
 
 import pytest
+from rig.ladder_clients import CLIMBS, DELAYS_S, ORDER, PARKED, QUEUES
 
 from redrive.testing import ThreadedBroker
-from tests.unit.embedded.ladders import CLIMBS, DELAYS_S, ORDER, PARKED, QUEUES
 
 
 @pytest.mark.parametrize("client", CLIMBS)

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
+from rig.ladder_app import ORDER, PARKED, climb
 
 from redrive.embedded import EmbeddedBroker
-from tests.unit.runtime.ladder_app import ORDER, PARKED, climb
 
 REAL_S_MAX = 0.1
 """From the publish until it is parked, on the wall: ten times what it takes."""

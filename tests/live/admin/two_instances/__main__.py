@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rig.node import Node
+from rig.postgres import NOTHING, Postgres, find_programs
+from rig.run import Run
+from rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
+
 from tests.live.admin.two_instances.report import problems, render, summary
 from tests.live.admin.two_instances.scene import Plan, play
-from tests.rig.node import Node
-from tests.rig.postgres import NOTHING, Postgres, find_programs
-from tests.rig.run import Run
-from tests.rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
 
 KEPT = Path(__file__).parents[4] / "bench" / "results" / "admin_two_instances.json"
 
@@ -44,7 +45,7 @@ def play_version(version: str, plan: Plan) -> dict[str, Any]:
     """Once, on servers of its own."""
     installation = installation_for(version, choose_installations(find_installations(cache_folder())))
     if installation is None:
-        sys.exit(f"RabbitMQ {version} is not here: run `python -m tests.rig build {version}`")
+        sys.exit(f"RabbitMQ {version} is not here: run `python -m rig build {version}`")
     programs = find_programs()
     if programs is None:
         sys.exit(NOTHING)

@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rig.serve_process import ROOT, Served, serving
+
 from redrive.client import Client, Confirmed, Outgoing
 from redrive.core import Failure, Parked, ParkReason, PlainLetter, Report, headers, parking_headers
 from redrive.records import Filter, Named, Status
 from redrive.stores import Store, open_store
 from redrive.wire import Properties
-from tests.live.admin.serving_stage import ROOT, Served, serving
 from tests.live.admin.two_instances.accounts import Account, Copy, Row, account
 from tests.live.admin.two_instances.asking import Balanced
 

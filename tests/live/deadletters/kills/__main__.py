@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rig.node import Node
+from rig.postgres import NOTHING, Postgres, find_programs
+from rig.run import Run
+from rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
+
 from tests.live.deadletters.kills.cells import STORES, Cell, Flow, Victim, all_cells
 from tests.live.deadletters.kills.ledger import Account
 from tests.live.deadletters.kills.page import write_page
 from tests.live.deadletters.kills.playing import AT_ONCE, House
-from tests.rig.node import Node
-from tests.rig.postgres import NOTHING, Postgres, find_programs
-from tests.rig.run import Run
-from tests.rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
 
 ROOT = Path(__file__).parents[4]
 KEPT = ROOT / "bench" / "results" / "dead-letter-kills.json"
@@ -57,7 +58,7 @@ def play_version(version: str, cells: Sequence[Cell], *, at_once: int) -> list[A
     """All cells on a node and a PostgreSQL of their own."""
     installation = installation_for(version, choose_installations(find_installations(cache_folder())))
     if installation is None:
-        sys.exit(f"RabbitMQ {version} is not here: run `python -m tests.rig build {version}`")
+        sys.exit(f"RabbitMQ {version} is not here: run `python -m rig build {version}`")
     programs = find_programs()
     if programs is None:
         sys.exit(NOTHING)

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.rig.errors import RigError
-from tests.rig.node import Node
-from tests.rig.postgres import Postgres
+from rig.errors import RigError
+from rig.node import Node
+from rig.postgres import Postgres
 
 WITHOUT_S = 0.5
 """How long workers have to do without what was killed before it is started again."""

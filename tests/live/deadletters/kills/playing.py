@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 
+from rig.node import Node
+from rig.postgres import Postgres
+
 from tests.live.deadletters.kills.cells import Cell, Flow, Store, Victim
 from tests.live.deadletters.kills.crashes import SharedCrash, crash_of_broker, crash_of_postgres
 from tests.live.deadletters.kills.ledger import Account
 from tests.live.deadletters.kills.scene import Place, play
-from tests.rig.node import Node
-from tests.rig.postgres import Postgres
 
 AT_ONCE = 8
 WAVE = 30

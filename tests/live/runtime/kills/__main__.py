@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.amqp.broker import start_broker
+from rig.versions import LABELS
 
 from redrive.embedded import EmbeddedBroker
 from tests.live.runtime.kills.cells import FLOWS, SHAPES, all_cells, places_of
 from tests.live.runtime.kills.scene import Account, Scene
-from tests.rig.versions import LABELS
 
 ROOT = Path(__file__).parents[4]
 KEPT = ROOT / "bench" / "results" / "kill-matrix.json"

@@ -1,8 +1,8 @@
 """The rig from the command line.
 
-python -m tests.rig build [VERSION…]   make versions available (all, and PostgreSQL); nothing to do takes no time
-python -m tests.rig status             what there is
-python -m tests.rig start VERSION      a node in the foreground, until Ctrl-C
+python -m rig build [VERSION…]   make versions available (all, and PostgreSQL); nothing to do takes no time
+python -m rig status             what there is
+python -m rig start VERSION      a node in the foreground, until Ctrl-C
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from tests.rig.build import build
-from tests.rig.errors import NodeFailed
-from tests.rig.external import VARIABLE
-from tests.rig.node import Node
-from tests.rig.offer import NOTHING, discover
-from tests.rig.postgres import build_postgres
-from tests.rig.run import Run
-from tests.rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
+from rig.build import build
+from rig.errors import NodeFailed
+from rig.external import VARIABLE
+from rig.node import Node
+from rig.offer import NOTHING, discover
+from rig.postgres import build_postgres
+from rig.run import Run
+from rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 fine, 2 could not."""
-    parser = argparse.ArgumentParser(prog="python -m tests.rig", description="RabbitMQ nodes for the tests.")
+    parser = argparse.ArgumentParser(prog="python -m rig", description="RabbitMQ nodes for the tests.")
     commands = parser.add_subparsers(dest="command", required=True)
     builder = commands.add_parser("build", help="make versions available (all by default, and PostgreSQL)")
     builder.add_argument("versions", nargs="*", metavar="VERSION", help=", ".join(LABELS))
@@ -74,7 +74,7 @@ def show_status() -> int:
 def run_node(label: str) -> int:
     installation = installation_for(label, choose_installations(find_installations(cache_folder())))
     if installation is None:
-        _say(f"RabbitMQ {label} is not here: run `python -m tests.rig build {label}` first, or see `status`")
+        _say(f"RabbitMQ {label} is not here: run `python -m rig build {label}` first, or see `status`")
         return 2
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:

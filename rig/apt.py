@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.rig.privilege import NO_ROOT_HINT, root_prefix
+from rig.privilege import NO_ROOT_HINT, root_prefix
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_TEXT = "#!/bin/sh\n# redrive rig: no service starts while packages are installed for tests\nexit 101\n"

@@ -10,8 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-
-from tests.rig.postgres import Postgres, find_programs
+from rig.postgres import Postgres, find_programs
 
 pytestmark = pytest.mark.slow
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.rig.errors import TestUrlsRefused
-from tests.rig.external import ExternalBroker, connect, parse_test_urls
-from tests.rig.management import Management
-from tests.rig.ports import Ports
+from rig.errors import TestUrlsRefused
+from rig.external import ExternalBroker, connect, parse_test_urls
+from rig.management import Management
+from rig.ports import Ports
 
 
 def broker(url: str) -> ExternalBroker:

@@ -10,11 +10,11 @@ import dataclasses
 import time
 from collections.abc import Iterator
 
-from tests.rig.config import NodeOptions
-from tests.rig.errors import ManagementRefused, NodeFailed
-from tests.rig.node import Node
-from tests.rig.run import Run
-from tests.rig.versions import Installation
+from rig.config import NodeOptions
+from rig.errors import ManagementRefused, NodeFailed
+from rig.node import Node
+from rig.run import Run
+from rig.versions import Installation
 
 FORM_S_MAX = 120.0
 

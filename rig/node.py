@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.rig.config import NodeOptions, NodePlace, enabled_plugins, environment, rabbitmq_conf
-from tests.rig.errors import ManagementRefused, NodeFailed
-from tests.rig.management import Management
-from tests.rig.run import Process, Run
-from tests.rig.versions import Installation
+from rig.config import NodeOptions, NodePlace, enabled_plugins, environment, rabbitmq_conf
+from rig.errors import ManagementRefused, NodeFailed
+from rig.management import Management
+from rig.run import Process, Run
+from rig.versions import Installation
 
 PROGRAMS = "/usr/lib/rabbitmq/bin"
 START_S_MAX = 120.0

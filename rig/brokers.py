@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tests.rig.management import Management
+from rig.management import Management
 
 
 class Broker(Protocol):

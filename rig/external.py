@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from tests.rig.errors import ManagementRefused, TestUrlsRefused
-from tests.rig.management import Management
-from tests.rig.versions import label_of, profile_of
+from rig.errors import ManagementRefused, TestUrlsRefused
+from rig.management import Management
+from rig.versions import label_of, profile_of
 
 VARIABLE = "REDRIVE_TEST_URLS"
 WRITE = "write amqp://user:password@host:port/, and |http://host:port after it if its management API is elsewhere"

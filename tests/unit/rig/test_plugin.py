@@ -10,13 +10,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-
-from tests.rig import offer as offers
-from tests.rig.errors import TestUrlsRefused
-from tests.rig.external import Address, ExternalBroker
-from tests.rig.management import Management
-from tests.rig.offer import Offer, make_offer
-from tests.rig.versions import LABELS
+from rig import offer as offers
+from rig.errors import TestUrlsRefused
+from rig.external import Address, ExternalBroker
+from rig.management import Management
+from rig.offer import Offer, make_offer
+from rig.versions import LABELS
 
 ON_ALL = """
 import pytest
@@ -68,14 +67,14 @@ class Inner:
     def run(self, file: str, *arguments: str) -> pytest.RunResult:
         self._pytester.makepyfile(file)
         return self._pytester.runpytest_inprocess(
-            "-p", "tests.rig.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", *arguments
+            "-p", "rig.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", *arguments
         )
 
     def run_on_workers(self, file: str, *arguments: str) -> pytest.RunResult:
         """In processes of their own, which know of brokers only what REDRIVE_TEST_URLS says."""
         self._pytester.makepyfile(file)
-        self.monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-        plugins = ("-p", "xdist", "-p", "tests.rig.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers")
+        self.monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+        plugins = ("-p", "xdist", "-p", "rig.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers")
         return self._pytester.runpytest_subprocess(*plugins, "-n", "3", "--dist", "loadgroup", *arguments, timeout=120)
 
 

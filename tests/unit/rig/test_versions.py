@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from tests.rig.offer import make_offer
-from tests.rig.versions import (
+from rig.offer import make_offer
+from rig.versions import (
     Installation,
     cache_folder,
     choose_installations,

@@ -20,9 +20,9 @@ import pytest
 
 from redrive import App
 from redrive.running import running
-from tests.live.cli.dlq_operator import Operator
+from rig.dlq_operator import Operator
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 START_S_MAX = 60.0
 WAIT_S_MAX = 60.0
 

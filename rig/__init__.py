@@ -10,14 +10,14 @@ which tests stay together when several run at once, and `pytest_plugin` hands al
     def test_a_queue_is_declared(vhost: Vhost) -> None: ...
 """
 
-from tests.rig.brokers import Broker, Vhost, clean_vhost
-from tests.rig.cluster import Cluster
-from tests.rig.config import Tls
-from tests.rig.errors import ManagementRefused, NodeFailed, RigError
-from tests.rig.management import Management
-from tests.rig.node import Node
-from tests.rig.postgres import Postgres
-from tests.rig.shared import OwnNodes
+from rig.brokers import Broker, Vhost, clean_vhost
+from rig.cluster import Cluster
+from rig.config import Tls
+from rig.errors import ManagementRefused, NodeFailed, RigError
+from rig.management import Management
+from rig.node import Node
+from rig.postgres import Postgres
+from rig.shared import OwnNodes
 
 __all__ = [
     "Broker",

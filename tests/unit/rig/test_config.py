@@ -6,9 +6,8 @@ import socket
 from pathlib import Path
 
 import pytest
-
-from tests.rig.config import NodeOptions, NodePlace, Tls, enabled_plugins, environment, rabbitmq_conf
-from tests.rig.ports import Ports
+from rig.config import NodeOptions, NodePlace, Tls, enabled_plugins, environment, rabbitmq_conf
+from rig.ports import Ports
 
 PLACE = NodePlace(
     name="redrive1@localhost",

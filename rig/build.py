@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.rig import apt
-from tests.rig.apt import AptFailed
-from tests.rig.errors import Unavailable
-from tests.rig.privilege import NO_ROOT_HINT, root_prefix
-from tests.rig.versions import (
+from rig import apt
+from rig.apt import AptFailed
+from rig.errors import Unavailable
+from rig.privilege import NO_ROOT_HINT, root_prefix
+from rig.versions import (
     LABELS,
     SUITES,
     chroot_folder,

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from tests.rig.cluster import Cluster
-from tests.rig.config import NodeOptions, Tls
-from tests.rig.management import JSON
-from tests.rig.node import START_S_MAX, Node
-from tests.rig.run import Run
-from tests.rig.versions import Installation
+from rig.cluster import Cluster
+from rig.config import NodeOptions, Tls
+from rig.management import JSON
+from rig.node import START_S_MAX, Node
+from rig.run import Run
+from rig.versions import Installation
 
 
 class SharedNodes:

@@ -1,6 +1,6 @@
 """A PostgreSQL of the rig: a cluster of its own on loopback, gone when the tests are.
 
-Debian's server programs, which `python -m tests.rig build` installs; `initdb` into the run's folder, as an unprivileged
+Debian's server programs, which `python -m rig build` installs; `initdb` into the run's folder, as an unprivileged
 user, since the server refuses root. Started by the run's keeper like a broker, so it ends with the test run whatever
 happens. Must not know pytest, nor what Redrive keeps in a database.
 """
@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.rig import apt
-from tests.rig.apt import AptFailed
-from tests.rig.build import Say
-from tests.rig.errors import NodeFailed
-from tests.rig.privilege import NO_ROOT_HINT, root_prefix
-from tests.rig.run import PATH, Process, Run
+from rig import apt
+from rig.apt import AptFailed
+from rig.build import Say
+from rig.errors import NodeFailed
+from rig.privilege import NO_ROOT_HINT, root_prefix
+from rig.run import PATH, Process, Run
 
 DEBIAN_PROGRAMS = Path("/usr/lib/postgresql")
 START_S_MAX = 60.0
@@ -34,7 +34,7 @@ NOT_UP_YET = ("not yet accepting connections", "starting up", "Connection refuse
 USER = "redrive"
 # The cluster trusts everybody on loopback; the password is there to be kept out of logs.
 PASSWORD = "not-for-logs"
-NOTHING = "PostgreSQL is not here: run `python -m tests.rig build` (Debian or Ubuntu, as root or with sudo)"
+NOTHING = "PostgreSQL is not here: run `python -m rig build` (Debian or Ubuntu, as root or with sudo)"
 
 
 def find_programs(host: Path = DEBIAN_PROGRAMS) -> Path | None:

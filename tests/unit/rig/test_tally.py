@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.rig.tally import Tally, decide_verdict
+from rig.tally import Tally, decide_verdict
 
 
 def test_a_test_counts_once_with_its_worst_phase() -> None:

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
-from tests.rig.errors import ManagementRefused
+from rig.errors import ManagementRefused
 
 JSON = Any  # foreign JSON: tests take from it what they assert
 

@@ -1,6 +1,6 @@
 """What there is to test on: which brokers, standing for which known versions, and what is missing.
 
-REDRIVE_TEST_URLS decides alone when it is set; otherwise what `python -m tests.rig build` made. Nothing is started.
+REDRIVE_TEST_URLS decides alone when it is set; otherwise what `python -m rig build` made. Nothing is started.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.rig.external import VARIABLE, ExternalBroker, connect, parse_test_urls
-from tests.rig.privilege import NO_ROOT_HINT, root_prefix
-from tests.rig.versions import (
+from rig.external import VARIABLE, ExternalBroker, connect, parse_test_urls
+from rig.privilege import NO_ROOT_HINT, root_prefix
+from rig.versions import (
     LABELS,
     Installation,
     cache_folder,
@@ -21,7 +21,7 @@ from tests.rig.versions import (
 
 Source = Installation | ExternalBroker
 NOTHING = (
-    "There is no RabbitMQ to run the live tests on: run `python -m tests.rig build` (Debian or Ubuntu, as root or with "
+    "There is no RabbitMQ to run the live tests on: run `python -m rig build` (Debian or Ubuntu, as root or with "
     f"sudo), or start one with its management plugin and name it in {VARIABLE} (amqp://guest:guest@localhost:5672/), "
     "or run `make test-quick`, which needs none."
 )
@@ -70,4 +70,4 @@ def _why_not_built(environ: Mapping[str, str], label: str) -> str:
     file = reason_file(cache_folder(environ), label)
     if file.is_file():
         return file.read_text(encoding="utf-8").strip()
-    return f"it was not built; run `python -m tests.rig build {label}`"
+    return f"it was not built; run `python -m rig build {label}`"

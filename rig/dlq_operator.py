@@ -13,9 +13,9 @@ from typing import Any
 from redrive import App, wire
 from redrive.client import Channel, Client, Confirmed
 from redrive.running import running
-from tests.rig import Vhost
+from rig import Vhost
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 WAIT_S_MAX = 60.0
 
 

@@ -1,6 +1,6 @@
 """One run of the rig: its folder, cookie, ports and epmd, and the way to its keeper.
 
-Every test run, and every `python -m tests.rig start`, has a run of its own, so that several on one machine know
+Every test run, and every `python -m rig start`, has a run of its own, so that several on one machine know
 nothing of each other. Safe to use from several threads: a request to the keeper is one line out and one line in.
 """
 
@@ -22,11 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.rig import keeper
-from tests.rig.errors import NodeFailed
-from tests.rig.ports import Ports
-from tests.rig.privilege import root_prefix
-from tests.rig.versions import Installation
+from rig import keeper
+from rig.errors import NodeFailed
+from rig.ports import Ports
+from rig.privilege import root_prefix
+from rig.versions import Installation
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KEEPER_END_S_MAX = 20.0

@@ -30,18 +30,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import offer as offers
-from tests.rig import postgres as postgres_rig
-from tests.rig import workers
-from tests.rig.brokers import Broker, Vhost, clean_vhost
-from tests.rig.errors import TestUrlsRefused
-from tests.rig.external import VARIABLE
-from tests.rig.node import Node
-from tests.rig.offer import Offer, Source
-from tests.rig.postgres import Postgres
-from tests.rig.shared import OwnNodes, SharedNodes
-from tests.rig.tally import Tally, Verdict, decide_verdict
-from tests.rig.versions import LABELS, Installation, version_numbers
+from rig import offer as offers
+from rig import postgres as postgres_rig
+from rig import workers
+from rig.brokers import Broker, Vhost, clean_vhost
+from rig.errors import TestUrlsRefused
+from rig.external import VARIABLE
+from rig.node import Node
+from rig.offer import Offer, Source
+from rig.postgres import Postgres
+from rig.shared import OwnNodes, SharedNodes
+from rig.tally import Tally, Verdict, decide_verdict
+from rig.versions import LABELS, Installation, version_numbers
 
 MATRIX_VARIABLE = "REDRIVE_MATRIX"
 TOLD = "redrive_live"

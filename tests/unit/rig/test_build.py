@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
-from tests.rig import __main__ as rig
-from tests.rig import apt
-from tests.rig import build as building
-from tests.rig.apt import AptFailed
-from tests.rig.privilege import NO_ROOT_HINT
-from tests.rig.versions import LABELS, find_installations, reason_file
+from rig import __main__ as rig
+from rig import apt
+from rig import build as building
+from rig.apt import AptFailed
+from rig.privilege import NO_ROOT_HINT
+from rig.versions import LABELS, find_installations, reason_file
 
 VERSIONS = {"bookworm": "3.10.8", "trixie": "4.0.5", "forky": "4.3.6"}
 

@@ -1,0 +1,1 @@
+"""The rig that starts real brokers and databases for tests and benchmarks."""
