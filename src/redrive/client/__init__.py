@@ -9,6 +9,7 @@
 the connection alive for them.
 """
 
+from redrive.client.argument_mismatch import ArgumentMismatch, read_argument_mismatch
 from redrive.client.backoff import Backoff
 from redrive.client.channel import Channel, QueueState
 from redrive.client.client import Client
@@ -32,12 +33,12 @@ from redrive.client.errors import (
 )
 from redrive.client.outcomes import Confirmed, InDoubt, Nacked, Outcome, Returned
 from redrive.client.publisher import Outgoing, Publisher
-from redrive.client.told_settings import ToldSetting, read_told
 from redrive.client.uri import Target, Tls, parse_url
 
 __all__ = [
     "AccessRefused",
     "AlreadySettled",
+    "ArgumentMismatch",
     "AuthenticationFailed",
     "Backoff",
     "Channel",
@@ -68,7 +69,6 @@ __all__ = [
     "StaleDelivery",
     "Target",
     "Tls",
-    "ToldSetting",
     "parse_url",
-    "read_told",
+    "read_argument_mismatch",
 ]

@@ -20,7 +20,7 @@ from redrive.client import (
     NotFound,
     PreconditionFailed,
     ResourceLocked,
-    read_told,
+    read_argument_mismatch,
 )
 from redrive.core import InvalidDeclaration, RedriveError, Severity
 from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
@@ -221,10 +221,10 @@ class _Probe:
 
 def read_difference(address: str, text: str) -> Difference:
     """The broker's 406 as a difference; its own words where they say something else."""
-    told = read_told(text)
-    if told is None:
+    mismatch = read_argument_mismatch(text)
+    if mismatch is None:
         return Difference(address=address, argument="", wanted="", found=text)
-    return Difference(address=address, argument=told.name, wanted=told.wanted_text, found=told.text)
+    return Difference(address=address, argument=mismatch.name, wanted=mismatch.wanted_text, found=mismatch.text)
 
 
 def _forbidden(user: str, error: AccessRefused) -> str:

@@ -8,7 +8,7 @@ The exchange it can't have is a number. A queue that went away since it was seen
 RabbitMQ checks the arguments of a new queue and refuses that one ("invalid type"; 3.10.8, 4.0.5 and 4.3.6).
 """
 
-from redrive.client import Client, PreconditionFailed, read_told
+from redrive.client import Client, PreconditionFailed, read_argument_mismatch
 
 _ARGUMENT = "x-dead-letter-exchange"
 _IMPOSSIBLE = 0
@@ -37,15 +37,15 @@ async def find_dead_letter_exchange(client: Client, queue: str) -> str | None:
         try:
             await channel.declare_queue(queue, **flags, arguments={**arguments, _ARGUMENT: _IMPOSSIBLE})
         except PreconditionFailed as error:
-            setting = read_told(error.text)
-            if setting is None:
+            mismatch = read_argument_mismatch(error.text)
+            if mismatch is None:
                 await _raise_if_gone(client, queue)
                 raise SettingsUnreadable(error.code, error.text) from None
-            if setting.name == _ARGUMENT:
-                return None if setting.value is None else str(setting.value)
-            if setting.name in told or not setting.learn(flags, arguments):
+            if mismatch.name == _ARGUMENT:
+                return None if mismatch.value is None else str(mismatch.value)
+            if mismatch.name in told or not mismatch.adopt(flags, arguments):
                 raise SettingsUnreadable(error.code, error.text) from None
-            told.add(setting.name)
+            told.add(mismatch.name)
         else:
             # It was not even compared: a stream, whose messages nobody can reject.
             await channel.close()

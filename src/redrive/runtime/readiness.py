@@ -11,7 +11,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from redrive.client import AccessRefused, Client, ClientError, NotFound, PreconditionFailed, ResourceLocked, read_told
+from redrive.client import (
+    AccessRefused,
+    Client,
+    ClientError,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+    read_argument_mismatch,
+)
 from redrive.runtime.app import Consumption
 from redrive.runtime.errors import UnsupportedBroker
 from redrive.topology import Queue, QueuePlan
@@ -95,12 +103,12 @@ async def _find_difference(client: Client, queue: Queue) -> tuple[str | None, Ma
         try:
             await channel.declare_queue(queue.name, **flags, arguments=arguments)
         except PreconditionFailed as error:
-            told = read_told(error.text)
-            if told is None:
+            mismatch = read_argument_mismatch(error.text)
+            if mismatch is None:
                 return error.text, declared
-            if told.name in DEAD_LETTERING:
-                return f"{told.name} is {told.text or 'empty'}", declared
-            if not told.learn(flags, arguments):
+            if mismatch.name in DEAD_LETTERING:
+                return f"{mismatch.name} is {mismatch.text or 'empty'}", declared
+            if not mismatch.adopt(flags, arguments):
                 return error.text, declared
         except (AccessRefused, ResourceLocked):
             return None, declared

@@ -1,7 +1,8 @@
-"""What a broker tells of a queue or exchange that is not as somebody declares it: the first setting that differs.
+"""Reads RabbitMQ's 406 for a declare that differs from what exists: which argument differs, and its current value.
 
-AMQP can't read settings. To declare what exists changes nothing, and the refusal (406) says what the setting is now;
-said like that the next time, the next difference comes up.
+AMQP has no method to read a queue's arguments. Declaring a queue or exchange that exists changes nothing, and the
+broker's refusal (406, "inequivalent arg") names the first argument or flag that differs and its current value. Declared
+again with that value, the next difference comes up.
 """
 
 import re
@@ -15,16 +16,19 @@ _WHOLE_NUMBERS = ("signedint", "unsignedint", "long", "short", "unsignedshort", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldSetting:
-    """A setting of an object as the broker has it, None if it is not set; both sides as text, for people."""
+class ArgumentMismatch:
+    """An argument (or flag, as `durable`) that differs: its current value, None if not set; both values as text."""
 
     name: str
     value: str | int | float | bool | None
     text: str
     wanted_text: str
 
-    def learn(self, flags: dict[str, bool], arguments: dict[str, object]) -> bool:
-        """Says from now on what the broker said; whether that can be said."""
+    def adopt(self, flags: dict[str, bool], arguments: dict[str, object]) -> bool:
+        """Writes the broker's value into the `flags` and `arguments` of the next declare.
+
+        False if that changes nothing: the broker has no such argument, and neither has the declare.
+        """
         if self.name in flags:
             flags[self.name] = self.value == "true"
         elif self.value is None:
@@ -34,8 +38,8 @@ class ToldSetting:
         return True
 
 
-def read_told(text: str) -> ToldSetting | None:
-    """What a broker's 406 says that an object has; None where it says something else."""
+def read_argument_mismatch(text: str) -> ArgumentMismatch | None:
+    """The mismatch in the text of a 406; None where the text says something else."""
     match = _INEQUIVALENT.search(text)
     if match is None:
         return None
@@ -43,7 +47,7 @@ def read_told(text: str) -> ToldSetting | None:
     typed = _TYPED.fullmatch(found)
     plain = _plain(found)
     value = _typed(typed["value"], typed["type"]) if typed is not None else (None if found == "none" else plain)
-    return ToldSetting(name=match["argument"], value=value, text=plain, wanted_text=_plain(match["wanted"]))
+    return ArgumentMismatch(name=match["argument"], value=value, text=plain, wanted_text=_plain(match["wanted"]))
 
 
 def _typed(value: str, kind: str) -> str | int | float | bool:
@@ -57,10 +61,10 @@ def _typed(value: str, kind: str) -> str | int | float | bool:
     return value == "true" if kind == "bool" else value
 
 
-def _plain(said: str) -> str:
+def _plain(quoted: str) -> str:
     """`the value '5000' of type 'signedint'` and `'5000'` are 5000; `none` is "not set"."""
-    typed = _TYPED.fullmatch(said.strip())
-    text = typed["value"] if typed else said.strip()
+    typed = _TYPED.fullmatch(quoted.strip())
+    text = typed["value"] if typed else quoted.strip()
     if text == "none":
         return "not set"
     return text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
