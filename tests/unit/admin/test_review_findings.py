@@ -1,15 +1,13 @@
 """What a review found: each of these failed before it was mended."""
 
 import asyncio
-import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from redrive.admin import Doing, Services, Settings, create_app
+from redrive.admin import Services, Settings, create_app
 from redrive.admin.broker_link import BrokerLink
 from redrive.admin.routes import pipeline
 from redrive.admin.settings import InvalidSettings
@@ -18,12 +16,9 @@ from redrive.dlq import StoreUnavailable
 from redrive.records import Event, Role
 from redrive.records.hiding import overlaps
 from redrive.redriving import PeekRefused, RedriveDesk
-from redrive.serving.worker import Worker
-from redrive.stores import Store, changing, open_store
-from redrive.stores.collecting import Collecting
+from redrive.stores import Store, changing
 from redrive.stores.transitions import note_life
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
-from tests.unit.admin.test_work import bookly, park, place_of, wait_stored, working
 
 GONE = StoreUnavailable("the database", "it went", "try again")
 
@@ -87,25 +82,6 @@ class TestWhatIsOpenOnThisMachine:
     def test_a_proxy_without_authentication_is_refused(self) -> None:
         with pytest.raises(InvalidSettings, match="proxy"):
             Settings(require_auth=False, trusted_proxies=("127.0.0.1",))
-
-
-def test_a_worker_that_died_is_not_said_to_collect() -> None:
-    class Dying:
-        state = None
-
-        async def run(self, stop: asyncio.Event) -> None:
-            raise SystemExit
-
-    worker = Worker(lambda: Dying())  # type: ignore[arg-type,return-value]
-    hook, threading.excepthook = threading.excepthook, lambda _: None
-    try:
-        worker.start()
-        worker._thread.join(10)
-    finally:
-        threading.excepthook = hook
-    state = worker.state()
-    assert (state.doing, state.is_ready) == (Doing.WAITING, False)
-    assert "has ended" in state.text
 
 
 class TestADatabaseThatGoesInTheMiddle:
@@ -208,29 +184,6 @@ def test_one_long_look_at_a_time(
 
     monkeypatch.setattr(RedriveDesk, "plan", watched)
     run(scenario())
-
-
-@pytest.mark.slow
-def test_a_queue_that_is_collected_again_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped_queues, turns = Collecting.stopped_queues, iter(range(1_000))
-
-    async def stopped_queues_later(self: Collecting) -> dict[tuple[str, str], str]:
-        if next(turns) < 2:
-            raise GONE
-        return await stopped_queues(self)
-
-    async def scenario() -> None:
-        async with bookly() as broker:
-            place = place_of(broker.url, tmp_path)
-            store = await open_store(place.database.value)
-            async with working(place) as worker:
-                await park(broker, "a")
-                await wait_stored(store, 1)
-                assert worker.state().queues["availability.dlq"] == ""
-            await store.close()
-
-    monkeypatch.setattr(Collecting, "stopped_queues", stopped_queues_later)
-    asyncio.run(scenario())
 
 
 async def gone(*arguments: object, **options: object) -> Any:

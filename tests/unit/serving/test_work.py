@@ -4,81 +4,25 @@ import asyncio
 import io
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redrive.admin import Doing, WorkerState
-from redrive.client import Client, Confirmed
-from redrive.collecting import CollectRequest, select_sources
+from redrive.collecting import select_sources
 from redrive.deadletters.sources import Selected
-from redrive.dlq import Place, find_place, new_luck, now_ms
+from redrive.dlq import Place, StoreUnavailable, find_place, new_luck, now_ms
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.records import Filter
 from redrive.redriving import RedriveDesk
 from redrive.serving import work
-from redrive.serving.work import Work
-from redrive.serving.worker import Worker
-from redrive.stores import Store, open_store
+from redrive.stores import open_store
+from redrive.stores.collecting import Collecting
 from redrive.telemetry import Log, Telemetry
-from redrive.wire import Properties
-from redrive.wiring import declare_on, load_topology
-
-FILE = str(Path(__file__).parents[3] / "examples" / "bookly" / "redrive.yaml")
-PATIENCE_S = 30.0
+from tests.unit.serving.worker_stage import bookly, park, place_of, wait_stored, wait_until, working
 
 pytestmark = pytest.mark.slow
-
-
-async def wait_until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-async def wait_stored(store: Store, count: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while await store.letters.count(Filter(), now_ms=now_ms()) != count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def bookly(port: int = 0) -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker(port=port) as broker:
-        await declare_on(broker, load_topology(FILE))
-        yield broker
-
-
-async def park(broker: EmbeddedBroker, *names: str) -> None:
-    async with Client(broker.url) as client:
-        publisher = await client.publisher()
-        for name in names:
-            properties = Properties.of(message_id=name)
-            assert await publisher.publish("", "availability.dlq", b"{}", properties) == Confirmed()
-
-
-@asynccontextmanager
-async def working(place: Place, *, collects: bool = True, telemetry: Telemetry | None = None) -> AsyncIterator[Worker]:
-    heard = Telemetry() if telemetry is None else telemetry
-
-    def make() -> Work:
-        return Work(place, CollectRequest(), collects=collects, auto_retries=True, telemetry=heard)
-
-    worker = Worker(make)
-    worker.start()
-    try:
-        yield worker
-    finally:
-        assert await worker.stop(PATIENCE_S)
-
-
-def place_of(url: str, folder: Path) -> Place:
-    management = "http://127.0.0.1:1"
-    database = f"sqlite:///{folder / 'redrive.db'}"
-    return find_place(url=url, management_url=management, database=database, file=FILE, environment={})
 
 
 def test_it_begins_when_the_broker_comes_and_goes_on_when_it_comes_back(tmp_path: Path) -> None:
@@ -178,3 +122,25 @@ def test_it_collects_as_soon_as_it_can_be_asked_which_queues_there_are_and_works
     asyncio.run(scenario())
     events = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
     assert events.count("client.connected") == 1, "operations and retries go on meanwhile"
+
+
+def test_a_queue_that_is_collected_again_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped_queues, turns = Collecting.stopped_queues, iter(range(1_000))
+
+    async def stopped_queues_later(self: Collecting) -> dict[tuple[str, str], str]:
+        if next(turns) < 2:
+            raise StoreUnavailable("the database", "it went", "try again")
+        return await stopped_queues(self)
+
+    async def scenario() -> None:
+        async with bookly() as broker:
+            place = place_of(broker.url, tmp_path)
+            store = await open_store(place.database.value)
+            async with working(place) as worker:
+                await park(broker, "a")
+                await wait_stored(store, 1)
+                assert worker.state().queues["availability.dlq"] == ""
+            await store.close()
+
+    monkeypatch.setattr(Collecting, "stopped_queues", stopped_queues_later)
+    asyncio.run(scenario())

@@ -1,0 +1,26 @@
+"""The worker's thread."""
+
+import asyncio
+import threading
+
+from redrive.admin import Doing
+from redrive.serving.worker import Worker
+
+
+def test_a_worker_that_died_is_not_said_to_collect() -> None:
+    class Dying:
+        state = None
+
+        async def run(self, stop: asyncio.Event) -> None:
+            raise SystemExit
+
+    worker = Worker(lambda: Dying())  # type: ignore[arg-type,return-value]
+    hook, threading.excepthook = threading.excepthook, lambda _: None
+    try:
+        worker.start()
+        worker._thread.join(10)
+    finally:
+        threading.excepthook = hook
+    state = worker.state()
+    assert (state.doing, state.is_ready) == (Doing.WAITING, False)
+    assert "has ended" in state.text
