@@ -10,6 +10,7 @@ import os
 from http import HTTPStatus
 
 from redrive.core import RedriveError
+from redrive.http1 import Http1Server, HttpError, RequestLine, read_request_line, response_bytes
 from redrive.telemetry.accounts import CONTENT_TYPE
 from redrive.telemetry.telemetry import Telemetry
 
@@ -37,10 +38,19 @@ class Endpoint:
 
     def __init__(self, telemetry: Telemetry, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._telemetry = telemetry
-        self.host = host
-        self.port = port
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._server = Http1Server(
+            self._exchange, host=host, port=port, connections_max=CONNECTIONS_MAX, head_bytes_max=HEAD_BYTES_MAX
+        )
+
+    @property
+    def host(self) -> str:
+        """The address it listens on."""
+        return self._server.host
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; while it is entered never 0."""
+        return self._server.port
 
     @property
     def url(self) -> str:
@@ -49,47 +59,39 @@ class Endpoint:
 
     async def __aenter__(self) -> "Endpoint":
         try:
-            self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=HEAD_BYTES_MAX)
+            await self._server.start()
         except OSError as error:
             raise EndpointFailed(host=self.host, port=self.port, reason=_reason(error)) from error
-        self.port = self._server.sockets[0].getsockname()[1]
         self._telemetry.note("telemetry.serving", address=self.url)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
-            for writer in self._writers:
-                writer.transport.abort()  # whoever is silent must not keep us from ending
-            await self._server.wait_closed()
+        await self._server.stop()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         try:
-            if len(self._writers) <= CONNECTIONS_MAX:
-                async with asyncio.timeout(EXCHANGE_S_MAX):
-                    writer.write(self._answer_to(await reader.readuntil(b"\r\n\r\n")))
-                    await writer.drain()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asks so badly gets no answer
-        finally:
-            self._writers.discard(writer)
-            writer.close()
+            async with asyncio.timeout(EXCHANGE_S_MAX):
+                try:
+                    answer = self._answer_to(await read_request_line(reader))
+                except HttpError as error:
+                    answer = _response(error.status, f"{error.reason}\n")
+                writer.write(answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # a request that does not end gets no answer
+        return False
 
-    def _answer_to(self, head: bytes) -> bytes:
-        words = head.split(b"\r\n", 1)[0].split(b" ")
-        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-            return _response(HTTPStatus.BAD_REQUEST, "this is HTTP/1.1\n")
-        if words[0] not in (b"GET", b"HEAD"):
+    def _answer_to(self, request: RequestLine) -> bytes:
+        if request.method not in ("GET", "HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, "GET it\n")
-        without_body = words[0] == b"HEAD"
-        match words[1].split(b"?", 1)[0]:
-            case b"/metrics":
+        without_body = request.method == "HEAD"
+        match request.target.split("?", 1)[0]:
+            case "/metrics":
                 text = self._telemetry.accounts.exposition()
                 return _response(HTTPStatus.OK, text, content_type=CONTENT_TYPE, without_body=without_body)
-            case b"/healthz":
+            case "/healthz":
                 return _response(HTTPStatus.OK, "ok\n", without_body=without_body)
-            case b"/readyz":
+            case "/readyz":
                 reasons = self._telemetry.unready()
                 status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
                 return _response(status, "".join(f"{one}\n" for one in reasons or ["ok"]), without_body=without_body)
@@ -108,9 +110,6 @@ def _reason(error: OSError) -> str:
 
 
 def _response(status: HTTPStatus, text: str, *, content_type: str = _TEXT, without_body: bool = False) -> bytes:
+    headers = {"content-type": content_type, "cache-control": "no-store"}
     body = text.encode("utf-8", "replace")
-    head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: {content_type}\r\n"
-        f"content-length: {len(body)}\r\nconnection: close\r\ncache-control: no-store\r\n\r\n"
-    ).encode()
-    return head if without_body else head + body
+    return response_bytes(status, body, headers, keep_alive=False, without_body=without_body)

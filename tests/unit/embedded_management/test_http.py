@@ -7,7 +7,7 @@ import pytest
 
 from redrive.embedded import EmbeddedBroker, PortTaken
 from redrive.embedded.management import ManagementServer
-from redrive.embedded.management.http import HEAD_BYTES_MAX
+from redrive.http1 import HEAD_BYTES_MAX
 from tests.unit.embedded_management.asking import GUEST, Asking
 from tests.unit.embedded_management.running import run
 
@@ -42,7 +42,7 @@ def test_an_unknown_address_and_a_wrong_method_are_told_apart() -> None:
 def test_a_body_may_have_as_many_bytes_as_the_refusal_names(
     size: int, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.embedded.management.http.BODY_BYTES_MAX", 40)
+    monkeypatch.setattr("redrive.http1.requests.BODY_BYTES_MAX", 40)
 
     async def steps(_: EmbeddedBroker, asking: Asking) -> None:
         assert (await asking.ask("PUT", "vhosts", "v", body=b"{}".ljust(size))).status == status

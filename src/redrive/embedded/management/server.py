@@ -28,19 +28,13 @@ from redrive.embedded.management import (
     vhosts,
 )
 from redrive.embedded.management.house import House
-from redrive.embedded.management.http import (
-    HEAD_BYTES_MAX,
-    WRITE_S_MAX,
-    HttpError,
-    HttpRequest,
-    read_request,
-    response,
-)
 from redrive.embedded.management.json_values import write_json
 from redrive.embedded.management.replies import NOTHING, Problem, Reply, refused
 from redrive.embedded.management.routes import Request, Routes, split_target
+from redrive.http1 import HEAD_BYTES_MAX, Http1Server, HttpError, HttpRequest, read_request, response_bytes
 
 CONNECTIONS_MAX = 100
+WRITE_S_MAX = 30.0
 _REALM = 'Basic realm="RabbitMQ Management"'
 _MANAGERS = frozenset({"administrator", "monitoring", "policymaker", "management"})
 _ROOMS = (overview, users, vhosts, queues, exchanges, bindings, messages, policies, definitions, connections)
@@ -50,15 +44,14 @@ class ManagementServer:
     """The management API of an embedded broker, on a port of its own (0: any free one)."""
 
     def __init__(self, broker: EmbeddedBroker, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.host = host
-        self.port = port
         self._broker = broker
         self._house = House(broker)
         self._routes = Routes()
         for room in _ROOMS:
             room.add_routes(self._routes)
-        self._listener: asyncio.Server | None = None
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._server = Http1Server(
+            self._exchange, host=host, port=port, connections_max=CONNECTIONS_MAX, head_bytes_max=HEAD_BYTES_MAX
+        )
 
     async def __aenter__(self) -> "ManagementServer":
         await self.start()
@@ -68,6 +61,16 @@ class ManagementServer:
         await self.stop()
 
     @property
+    def host(self) -> str:
+        """The address it listens on."""
+        return self._server.host
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; after `start` never 0."""
+        return self._server.port
+
+    @property
     def url(self) -> str:
         """Where tools find it: add /api and so on."""
         return f"http://{self.host}:{self.port}"
@@ -75,20 +78,13 @@ class ManagementServer:
     async def start(self) -> None:
         """Listen. Raises PortTaken."""
         try:
-            self._listener = await asyncio.start_server(self._converse, self.host, self.port, limit=HEAD_BYTES_MAX)
+            await self._server.start()
         except OSError as error:
             raise PortTaken(self.host, self.port, error) from None
-        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening and hang up on everybody."""
-        listener, self._listener = self._listener, None
-        if listener is None:
-            return
-        listener.close()
-        for conversation in self._conversations:
-            conversation.cancel()
-        await asyncio.gather(*self._conversations, return_exceptions=True)
+        await self._server.stop()
 
     def answer(self, request: HttpRequest) -> Reply:
         """The answer to a request, whatever happens. Runs from end to end without waiting for anything."""
@@ -105,24 +101,6 @@ class ManagementServer:
             return refused(refusal).reply()
         except NotRunning as stopped:
             return Problem(503, "service_unavailable", str(stopped)).reply()
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._conversations) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
-        self._conversations.add(task)
-        try:
-            while await self._exchange(reader, writer):
-                pass
-        except (ConnectionError, TimeoutError):
-            pass
-        except asyncio.CancelledError:
-            pass  # the server stops; nobody awaits this task for its result
-        finally:
-            self._conversations.discard(task)
-            writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request and its answer; whether there may be another."""
@@ -167,7 +145,7 @@ def _bytes(reply: Reply, *, keep_alive: bool, without_body: bool = False) -> byt
         body = write_json(reply.content)
         headers["content-type"] = "application/json"
     headers.setdefault("cache-control", "no-cache")
-    return response(reply.status, body, headers, keep_alive=keep_alive, without_body=without_body)
+    return response_bytes(reply.status, body, headers, keep_alive=keep_alive, without_body=without_body)
 
 
 async def _drain(writer: asyncio.StreamWriter) -> None:

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as far as an API for tools needs it: requests out of a stream, answers into one. Strict and bounded.
+"""HTTP/1.1 requests, read from a stream. Strict and bounded.
 
-Bodies come with a length or in chunks. What is malformed, too large or too slow is answered and the connection closed:
-after a request that was not understood nobody knows where the next one begins. It knows nothing of the API.
+Bodies come with a length or in chunks. A request that is malformed, too large or too slow raises `HttpError`. Its
+server answers it and closes the connection, because nobody knows where the next request begins.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S_MAX = 60.0
 """How long a kept connection may be silent between two requests, and a request's head may take."""
 BODY_S_MAX = 30.0
-WRITE_S_MAX = 30.0
 
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _CHUNK_LINE_BYTES_MAX = 256
@@ -31,8 +30,16 @@ class HttpRequest:
     keep_alive: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLine:
+    """A request without its headers and body."""
+
+    method: str
+    target: str
+
+
 class HttpError(Exception):
-    """A request that can't be answered otherwise than with this status; the connection ends with it."""
+    """A request that is refused with this status; the connection ends with it."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         self.status = status
@@ -70,22 +77,16 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     return HttpRequest(method=method, target=target, headers=headers, body=body, keep_alive=keep_alive)
 
 
-def response(
-    status: int, body: bytes, headers: dict[str, str], *, keep_alive: bool, without_body: bool = False
-) -> bytes:
-    """An answer as bytes; `without_body`: it answers HEAD and only tells the length."""
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = "Unknown"
-    lines = [f"HTTP/1.1 {status} {phrase}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    if status != 204:
-        lines.append(f"content-length: {len(body)}")
-    if not keep_alive:
-        lines.append("connection: close")
-    head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
-    return head if without_body else head + body
+async def read_request_line(reader: asyncio.StreamReader) -> RequestLine:
+    """The first line of a request; its headers are read and dropped. For a server that answers GET alone, once.
+
+    Raises HttpError, and what `reader.readuntil` does. There is no time limit.
+    """
+    head = await reader.readuntil(b"\r\n\r\n")
+    words = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+        raise _malformed("this is HTTP/1.1")
+    return RequestLine(method=words[0].decode("latin-1"), target=words[1].decode("latin-1"))
 
 
 def _parse_head(head: bytes) -> tuple[str, str, str, dict[str, str]]:
