@@ -32,7 +32,7 @@ from rig.run import Run
 from bench.amqp import shovel
 from bench.amqp.broker import Broker, Miscount, Queues, start_broker
 from redrive.client import Client, Confirmed, Outgoing
-from redrive.core import Attempt, Failure, Parked, ParkReason, PlainLetter, Report, parking_headers
+from redrive.core import Attempt, Failure, Parked, ParkReason, PlainMessage, Report, parking_headers
 from redrive.wire import Properties
 
 KEPT = Path(__file__).parent / "results" / "dead_letters.json"
@@ -171,7 +171,7 @@ def parked(number: int, queues: Queues, now_ms: int) -> Outgoing:
     attempts = [
         Attempt(number=one, at_ms=now_ms - (4 - one) * 1_000 + number % 1_000, error=failure.text) for one in range(4)
     ]
-    letter = PlainLetter(queue=queues.target, exchange="orders", routing_key="order.created")
+    letter = PlainMessage(queue=queues.target, exchange="orders", routing_key="order.created")
     report = Report(retries=3, now_ms=now_ms + number % 1_000, failure=failure, history=tuple(attempts))
     encoded = json.dumps(body).encode()
     properties = Properties.of(

@@ -6,14 +6,14 @@ from redrive.core import (
     Decision,
     Done,
     Fixed,
-    GiveBack,
     Parked,
-    Policy,
+    Requeued,
     Retry,
+    RetryPolicy,
     Situation,
     decide,
 )
-from redrive.core.deciding import BUDGETS, DELAY_MS_MAX, PAUSE_MS_MAX, TABLE
+from redrive.core.decision_table import BUDGETS, DELAY_MS_MAX, PAUSE_MS_MAX, TABLE
 
 _STATUSES = {
     "2xx": range(200, 300),
@@ -80,14 +80,14 @@ def decisions_reference() -> str:
 
 def _status_row(name: str, statuses: list[int]) -> tuple[str, str, str, str, str]:
     """What `decide` says about every status of the row: the page can't say anything else."""
-    parked = Policy(attempts_max=2, backoff=Fixed("5s"))
-    retried = Policy(attempts_max=2, backoff=Fixed("5s"), other_4xx="retry")
+    parked = RetryPolicy(attempts_max=2, backoff=Fixed("5s"))
+    retried = RetryPolicy(attempts_max=2, backoff=Fixed("5s"), other_4xx="retry")
     first, last = Situation(retries=0, now_ms=0), Situation(retries=1, now_ms=0)
     word, what = _one(statuses, first, parked)
     return name, f"`{word}`", what, f"`{_one(statuses, first, retried)[0]}`", _one(statuses, last, parked)[1]
 
 
-def _one(statuses: list[int], situation: Situation, policy: Policy) -> tuple[str, str]:
+def _one(statuses: list[int], situation: Situation, policy: RetryPolicy) -> tuple[str, str]:
     answers = {_words(decide(Answered(status=status), situation, policy)) for status in statuses}
     (answer,) = answers
     return answer
@@ -99,7 +99,7 @@ def _words(decision: Decision) -> tuple[str, str]:
             return "ACK", "done"
         case Retry():
             return "DROP", "run again by the backoff, counted"
-        case GiveBack():
+        case Requeued():
             return "REQUEUE", "a short pause, back to the queue, not counted"
         case Parked(reason=reason):
             return "ACK", f"parked (`{reason}`): moved to the dead letters, then acked"

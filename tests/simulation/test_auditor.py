@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from redrive.client import Confirmed
-from redrive.core import Ack, Command, Crashed, Publish, Return, deaths_in, parking_headers
+from redrive.core import AckDelivery, Command, Crashed, PublishCopy, RequeueDelivery, deaths_in, parking_headers
 from redrive.core import headers as names
 from redrive.embedded.timekeeper import Timekeeper
 from redrive.runtime import detached, executing
@@ -78,7 +78,7 @@ def test_a_copy_that_is_published_twice_is_a_duplicate_without_a_cause(monkeypat
 
     async def twice(self: executing.Executor, delivery: Any, commands: Any) -> bool:
         listed: list[Command] = list(commands)
-        copies = [one for one in listed if isinstance(one, Publish)]
+        copies = [one for one in listed if isinstance(one, PublishCopy)]
         return await execute(self, delivery, [*copies, *listed])
 
     monkeypatch.setattr(executing.Executor, "execute", twice)
@@ -116,7 +116,7 @@ def test_a_delivery_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPat
     settle = executing.settle
 
     def forget_acks(delivery: Any, command: Any) -> None:
-        if not isinstance(command, Ack):
+        if not isinstance(command, AckDelivery):
             settle(delivery, command)
 
     monkeypatch.setattr(executing, "settle", forget_acks)
@@ -133,7 +133,7 @@ def test_a_delivery_that_never_ran_and_is_counted_is_found(monkeypatch: pytest.M
 
 def test_runs_that_a_rule_allows_and_the_broker_ends_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug that a seed found: above the queue's own attempts a return was one too many."""
-    monkeypatch.setattr(Native, "retry", lambda *_: (Return(counted=True),))
+    monkeypatch.setattr(Native, "retry", lambda *_: (RequeueDelivery(counted=True),))
     assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", RULED)
 
 

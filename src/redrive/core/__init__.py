@@ -18,22 +18,15 @@ from redrive.core.errors import (
     UnreadableFile,
 )
 from redrive.core.findings import Finding, Position, Severity
-from redrive.core.masking import mask_url
+from redrive.core.headers import read_count
+from redrive.core.masked_urls import mask_url
 from redrive.core.observer import SILENT, Observer
 from redrive.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from redrive.core.attempts import Counter, brings_deliveries, count_retries, read_deliveries
-    from redrive.core.commands import Ack, Command, Discard, Pause, Publish, Return
-    from redrive.core.counts import read_count
-    from redrive.core.deaths import Deaths, deaths_in, has_odd_deaths, own_deaths, read_deaths
-    from redrive.core.deciding import DELAY_MS_MAX, PAUSE_MS_MAX, decide
-    from redrive.core.decisions import Attempt, Decision, Defer, Done, GiveBack, Parked, ParkReason, Report, Retry, Skip
-    from redrive.core.digests import message_digest
-    from redrive.core.failures import Failure, describe_error, describe_outcome, shorten
-    from redrive.core.letters import Letter, PlainLetter
-    from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
-    from redrive.core.parking import (
+    from redrive.core.commands import AckDelivery, Command, Pause, PublishCopy, RejectDelivery, RequeueDelivery
+    from redrive.core.copy_headers import (
         COPY_DROPS,
         PARK_DROPS,
         fit_headers,
@@ -43,7 +36,14 @@ if TYPE_CHECKING:
         read_history,
         retry_headers,
     )
-    from redrive.core.policies import (
+    from redrive.core.decision_table import DELAY_MS_MAX, PAUSE_MS_MAX, decide
+    from redrive.core.decisions import Attempt, Decision, Defer, Done, Parked, ParkReason, Report, Requeued, Retry, Skip
+    from redrive.core.digests import message_digest
+    from redrive.core.failures import Failure, describe_error, describe_outcome, shorten
+    from redrive.core.http_statuses import outcome_of, parse_retry_after
+    from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Succeeded, TimedOut, Undecodable
+    from redrive.core.received_messages import PlainMessage, ReceivedMessage
+    from redrive.core.retry_policies import (
         Backoff,
         Cause,
         Exponential,
@@ -51,85 +51,84 @@ if TYPE_CHECKING:
         Immediate,
         Linear,
         Listed,
-        Policy,
+        RetryPolicy,
         Rule,
         Situation,
         backoff_of,
         causes_of,
     )
     from redrive.core.signals import Park, Requeue, RetryAfter, Signal, delay_ms_of
-    from redrive.core.statuses import outcome_of, parse_retry_after
+    from redrive.core.x_death import Deaths, deaths_in, has_odd_deaths, own_deaths, read_deaths
 
 _HOMES = {
-    "Ack": "commands",
+    "AckDelivery": "commands",
     "Answered": "outcomes",
     "Attempt": "decisions",
-    "Backoff": "policies",
-    "COPY_DROPS": "parking",
-    "Cause": "policies",
+    "Backoff": "retry_policies",
+    "COPY_DROPS": "copy_headers",
+    "Cause": "retry_policies",
     "Command": "commands",
     "Counter": "attempts",
     "Crashed": "outcomes",
-    "DELAY_MS_MAX": "deciding",
-    "Deaths": "deaths",
+    "DELAY_MS_MAX": "decision_table",
+    "Deaths": "x_death",
     "Decision": "decisions",
     "Defer": "decisions",
-    "Discard": "commands",
+    "RejectDelivery": "commands",
     "Done": "decisions",
-    "Exponential": "policies",
+    "Exponential": "retry_policies",
     "Failure": "failures",
-    "Fixed": "policies",
-    "GiveBack": "decisions",
-    "Immediate": "policies",
-    "Letter": "letters",
-    "Linear": "policies",
-    "Listed": "policies",
+    "Fixed": "retry_policies",
+    "Requeued": "decisions",
+    "Immediate": "retry_policies",
+    "ReceivedMessage": "received_messages",
+    "Linear": "retry_policies",
+    "Listed": "retry_policies",
     "Outcome": "outcomes",
-    "PARK_DROPS": "parking",
-    "PAUSE_MS_MAX": "deciding",
+    "PARK_DROPS": "copy_headers",
+    "PAUSE_MS_MAX": "decision_table",
     "Park": "signals",
     "ParkReason": "decisions",
     "Parked": "decisions",
     "Pause": "commands",
-    "PlainLetter": "letters",
-    "Policy": "policies",
-    "Publish": "commands",
+    "PlainMessage": "received_messages",
+    "RetryPolicy": "retry_policies",
+    "PublishCopy": "commands",
     "Raised": "outcomes",
     "Report": "decisions",
     "Requeue": "signals",
     "Retry": "decisions",
     "RetryAfter": "signals",
-    "Return": "commands",
-    "Returned": "outcomes",
-    "Rule": "policies",
+    "RequeueDelivery": "commands",
+    "Succeeded": "outcomes",
+    "Rule": "retry_policies",
     "Signal": "signals",
-    "Situation": "policies",
+    "Situation": "retry_policies",
     "Skip": "decisions",
     "TimedOut": "outcomes",
     "Undecodable": "outcomes",
-    "backoff_of": "policies",
+    "backoff_of": "retry_policies",
     "brings_deliveries": "attempts",
-    "causes_of": "policies",
+    "causes_of": "retry_policies",
     "count_retries": "attempts",
-    "deaths_in": "deaths",
-    "decide": "deciding",
+    "deaths_in": "x_death",
+    "decide": "decision_table",
     "delay_ms_of": "signals",
     "describe_error": "failures",
     "describe_outcome": "failures",
-    "fit_headers": "parking",
+    "fit_headers": "copy_headers",
     "message_digest": "digests",
-    "original_headers": "parking",
-    "original_routing_key": "parking",
-    "outcome_of": "statuses",
-    "has_odd_deaths": "deaths",
-    "own_deaths": "deaths",
-    "parking_headers": "parking",
-    "parse_retry_after": "statuses",
-    "read_count": "counts",
-    "read_deaths": "deaths",
+    "original_headers": "copy_headers",
+    "original_routing_key": "copy_headers",
+    "outcome_of": "http_statuses",
+    "has_odd_deaths": "x_death",
+    "own_deaths": "x_death",
+    "parking_headers": "copy_headers",
+    "parse_retry_after": "http_statuses",
+    "read_deaths": "x_death",
     "read_deliveries": "attempts",
-    "read_history": "parking",
-    "retry_headers": "parking",
+    "read_history": "copy_headers",
+    "retry_headers": "copy_headers",
     "shorten": "failures",
 }
 
@@ -139,7 +138,7 @@ __all__ = [
     "PARK_DROPS",
     "PAUSE_MS_MAX",
     "SILENT",
-    "Ack",
+    "AckDelivery",
     "Answered",
     "Attempt",
     "Backoff",
@@ -150,20 +149,17 @@ __all__ = [
     "Deaths",
     "Decision",
     "Defer",
-    "Discard",
     "Done",
     "Exponential",
     "Failure",
     "Finding",
     "Fixed",
-    "GiveBack",
     "Immediate",
     "InvalidDeclaration",
     "InvalidDefinitions",
     "InvalidDuration",
     "InvalidInput",
     "InvalidPolicy",
-    "Letter",
     "Linear",
     "Listed",
     "Observer",
@@ -172,23 +168,26 @@ __all__ = [
     "ParkReason",
     "Parked",
     "Pause",
-    "PlainLetter",
-    "Policy",
+    "PlainMessage",
     "Position",
-    "Publish",
+    "PublishCopy",
     "Raised",
+    "ReceivedMessage",
     "RedriveError",
+    "RejectDelivery",
     "Report",
     "Requeue",
+    "RequeueDelivery",
+    "Requeued",
     "Retry",
     "RetryAfter",
-    "Return",
-    "Returned",
+    "RetryPolicy",
     "Rule",
     "Severity",
     "Signal",
     "Situation",
     "Skip",
+    "Succeeded",
     "TimedOut",
     "Undecodable",
     "UnreadableFile",

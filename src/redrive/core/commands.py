@@ -1,7 +1,8 @@
-"""What a consumer tells the broker about one delivery: a decision, after a shape has turned it into AMQP.
+"""What a consumer does at the broker about one delivery: a decision, after a shape has turned it into AMQP.
 
-Commands are done in order, and one that fails ends the row: an `Ack` that follows a `Publish` is only reached when the
-copy was confirmed and not returned. What was not reached leaves the delivery unsettled, so it comes again.
+Commands are executed in order, and one that fails ends the sequence: an `AckDelivery` after a `PublishCopy` is reached
+only if the broker confirmed the copy and did not return it. A delivery whose commands did not all run is unsettled, so
+the broker delivers it again.
 """
 
 from collections.abc import Mapping
@@ -10,11 +11,11 @@ from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
-    """A copy of the delivery: same body, same properties and headers, but for what is said here.
+class PublishCopy:
+    """Publish a copy of the delivery: same body, properties and headers, except for the fields here.
 
-    `set_headers` are written, `drop_headers` taken away; one that is in both is written. The copy is persistent,
-    mandatory and confirmed, carries no user_id, and has `expiration_ms` or none. What was taken away and can't be known
+    `set_headers` are written, `drop_headers` removed; a header in both is written. The copy is persistent, mandatory
+    and confirmed, carries no user_id, and has `expiration_ms` or no expiration. What was removed and can't be known
     otherwise goes into `x-redrive-stripped`; a message without message_id gets `x-redrive-id`.
     """
 
@@ -26,27 +27,27 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
-    """Done."""
+class AckDelivery:
+    """basic.ack."""
 
 
 @dataclass(frozen=True, slots=True)
-class Discard:
-    """Reject without requeue: to the queue's dead-letter exchange, or gone where there is none."""
+class RejectDelivery:
+    """Reject without requeue: to the queue's dead-letter exchange, or lost if the queue has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Return:
-    """Back to the queue. `counted`: by basic.reject, which every version counts; else by nack, which 4.3 does not."""
+class RequeueDelivery:
+    """Requeue. `counted`: by basic.reject, which every version counts; else by basic.nack, which 4.3 does not count."""
 
     counted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Hold the delivery for a moment; it counts towards the prefetch meanwhile."""
+    """Hold the delivery for `pause_ms`; meanwhile it counts towards the prefetch."""
 
     pause_ms: int
 
 
-Command: TypeAlias = Publish | Ack | Discard | Return | Pause
+Command: TypeAlias = PublishCopy | AckDelivery | RejectDelivery | RequeueDelivery | Pause

@@ -64,7 +64,7 @@ class Defer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveBack:
+class Requeued:
     """Back to the queue after a local pause: REQUEUE. Not counted as an attempt."""
 
     pause_ms: int
@@ -82,7 +82,7 @@ class Parked:
     reason: ParkReason
 
 
-Decision: TypeAlias = Done | Retry | Defer | GiveBack | Skip | Parked
+Decision: TypeAlias = Done | Retry | Defer | Requeued | Skip | Parked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import assert_never
 
-from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
+from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Succeeded, TimedOut, Undecodable
 
 MESSAGE_BYTES_MAX = 2_000
 STACK_BYTES_MAX = 8_000
@@ -66,7 +66,7 @@ def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
     match outcome:
         case Raised(error=error) | Undecodable(error=error):
             return describe_error(error, stack=stack)
-        case Returned():
+        case Succeeded():
             return None
         case Answered(status=status) if 200 <= status < 300:
             return None

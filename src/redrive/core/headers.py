@@ -1,7 +1,9 @@
-"""The headers Redrive reads and writes, and the broker's own that must not travel with a copy.
+"""The headers that Redrive reads and writes, and the broker's own that a copy must not carry.
 
-Names in the first block come from the documented systems; what we need beyond them begins with `x-redrive-`.
+The names in the first block come from the documented systems; the others of ours begin with `x-redrive-`.
 """
+
+from typing import Any
 
 RETRY_COUNT = "x-retry-count"
 ORIGINAL_QUEUE = "x-original-queue"
@@ -11,24 +13,24 @@ FINAL_ERROR = "x-final-error"
 FINAL_STATUS_CODE = "x-final-status-code"
 FINAL_RETRY_COUNT = "x-final-retry-count"
 REDRIVEN_ID = "x-redriven-id"
-"""The dead letter a redriven copy was: how it is known again if it dies once more."""
+"""The id of the dead letter that was redriven: recognises it if it is dead-lettered again."""
 REDRIVEN_COUNT = "x-redriven-count"
 """Which of its redrives the copy is, from 1."""
 REDRIVEN_MARK = "x-redriven-mark"
-"""What proves it: nobody can make one who has not seen it, and on another message it proves nothing."""
+"""Proves the id: nobody can make one without having seen it, and on another message it proves nothing."""
 REDRIVEN_AT = "x-redriven-at"
-"""When it was sent back: ISO 8601, UTC."""
+"""When it was redriven: ISO 8601, UTC."""
 REDRIVEN_BY = "x-redriven-by"
-"""Who sent it back."""
+"""Who redrove it."""
 
 NOT_BEFORE = "x-redrive-not-before"
-"""Milliseconds since 1970: a copy delivered before then waits again, neither run nor counted."""
+"""Milliseconds since 1970: a copy delivered before then waits again; it is neither run nor counted."""
 ATTEMPTS_BEFORE = "x-redrive-attempts-before"
 """Retries done before this copy was made, where the broker's own count starts afresh with it; added to every count."""
 DELIVERIES = "x-redrive-deliveries"
-"""How often a message was in the hands of a consumer that died, on queues that do not count it themselves."""
+"""How often a consumer died while it handled the message, on queues that do not count it themselves."""
 DEATHS_ALONE = "x-redrive-deaths-alone"
-"""What weighs against a message whose consumers died when it was to run alone; see `redrive.runtime.admission`."""
+"""How often a consumer died during an exclusive run of the message; see `redrive.runtime.admission`."""
 STRIPPED = "x-redrive-stripped"
 """A table of the properties and headers that a copy could not keep."""
 MESSAGE_ID = "x-redrive-id"
@@ -41,13 +43,13 @@ HISTORY = "x-redrive-history"
 """The attempts that are known, oldest first, bounded: a list of tables."""
 PARKED_AT = "x-redrive-parked-at"
 FIRST_SEEN = "x-redrive-first-seen"
-"""Milliseconds since 1970 when a consumer first had it in hand; the age budget of a message without timestamp."""
+"""Milliseconds since 1970 when a consumer first received it; the age of a message without timestamp."""
 POSSIBLE_DUPLICATE = "x-redrive-possible-duplicate"
 """True on a copy that was sent although an earlier one may have arrived."""
 ENVELOPE = "x-redrive-envelope"
-"""1 on a parked message whose body is an envelope: the message itself, properties and all, had no room for a copy's."""
+"""1 on a parked message whose body is an envelope: the whole message, because a copy's headers had no room."""
 DIGEST = "x-redrive-digest"
-"""Binds what is written on a copy to its queue and its message (`core.digests`); without it nothing is believed."""
+"""Binds the headers of a copy to its queue and its message (`message_digest`); without it none of ours is believed."""
 
 DEATHS = "x-death"
 DELIVERY_COUNT = "x-delivery-count"
@@ -83,18 +85,18 @@ LIFE_HEADERS = frozenset(
         FIRST_SEEN,
     }
 )
-"""How the life ended that a redriven copy leaves behind: its attempts start afresh."""
+"""What a redriven copy does not carry: its attempts start afresh."""
 
 ROUTING_HEADERS = frozenset({"CC", "BCC"})
-"""Would route a copy to further queues."""
+"""These would route a copy to further queues."""
 
 COUNT_HEADERS = frozenset({DELIVERY_COUNT, "x-acquired-count"})
-"""The broker's, about the queue the message was in."""
+"""The broker's counts for the queue the message was in."""
 
 ORIGIN_HEADERS = frozenset({ORIGINAL_QUEUE, ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY})
 
 BOUND_HEADERS = LIFE_HEADERS | ORIGIN_HEADERS | {MESSAGE_ID, STRIPPED, POSSIBLE_DUPLICATE, ENVELOPE, DIGEST}
-"""What we write on copies: believed on a message only where its `x-redrive-digest` fits."""
+"""What we write on copies: believed only on a message whose `x-redrive-digest` fits."""
 
 DOCUMENTED_HEADERS = frozenset({RETRY_COUNT, ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY})
 """Those of them that FreeFlow's own consumers write on a retry, without a digest."""
@@ -105,5 +107,21 @@ _PREFIXES = ("x-redrive-", "x-redriven-")
 
 
 def is_of_a_life(name: str) -> bool:
-    """Whether a header tells of the life of one message, ours or the broker's: none that a new message begins with."""
+    """Whether a header, ours or the broker's, describes the life of one message; a new message has none of them."""
     return name.startswith(_PREFIXES) or name in BOUND_HEADERS or name in DEATH_HEADERS or name in COUNT_HEADERS
+
+
+COUNT_MAX = 1_000_000_000
+"""A larger number in a header is a mistake and is read as this."""
+
+
+def read_count(value: Any) -> int:
+    """The count in a header: whole, not negative, at most `COUNT_MAX`. Anybody may have written it, so what is no whole
+    number is 0; a text of digits is a number, because clients in other languages write counts as text."""
+    if value is None:
+        return 0
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        return 0
+    return min(value, COUNT_MAX)

@@ -5,22 +5,22 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    """It returned."""
+class Succeeded:
+    """It returned without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """It raised; `Park`, `RetryAfter` and `Requeue` among others."""
+    """It raised an error, or one of the signals `Park`, `RetryAfter` and `Requeue`."""
 
     error: BaseException
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """An HTTP endpoint answered, or a handler raised an error that carries a status. Outside 200–599: a failure.
+    """An HTTP endpoint answered, or a handler raised an error that carries a status. One outside 200–599 is a failure.
 
-    `retry_after_ms` is what the answer's Retry-After said, already as a delay.
+    `retry_after_ms` is the answer's Retry-After as a delay.
     """
 
     status: int
@@ -31,23 +31,23 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """It did not end in time and was cancelled."""
+    """It did not end in time, so it was cancelled."""
 
     after_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """The body is not what the handler takes; no handler has run."""
+    """The body can't be decoded to what the handler takes; no handler has run."""
 
     error: BaseException
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """Consumers died with it in hand, `deliveries` times, as often as is allowed; no handler has run now."""
+    """Consumers died while they handled it, `deliveries` times, which is the maximum; no handler has run this time."""
 
     deliveries: int
 
 
-Outcome: TypeAlias = Returned | Raised | Answered | TimedOut | Undecodable | Crashed
+Outcome: TypeAlias = Succeeded | Raised | Answered | TimedOut | Undecodable | Crashed

@@ -25,7 +25,7 @@ from typing import Any
 from redrive.client import Outgoing
 from redrive.core import (
     COPY_DROPS,
-    PlainLetter,
+    PlainMessage,
     RedriveError,
     deaths_in,
     headers,
@@ -209,7 +209,7 @@ def _first_routing_key(letter: Claimed) -> str:
     died = deaths_in(properties.header(headers.DEATHS), letter.queue).route
     told = {headers.ORIGINAL_ROUTING_KEY: properties.header(headers.ORIGINAL_ROUTING_KEY)}
     return original_routing_key(
-        PlainLetter(
+        PlainMessage(
             queue=letter.queue,
             exchange=letter.dlq_exchange,
             routing_key=letter.dlq_routing_key if died is None else died[1],

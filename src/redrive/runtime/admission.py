@@ -32,8 +32,8 @@ from redrive.core import (
     Counter,
     Crashed,
     Defer,
-    Letter,
-    Publish,
+    PublishCopy,
+    ReceivedMessage,
     Report,
     Skip,
     brings_deliveries,
@@ -103,13 +103,13 @@ class Admission:
         """Whether there is a wait queue for what must not be in hand now."""
         return self._aside_ms > 0
 
-    def had_last_chance(self, letter: Letter) -> bool:
+    def had_last_chance(self, letter: ReceivedMessage) -> bool:
         """Whether it was to run alone when its consumer died or lost its connection."""
         limit = self._crashes_max
         return limit is not None and letter.redelivered and read_count(letter.header(headers.DELIVERIES)) >= limit - 1
 
     def judge(
-        self, letter: Letter, body: bytes, *, after_own_loss: bool = False, last_run: LastRun = LastRun.UNSEEN
+        self, letter: ReceivedMessage, body: bytes, *, after_own_loss: bool = False, last_run: LastRun = LastRun.UNSEEN
     ) -> Verdict | None:
         """What to do instead of handling it, None if it may be handled. `last_run` is what is known of its run alone.
 
@@ -132,8 +132,8 @@ class Admission:
         return None
 
     def home_copy(
-        self, letter: Letter, *, deliveries: int | None, alone: int = 0, aside: bool = False
-    ) -> Publish | None:
+        self, letter: ReceivedMessage, *, deliveries: int | None, alone: int = 0, aside: bool = False
+    ) -> PublishCopy | None:
         """A copy to the queue's own end that is as far as this one, None where a plain return does as well.
 
         `deliveries` goes on it, and `alone`; None is a fresh start. `aside`: by way of a wait queue, if there is one,
@@ -149,7 +149,7 @@ class Admission:
         wait_ms = self._aside_ms if aside else 0
         defer = Defer(wait_ms=wait_ms, not_before_ms=report.now_ms + wait_ms)
         first = self._plan.commands(defer, letter, report)[0]
-        if not isinstance(first, Publish):
+        if not isinstance(first, PublishCopy):
             return None
         written = dict(first.set_headers)
         if deliveries is not None:
@@ -161,12 +161,12 @@ class Admission:
             written[headers.FIRST_SEEN] = seen_ms if seen_ms else report.now_ms
         return replace(first, set_headers=written)
 
-    def age_ms(self, letter: Letter) -> int | None:
+    def age_ms(self, letter: ReceivedMessage) -> int | None:
         """How old it is by its timestamp, else since a consumer first saw it, as far as it says; None if it doesn't."""
         since_ms = self._since_ms(letter, self._now_ms())
         return None if since_ms is None else max(self._now_ms() - since_ms, 0)
 
-    def _judge_crashes(self, letter: Letter, *, after_own_loss: bool, last_run: LastRun) -> Verdict | None:
+    def _judge_crashes(self, letter: ReceivedMessage, *, after_own_loss: bool, last_run: LastRun) -> Verdict | None:
         if self._counts_itself:
             # Nobody has died on what the broker has not counted, however far a rule has let its copies come.
             if not read_deliveries(letter):
@@ -195,7 +195,7 @@ class Admission:
             return Crashed(deliveries=deliveries + 1)
         return _Replace(deliveries=deliveries + 1, alone=alone + weight)
 
-    def _is_early(self, letter: Letter, body: bytes, now_ms: int) -> bool:
+    def _is_early(self, letter: ReceivedMessage, body: bytes, now_ms: int) -> bool:
         delay_ms = asked_delay_ms(letter, body)
         if not delay_ms:
             return False
@@ -203,7 +203,7 @@ class Admission:
         # Without a time of its own it begins now, and the copy that goes back says so.
         return since_ms is None or since_ms + delay_ms > now_ms
 
-    def _since_ms(self, letter: Letter, now_ms: int) -> int | None:
+    def _since_ms(self, letter: ReceivedMessage, now_ms: int) -> int | None:
         own_ms = published_ms(letter, now_ms=now_ms)
         return (_moment(letter.header(headers.FIRST_SEEN)) or None) if own_ms is None else own_ms
 

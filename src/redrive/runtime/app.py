@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from redrive.core import Backoff, Cause, Decision, InvalidInput, Outcome, Policy, Rule, Situation, did_you_mean
+from redrive.core import Backoff, Cause, Decision, InvalidInput, Outcome, RetryPolicy, Rule, Situation, did_you_mean
 from redrive.runtime.codecs import JSON, Codec, Reader, UnsupportedType, body_reader
 from redrive.runtime.errors import InvalidApp
 from redrive.runtime.options import (
@@ -45,7 +45,7 @@ class Consumption:
     """A registration after it has met the declaration: everything needed to consume one queue."""
 
     plan: QueuePlan
-    policy: Policy
+    policy: RetryPolicy
     handler: Callable[..., Any]
     signature: Signature
     reader: Reader | None

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from redrive import wire
-from redrive.core import Publish, headers
+from redrive.core import PublishCopy, headers
 from redrive.runtime.views import DeliveryLetter
 
 _OURS = frozenset({headers.NOT_BEFORE, headers.DELIVERIES, headers.DEATHS_ALONE})
 """A copy has them only if it is told to."""
 
 
-def copy_properties(letter: DeliveryLetter, copy: Publish, *, new_id: Callable[[], str]) -> wire.Properties:
+def copy_properties(letter: DeliveryLetter, copy: PublishCopy, *, new_id: Callable[[], str]) -> wire.Properties:
     """The properties of the copy. Raises what wire raises for values that AMQP can't carry.
 
     Headers of ours that are not believed do not go along: the copy's digest would make them true.

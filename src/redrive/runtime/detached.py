@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from redrive.client import Confirmed, Delivery, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
-from redrive.core import Ack, Publish
+from redrive.core import AckDelivery, PublishCopy
 from redrive.runtime.executing import ACKS_WRITTEN_S, PUBLISH_S_MAX, Executor
 from redrive.wire import LocalProtocolError, Properties
 
@@ -25,7 +25,9 @@ class DetachedCopies:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(self, delivery: Delivery, copy: Publish, properties: Properties, tell: Callable[[], None] | None) -> bool:
+    def send(
+        self, delivery: Delivery, copy: PublishCopy, properties: Properties, tell: Callable[[], None] | None
+    ) -> bool:
         """Publishes a copy, acks when it is confirmed, and tells. False, and nothing was done, if it would have to
         wait, or if it can't be sent at all: `Executor` knows how to do both."""
         executor = self._executor
@@ -88,7 +90,7 @@ class DetachedCopies:
         executor, delivery = self._executor, sink.delivery
         try:
             is_confirmed = await executor.insist(delivery, sink.copy, sink.properties, outcome)
-            is_done = is_confirmed and (await executor.execute(delivery, (Ack(),)) or delivery.is_orphaned)
+            is_done = is_confirmed and (await executor.execute(delivery, (AckDelivery(),)) or delivery.is_orphaned)
             if is_done and sink.tell is not None:
                 sink.tell()
         except StaleDelivery:
@@ -121,7 +123,7 @@ class _Detached:
         self,
         copies: DetachedCopies,
         delivery: Delivery,
-        copy: Publish,
+        copy: PublishCopy,
         properties: Properties,
         tell: Callable[[], None] | None,
     ) -> None:

@@ -8,7 +8,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from redrive.core import DELAY_MS_MAX, Letter
+from redrive.core import DELAY_MS_MAX, ReceivedMessage
 
 PROCESS_AFTER = "processAfterDelayMs"
 AHEAD_MS_MAX = 86_400_000
@@ -18,7 +18,7 @@ _FIELD = b'"processAfterDelayMs"'
 _BODY_BYTES_MAX = 16 * 1024 * 1024
 
 
-def asked_delay_ms(letter: Letter, body: bytes) -> int | None:
+def asked_delay_ms(letter: ReceivedMessage, body: bytes) -> int | None:
     """The delay a message asks for: its header's if that is a number, else its JSON body's; None if neither."""
     in_header = _whole_ms(letter.header(PROCESS_AFTER))
     if in_header is not None:
@@ -33,7 +33,7 @@ def asked_delay_ms(letter: Letter, body: bytes) -> int | None:
     return _whole_ms(parsed.get(PROCESS_AFTER)) if isinstance(parsed, dict) else None
 
 
-def published_ms(letter: Letter, *, now_ms: int) -> int | None:
+def published_ms(letter: ReceivedMessage, *, now_ms: int) -> int | None:
     """When a message was published, by its `timestamp`, since 1970; None if it has none that can be true.
 
     AMQP's has seconds. Milliseconds (JavaScript's `Date.now()`) are a common mistake, and are read as what they are: a

@@ -13,29 +13,29 @@ from redrive.client import ClientError, Delivery, StaleDelivery
 from redrive.core import (
     PAUSE_MS_MAX,
     SILENT,
-    Ack,
+    AckDelivery,
     Attempt,
     Command,
     Decision,
     Defer,
-    Discard,
     Done,
     Exponential,
     Failure,
     Fixed,
-    GiveBack,
     Linear,
     Listed,
     Observer,
     Outcome,
     Parked,
     ParkReason,
-    PlainLetter,
-    Policy,
-    Publish,
+    PlainMessage,
+    PublishCopy,
     Raised,
+    RejectDelivery,
     Report,
+    Requeued,
     Retry,
+    RetryPolicy,
     Signal,
     Situation,
     Skip,
@@ -73,7 +73,7 @@ class Ending:
     def __init__(
         self,
         plan: QueuePlan,
-        policy: Policy,
+        policy: RetryPolicy,
         admission: Admission,
         *,
         executor: Executor,
@@ -142,7 +142,7 @@ class Ending:
         past = self._pasts.of(delivery)
         decision, by_reject = self._decide(outcome, delivery, past, now_ms)
         if has_run and self._pausing.judge(outcome, decision):
-            decision, by_reject = GiveBack(pause_ms=0), False
+            decision, by_reject = Requeued(pause_ms=0), False
         has_begun = type(outcome) is not Undecodable
         timed_s = handler_s if has_run and has_begun else None
         if is_late:
@@ -203,7 +203,7 @@ class Ending:
                 self._executor.note_lost(delivery, "there is no dead-letter exchange to park it in")
             return False
         try:
-            return await self._executor.execute(delivery, self._dated((copy, Ack()), letter, report.now_ms))
+            return await self._executor.execute(delivery, self._dated((copy, AckDelivery()), letter, report.now_ms))
         except Unsendable as error:
             return await self._park_unsendable(letter, past, decision, report, error)
 
@@ -213,7 +213,7 @@ class Ending:
         past: Past,
         decision: Decision,
         report: Report,
-        copy: Publish,
+        copy: PublishCopy,
         properties: Properties,
         tell: Callable[[], None] | None,
     ) -> None:
@@ -288,7 +288,7 @@ class Ending:
         is_attempt: bool = True,
     ) -> None:
         """Carries a decision out, and tells of it if it came to that."""
-        if isinstance(decision, GiveBack):
+        if isinstance(decision, Requeued):
             done = await self.give_back(letter.delivery, pause_ms=decision.pause_ms)
         elif isinstance(decision, Parked) and letter.delivery.is_orphaned:
             done = await self._park_orphaned(letter, past, decision, report)
@@ -297,11 +297,11 @@ class Ending:
             if isinstance(decision, Defer):
                 commands = _with_deaths(commands, letter)
             try:
-                if self._is_rejected_cleaned(decision, past) and isinstance(commands[0], Publish):
+                if self._is_rejected_cleaned(decision, past) and isinstance(commands[0], PublishCopy):
                     if self._reads_deaths:
                         await self._clean(letter, commands[0])
                         return
-                    commands = (Discard(),)
+                    commands = (RejectDelivery(),)
                 done = await self._executor.execute(letter.delivery, self._dated(commands, letter, report.now_ms))
             except Unsendable as error:
                 decision = decision if isinstance(decision, Parked) else Parked(reason=ParkReason.OVERSIZED)
@@ -318,7 +318,7 @@ class Ending:
         is_rejected = plan.arrangement is None and plan.dead_letters and isinstance(decision, Retry | Parked)
         return is_rejected and past.has_odd_deaths
 
-    async def _clean(self, letter: DeliveryLetter, copy: Publish) -> None:
+    async def _clean(self, letter: DeliveryLetter, copy: PublishCopy) -> None:
         """Puts a copy to the queue's end that can be rejected when it has failed too. A consumer that only rejects may
         have no right to publish; then the message stays, since the broker might not survive the reject."""
         delivery = letter.delivery
@@ -341,7 +341,7 @@ class Ending:
         copy: Command | None = commands[0]
         if delivery.is_orphaned and isinstance(decision, Parked):
             copy = self._plan.parking_copy(decision, letter, report)
-        if self._plan.arrangement is not None and isinstance(copy, Publish) and not error.is_body:
+        if self._plan.arrangement is not None and isinstance(copy, PublishCopy) and not error.is_body:
             for header_bytes_max in SIZES:
                 made = envelope_of(letter, copy, header_bytes_max=header_bytes_max, new_id=self._executor.new_id)
                 try:
@@ -356,7 +356,7 @@ class Ending:
             return False
         if self._rejects_to_parking and not past.has_odd_deaths:
             note("runtime.oversized", how="rejected to the queue's dead-letter exchange")
-            return await self._executor.execute(delivery, (Discard(),))
+            return await self._executor.execute(delivery, (RejectDelivery(),))
         note("runtime.oversized", how="given back: there is nowhere else to keep it")
         await self._executor.pause(_UNSENDABLE_S)
         if not delivery.is_stale:
@@ -391,7 +391,7 @@ class Ending:
                 return True
             pause_ms = 0
         report = Report(retries=self._pasts.of(delivery).retries, now_ms=self._now_ms())
-        commands = self._plan.commands(GiveBack(pause_ms=pause_ms), letter, report)
+        commands = self._plan.commands(Requeued(pause_ms=pause_ms), letter, report)
         return await self._executor.execute(delivery, commands)
 
     async def give_back_after(self, delivery: Delivery, error: Exception) -> None:
@@ -436,7 +436,7 @@ class Ending:
         """Parks a message that we fail over again and again, in an envelope, without reading anything of it; whether it
         came to that."""
         exchange, routing_key = delivery.route
-        unread = PlainLetter(queue=self._queue, exchange=exchange, routing_key=routing_key)
+        unread = PlainMessage(queue=self._queue, exchange=exchange, routing_key=routing_key)
         decision, failure = Parked(reason=ParkReason.UNDECODABLE), describe_error(error)
         report = Report(retries=0, now_ms=self._now_ms(), failure=failure)
         copy = self._plan.parking_copy(decision, unread, report)
@@ -445,7 +445,7 @@ class Ending:
                 made = unread_envelope_of(delivery, copy, new_id=self._executor.new_id)
                 is_done = await self._executor.execute_copy(delivery, copy, made.properties, body=made.body)
             elif self._plan.arrangement is None and self._plan.dead_letters and _DIED not in delivery.header:
-                is_done = await self._executor.execute(delivery, (Discard(),))
+                is_done = await self._executor.execute(delivery, (RejectDelivery(),))
             else:
                 return False
         except (Unsendable, QueueGone, ClientError):
@@ -485,7 +485,7 @@ class Ending:
             return commands
         seen = {headers.FIRST_SEEN: now_ms}
         return tuple(
-            replace(one, set_headers={**one.set_headers, **seen}) if isinstance(one, Publish) else one
+            replace(one, set_headers={**one.set_headers, **seen}) if isinstance(one, PublishCopy) else one
             for one in commands
         )
 
@@ -512,5 +512,6 @@ def _with_deaths(commands: tuple[Command, ...], letter: DeliveryLetter) -> tuple
     if not deaths:
         return commands
     return tuple(
-        replace(one, set_headers={**one.set_headers, **deaths}) if isinstance(one, Publish) else one for one in commands
+        replace(one, set_headers={**one.set_headers, **deaths}) if isinstance(one, PublishCopy) else one
+        for one in commands
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from redrive import wire
 from redrive.client import Delivery
-from redrive.core import Publish, fit_headers, headers
+from redrive.core import PublishCopy, fit_headers, headers
 from redrive.runtime.views import DeliveryLetter
 
 SIZES = (48_000, 2_000)
@@ -22,7 +22,9 @@ class Envelope:
     body: bytes
 
 
-def envelope_of(letter: DeliveryLetter, copy: Publish, *, header_bytes_max: int, new_id: Callable[[], str]) -> Envelope:
+def envelope_of(
+    letter: DeliveryLetter, copy: PublishCopy, *, header_bytes_max: int, new_id: Callable[[], str]
+) -> Envelope:
     """The copy with the message in its body: what a shape wants written on it, and those of the message's own headers
     that are small, as far as there is room."""
     body = wire.wrap(letter.properties, letter.delivery.body)
@@ -39,7 +41,7 @@ def envelope_of(letter: DeliveryLetter, copy: Publish, *, header_bytes_max: int,
     )
 
 
-def unread_envelope_of(delivery: Delivery, copy: Publish, *, new_id: Callable[[], str]) -> Envelope:
+def unread_envelope_of(delivery: Delivery, copy: PublishCopy, *, new_id: Callable[[], str]) -> Envelope:
     """The same for a message of which nothing can be read, or only at our peril: none of its headers and properties is
     on the envelope."""
     body = wire.wrap(wire.Properties(delivery.header), delivery.body)
@@ -53,7 +55,7 @@ def unread_envelope_of(delivery: Delivery, copy: Publish, *, new_id: Callable[[]
     return Envelope(properties=properties.edit(content_type=wire.ENVELOPE_CONTENT_TYPE), body=body)
 
 
-def _small(letter: DeliveryLetter, copy: Publish, bytes_max: int) -> wire.Properties:
+def _small(letter: DeliveryLetter, copy: PublishCopy, bytes_max: int) -> wire.Properties:
     """The message's properties with its small headers; without any where they can't be read."""
     properties = letter.properties
     own_id = letter.message_id

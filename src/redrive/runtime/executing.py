@@ -25,7 +25,17 @@ from typing import Any, TypeAlias, assert_never
 
 from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, Returned, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
-from redrive.core import Ack, Command, Counter, Discard, Observer, Pause, Publish, Return, headers
+from redrive.core import (
+    AckDelivery,
+    Command,
+    Counter,
+    Observer,
+    Pause,
+    PublishCopy,
+    RejectDelivery,
+    RequeueDelivery,
+    headers,
+)
 from redrive.runtime.apart import Apart
 from redrive.runtime.copies import copy_properties
 from redrive.runtime.outlet import describe_publish
@@ -36,7 +46,7 @@ from redrive.wire import EncodingError, LocalProtocolError, Properties, Protocol
 Checkpoint = Callable[[str], None]
 """Called between any two steps with the name of the place; tests kill the process there."""
 
-Settlement: TypeAlias = Ack | Discard | Return
+Settlement: TypeAlias = AckDelivery | RejectDelivery | RequeueDelivery
 
 HELD_S_MAX = 600.0
 PUBLISH_S_MAX = 30.0
@@ -115,7 +125,7 @@ class Executor:
         try:
             for command in commands:
                 match command:
-                    case Publish():
+                    case PublishCopy():
                         if not await self._publish_until_confirmed(delivery, self._due_after(rest_ms, command)):
                             return False
                         is_copied = True
@@ -132,7 +142,7 @@ class Executor:
         return True
 
     async def execute_copy(
-        self, delivery: Delivery, copy: Publish, properties: Properties, *, body: bytes | None = None
+        self, delivery: Delivery, copy: PublishCopy, properties: Properties, *, body: bytes | None = None
     ) -> bool:
         """A copy whose properties are made already, then an ack; whether it came to the end, as `execute` says it.
         `body` instead of the delivery's own. Raises as that does."""
@@ -147,14 +157,14 @@ class Executor:
                 return False
             is_copied = True
             if self.is_watched:
-                await self._settle_watched(delivery, Ack())
+                await self._settle_watched(delivery, AckDelivery())
             else:
                 delivery.ack()
         except StaleDelivery:
             return is_copied and delivery.is_orphaned
         return True
 
-    async def copy_once(self, delivery: Delivery, copy: Publish, *, minds_gone: bool = False) -> bool:
+    async def copy_once(self, delivery: Delivery, copy: PublishCopy, *, minds_gone: bool = False) -> bool:
         """Publishes a copy to the queue's own end, and acks if it is confirmed; else leaves the delivery as it is. One
         try. Raises `StaleDelivery`, and `QueueGone` with `minds_gone`."""
         if delivery.is_stale:
@@ -175,7 +185,7 @@ class Executor:
             if minds_gone and await self._is_queue_gone(delivery, copy, outcome):
                 raise QueueGone
             return False
-        await self.execute(delivery, (Ack(),))
+        await self.execute(delivery, (AckDelivery(),))
         return True
 
     def count_confirmed(self) -> None:
@@ -201,7 +211,7 @@ class Executor:
     async def insist(
         self,
         delivery: Delivery,
-        copy: Publish,
+        copy: PublishCopy,
         properties: Properties,
         outcome: PublishOutcome,
         *,
@@ -260,9 +270,9 @@ class Executor:
         """A plain return of what may not be read, uncounted but where the queue's own count must go over a publisher's
         (see `carrying.give_back`). Raises `StaleDelivery`."""
         may_bring_count = not delivery.redelivered and _COUNT in delivery.header
-        settle(delivery, Return(counted=may_bring_count and self._plan.counted_by is Counter.DELIVERIES))
+        settle(delivery, RequeueDelivery(counted=may_bring_count and self._plan.counted_by is Counter.DELIVERIES))
 
-    def note_failure(self, copy: Publish, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
+    def note_failure(self, copy: PublishCopy, outcome: PublishOutcome, *, retry_in_ms: int | None) -> None:
         """Says that a copy was not confirmed, and when it is tried again, if it is."""
         self._observer.note(
             "runtime.publish_failed",
@@ -287,7 +297,7 @@ class Executor:
             certain=delivery.session.queue_is_gone,
         )
 
-    async def _is_queue_gone(self, delivery: Delivery, copy: Publish, outcome: PublishOutcome) -> bool:
+    async def _is_queue_gone(self, delivery: Delivery, copy: PublishCopy, outcome: PublishOutcome) -> bool:
         """Whether a copy that failed was to go to a queue that is gone, or through it."""
         if delivery.comes_again or self._plan.is_parking(copy):
             return False
@@ -303,27 +313,27 @@ class Executor:
         if self._checkpoint is not None:
             self._checkpoint(place)
 
-    def _due_after(self, rest_ms: int, copy: Publish) -> Publish:
+    def _due_after(self, rest_ms: int, copy: PublishCopy) -> PublishCopy:
         """A copy whose pause was cut short, because the app stops: whoever gets it next waits for the rest."""
         if rest_ms <= 0 or self._now_ms is None or headers.NOT_BEFORE in copy.set_headers:
             return copy
         return replace(copy, set_headers={**copy.set_headers, headers.NOT_BEFORE: self._now_ms() + rest_ms})
 
-    async def _publish_until_confirmed(self, delivery: Delivery, copy: Publish) -> bool:
+    async def _publish_until_confirmed(self, delivery: Delivery, copy: PublishCopy) -> bool:
         if delivery.comes_again:
             return False
         properties = self._properties(delivery, copy)
         outcome = await self._publish(copy, delivery.body, properties)
         return isinstance(outcome, Confirmed) or await self.insist(delivery, copy, properties, outcome)
 
-    def _properties(self, delivery: Delivery, copy: Publish) -> Properties:
+    def _properties(self, delivery: Delivery, copy: PublishCopy) -> Properties:
         try:
             return copy_properties(DeliveryLetter(delivery, self._plan), copy, new_id=self.new_id)
         except ProtocolError as error:
             raise Unsendable(f"its properties can't be copied: {error}", is_body=False) from None
 
     async def _publish(
-        self, copy: Publish, body: bytes, properties: Properties, *, by: Publisher | None = None
+        self, copy: PublishCopy, body: bytes, properties: Properties, *, by: Publisher | None = None
     ) -> PublishOutcome:
         publisher: Publisher | Apart = self.publisher if by is None else by
         if self.closing_exchanges and copy.exchange in self.closing_exchanges:
@@ -361,19 +371,19 @@ class Executor:
         settle(delivery, command)
         # Acks are said at the end of the event loop's turn, or a few milliseconds later.
         await asyncio.sleep(ACKS_WRITTEN_S)
-        self.reach("after ack written" if isinstance(command, Ack) else "after settle written")
+        self.reach("after ack written" if isinstance(command, AckDelivery) else "after settle written")
 
 
 def settle(delivery: Delivery, command: Settlement) -> None:
     """Raises `StaleDelivery`: then the message comes again."""
     match command:
-        case Ack():
+        case AckDelivery():
             delivery.ack()
-        case Discard():
+        case RejectDelivery():
             delivery.reject(requeue=False)
-        case Return(counted=True):
+        case RequeueDelivery(counted=True):
             delivery.reject(requeue=True)
-        case Return():
+        case RequeueDelivery():
             delivery.nack(requeue=True)
         case _:
             assert_never(command)

@@ -17,8 +17,8 @@ from redrive.core import (
     Observer,
     Outcome,
     Raised,
-    Returned,
     Signal,
+    Succeeded,
     TimedOut,
     Undecodable,
     headers,
@@ -41,7 +41,7 @@ from redrive.runtime.views import DeliveryLetter
 
 _OURS = b"x-redrive-"
 _FOREIGN = b"x-original-queue"
-_OUTCOMES = (Returned, Raised, Answered, TimedOut, Undecodable, Crashed)
+_OUTCOMES = (Succeeded, Raised, Answered, TimedOut, Undecodable, Crashed)
 _ENDINGS = (*_OUTCOMES, Signal)
 """What a handler may return to say how it has ended. `return Park(…)` is taken for the raise it was meant to be: an ack
 would lose what its author wanted to keep."""

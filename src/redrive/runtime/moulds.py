@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from redrive.client import Delivery
-from redrive.core import Ack, Command, Failure, Publish, headers
+from redrive.core import AckDelivery, Command, Failure, PublishCopy, headers
 from redrive.runtime.pasts import WRITTEN, Past
 from redrive.runtime.views import DeliveryLetter
 from redrive.wire import Properties, digest_of, encode_entries, flags_of
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 class Mould(NamedTuple):
     """The copy of one kind: where it goes, and its headers' bytes, cut where the moment belongs."""
 
-    copy: Publish
+    copy: PublishCopy
     pieces: tuple[bytes, ...]
 
     def cast(self, letter: DeliveryLetter, now_ms: int, new_id: Callable[[], str]) -> Properties:
@@ -73,7 +73,7 @@ class Moulds:
     def make(self, kind: Kind, commands: tuple[Command, ...], now_ms: int) -> Mould | None:
         """A mould from the commands for the first of a kind; None if these are more than a copy and an ack."""
         match commands:
-            case (Publish(expiration_ms=None) as copy, Ack()):
+            case (PublishCopy(expiration_ms=None) as copy, AckDelivery()):
                 pass
             case _:
                 return None

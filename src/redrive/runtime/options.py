@@ -10,7 +10,7 @@ from redrive.core import (
     Cause,
     Decision,
     Outcome,
-    Policy,
+    RetryPolicy,
     Rule,
     Situation,
     backoff_of,
@@ -75,7 +75,7 @@ class ConsumerOptions:
         chosen = declared if self.pause_after is None else self.pause_after
         return None if chosen == 0 else chosen
 
-    def policy(self, declared: Policy) -> Policy:
+    def policy(self, declared: RetryPolicy) -> RetryPolicy:
         """The queue's policy with what this consumer says otherwise. Raises ValueError."""
         return replace(
             declared,

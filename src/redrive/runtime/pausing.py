@@ -11,9 +11,9 @@ from redrive.core import (
     Answered,
     Decision,
     Done,
-    GiveBack,
     Outcome,
     Raised,
+    Requeued,
     Rule,
     TimedOut,
     Undecodable,
@@ -47,7 +47,7 @@ class Pausing:
         if not self._is_absence(outcome):
             if isinstance(decision, Done):
                 self.succeeded()
-            elif isinstance(decision, GiveBack) or isinstance(outcome, Undecodable):
+            elif isinstance(decision, Requeued) or isinstance(outcome, Undecodable):
                 pass  # what can't be read has not asked for the dependency
             elif self.is_paused and self.probed is not None:
                 self.probed(True)  # it failed, but not for want of the dependency

@@ -3,7 +3,7 @@
 from typing import Any
 
 from redrive.client import Delivery
-from redrive.core import Decision, Defer, Done, Failure, GiveBack, Observer, Parked, ParkReason, Retry, Skip
+from redrive.core import Decision, Defer, Done, Failure, Observer, Parked, ParkReason, Requeued, Retry, Skip
 from redrive.core import headers as names
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import QueuePlan
@@ -12,7 +12,7 @@ _ID = names.MESSAGE_ID.encode()
 WORDS: dict[type[Any], str] = {
     Done: "ack",
     Retry: "retry",
-    GiveBack: "requeue",
+    Requeued: "requeue",
     Parked: "park",
     Defer: "defer",
     Skip: "skipped",
@@ -77,7 +77,7 @@ class Reporter:
                 tag = self._spent_tag
         elif isinstance(decision, Defer):
             delay_ms = decision.wait_ms
-        elif isinstance(decision, GiveBack):
+        elif isinstance(decision, Requeued):
             delay_ms = decision.pause_ms
         if failure is not None:
             error, status = failure.text, failure.status

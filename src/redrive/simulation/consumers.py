@@ -8,29 +8,29 @@ from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from redrive.core import (
-    Ack,
+    AckDelivery,
     Answered,
     Attempt,
     Command,
     Crashed,
     Decision,
     Defer,
-    Discard,
     Done,
-    GiveBack,
-    Letter,
     Outcome,
     Parked,
     Pause,
-    Publish,
+    PublishCopy,
     Raised,
+    ReceivedMessage,
+    RejectDelivery,
     Report,
+    Requeued,
+    RequeueDelivery,
     Retry,
-    Return,
-    Returned,
     Signal,
     Situation,
     Skip,
+    Succeeded,
     TimedOut,
     Undecodable,
     count_retries,
@@ -81,7 +81,7 @@ class Consumer(Protocol):
     def parking(self) -> str | None:
         """The queue for dead letters, if it is known."""
 
-    def take(self, letter: Letter, script: Script, *, run: int, now_ms: int) -> Said:
+    def take(self, letter: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> Said:
         """One delivery; `run` is its place in the script."""
 
 
@@ -99,7 +99,7 @@ class DecidingConsumer:
         runs = self._policy.attempts_max
         self.attempts_max: int | None = runs if runs <= RUNS_COUNTED_MAX else None
 
-    def take(self, letter: Letter, script: Script, *, run: int, now_ms: int) -> Said:
+    def take(self, letter: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> Said:
         """One delivery."""
         self._now_ms = now_ms
         retries = count_retries(letter, self._plan.counted_by)
@@ -124,7 +124,7 @@ class DecidingConsumer:
             return plainly(does, attempt=retries + 1)
         return self._decided(does, letter, retries, attempt=None if isinstance(does, Undecodable) else retries + 1)
 
-    def _decided(self, outcome: Outcome, letter: Letter, retries: int, *, attempt: int | None) -> Said:
+    def _decided(self, outcome: Outcome, letter: ReceivedMessage, retries: int, *, attempt: int | None) -> Said:
         now_ms = self._now_ms
         situation = Situation(retries=retries, now_ms=now_ms, age_ms=self._admission.age_ms(letter), draw=DRAW)
         decision = decide(outcome, situation, self._policy)
@@ -135,7 +135,9 @@ class DecidingConsumer:
         report = Report(retries=retries, now_ms=now_ms, failure=failure, history=history)
         return self._said(decision, letter, report, attempt=attempt, outcome=describe(outcome))
 
-    def _said(self, decision: Decision, letter: Letter, report: Report, *, attempt: int | None, outcome: str) -> Said:
+    def _said(
+        self, decision: Decision, letter: ReceivedMessage, report: Report, *, attempt: int | None, outcome: str
+    ) -> Said:
         word, phrase, delay_ms = _worded(decision)
         return Said(
             attempt=attempt,
@@ -146,23 +148,23 @@ class DecidingConsumer:
             commands=self._commands(decision, letter, report),
         )
 
-    def _commands(self, decision: Decision, letter: Letter, report: Report) -> tuple[Command, ...]:
+    def _commands(self, decision: Decision, letter: ReceivedMessage, report: Report) -> tuple[Command, ...]:
         """As the runtime: where crashes are counted a message goes back by a copy, since a return looks like one."""
-        if isinstance(decision, GiveBack):
+        if isinstance(decision, Requeued):
             copy = self._admission.home_copy(letter, deliveries=None)
             if copy is not None:
-                return Pause(pause_ms=decision.pause_ms), copy, Ack()
+                return Pause(pause_ms=decision.pause_ms), copy, AckDelivery()
         return self._plan.commands(decision, letter, report)
 
 
-def _replaced(copy: Publish, deliveries: int) -> Said:
+def _replaced(copy: PublishCopy, deliveries: int) -> Said:
     times = "once" if deliveries == 1 else f"{deliveries} times"
     return Said(
         attempt=None,
         outcome="redelivered",
         decision="recount",
         text=f"its consumers may have died of it {times} → a copy that says so takes its place",
-        commands=(copy, Ack()),
+        commands=(copy, AckDelivery()),
         follows_script=False,
     )
 
@@ -174,7 +176,7 @@ class PlainConsumer:
     attempts_max: int | None = None
     parking: str | None = None
 
-    def take(self, letter: Letter, script: Script, *, run: int, now_ms: int) -> Said:
+    def take(self, letter: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> Said:
         """One delivery."""
         does = script.step(run).does
         assert isinstance(does, Plain)
@@ -186,13 +188,13 @@ def plainly(does: Plain, *, attempt: int) -> Said:
     commands: tuple[Command, ...]
     match does:
         case Plain.ACK:
-            word, text, commands = "ack", "ok → ack", (Ack(),)
+            word, text, commands = "ack", "ok → ack", (AckDelivery(),)
         case Plain.REJECT:
-            word, text, commands = "reject", "rejected without requeue", (Discard(),)
+            word, text, commands = "reject", "rejected without requeue", (RejectDelivery(),)
         case Plain.NACK:
-            word, text, commands = "requeue", "nacked with requeue", (Return(counted=False),)
+            word, text, commands = "requeue", "nacked with requeue", (RequeueDelivery(counted=False),)
         case Plain.RETURN:
-            word, text, commands = "requeue", "rejected with requeue", (Return(counted=True),)
+            word, text, commands = "requeue", "rejected with requeue", (RequeueDelivery(counted=True),)
         case Plain.CRASH:
             return Said(attempt=attempt, outcome=does.value, decision="crash", text="the consumer dies", commands=None)
         case _:
@@ -203,7 +205,7 @@ def plainly(does: Plain, *, attempt: int) -> Said:
 def describe(outcome: Outcome) -> str:
     """An outcome as a short phrase."""
     match outcome:
-        case Returned():
+        case Succeeded():
             return "ok"
         case Raised(error=Signal() as signal):
             return type(signal).__name__
@@ -233,7 +235,7 @@ def _worded(decision: Decision) -> tuple[str, str, int | None]:
             return "retry", f"retry in {format_duration_ms(delay_ms)}", delay_ms
         case Defer(wait_ms=wait_ms):
             return "defer", f"waits {format_duration_ms(wait_ms)} more", wait_ms
-        case GiveBack(pause_ms=pause_ms):
+        case Requeued(pause_ms=pause_ms):
             return "requeue", f"back to the queue after {format_duration_ms(pause_ms)}", pause_ms
         case Skip():
             return "skipped", "skipped", None

@@ -5,7 +5,7 @@ Bounded in every direction: runs, moments, and virtual time. A message that is s
 
 from typing import assert_never
 
-from redrive.core import Ack, Discard, Pause, Publish, Return, format_duration_ms
+from redrive.core import AckDelivery, Pause, PublishCopy, RejectDelivery, RequeueDelivery, format_duration_ms
 from redrive.embedded import Hop
 from redrive.simulation.consumers import Consumer, Said
 from redrive.simulation.lives import Ending, Event, Kind, Life
@@ -94,21 +94,21 @@ class Play:
             match command:
                 case Pause(pause_ms=pause_ms):
                     self._pause(pause_ms)
-                case Publish():
+                case PublishCopy():
                     if not stage.copy(delivery, command):
                         self._put_back(delivery, command)
                         return
                     self._not_taken = 0
-                case Ack():
+                case AckDelivery():
                     stage.ack(delivery)
-                case Discard():
+                case RejectDelivery():
                     stage.discard(delivery, by_reject=said.decision == "reject")
-                case Return(counted=counted):
+                case RequeueDelivery(counted=counted):
                     stage.give_back(delivery, counted=counted)
                 case _:
                     assert_never(command)
 
-    def _put_back(self, delivery: Delivery, command: Publish) -> None:
+    def _put_back(self, delivery: Delivery, command: PublishCopy) -> None:
         """As the runtime: the copy was not taken, so the delivery goes back, after a pause that grows."""
         way = f"{command.exchange or '(default)'} with {command.routing_key!r}"
         self._note(Kind.REFUSED, f"the copy to {way} was not taken", queue=self._stage.queue)

@@ -31,7 +31,7 @@ from redrive.core import (
     Raised,
     Requeue,
     RetryAfter,
-    Returned,
+    Succeeded,
     TimedOut,
     Undecodable,
     did_you_mean,
@@ -123,7 +123,7 @@ def failing(times: int) -> Script:
 
 
 _SIMPLE: dict[str, Outcome | Plain] = {
-    "ok": Returned(),
+    "ok": Succeeded(),
     "fail": Raised(SimulatedFailure("as the script says")),
     "timeout": TimedOut(after_ms=TIMEOUT_MS),
     "undecodable": Undecodable(SimulatedFailure("the body is not what the handler takes")),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive import wire
-from redrive.core import Finding, InvalidDeclaration, PlainLetter, Publish, Severity, headers
+from redrive.core import Finding, InvalidDeclaration, PlainMessage, PublishCopy, Severity, headers
 from redrive.embedded import PROFILES, Channel, Deliver, Engine, Got, Hop, Place, Refusal, Refused, Return
 from redrive.simulation.consumers import BODY
 from redrive.topology import DestinationType, ExchangeType, Topology
@@ -28,7 +28,7 @@ _EXAMPLE = "example"
 class Delivery:
     """The message in the consumer's hand."""
 
-    letter: PlainLetter
+    letter: PlainMessage
     tag: int
     header: bytes
 
@@ -88,7 +88,7 @@ class Stage:
         for effect in self._engine.take_effects():
             if isinstance(effect, Deliver):
                 properties = wire.Properties(effect.header)
-                letter = PlainLetter(
+                letter = PlainMessage(
                     queue=self.queue,
                     exchange=effect.message.exchange,
                     routing_key=effect.message.keys[0],
@@ -117,7 +117,7 @@ class Stage:
         else:
             self._consumer.nack(delivery.tag, requeue=True)
 
-    def copy(self, delivery: Delivery, command: Publish) -> bool:
+    def copy(self, delivery: Delivery, command: PublishCopy) -> bool:
         """A confirmed, mandatory copy of what is in hand; whether the broker has it now."""
         properties = wire.Properties(delivery.header).edit(
             headers=command.set_headers,

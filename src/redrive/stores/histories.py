@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
-from redrive.core import Attempt, PlainLetter, headers, read_history
+from redrive.core import Attempt, PlainMessage, headers, read_history
 from redrive.wire import Properties, ProtocolError
 
 _encode = msgspec.json.Encoder().encode
@@ -31,5 +31,5 @@ def _told_in(properties: bytes) -> tuple[Attempt, ...]:
         told = Properties(properties).header(headers.HISTORY)
     except ProtocolError:
         return ()
-    history = read_history(PlainLetter(queue="", headers={headers.HISTORY: told}))
+    history = read_history(PlainMessage(queue="", headers={headers.HISTORY: told}))
     return tuple(replace(one, error=one.error.replace("\0", "\ufffd")) if "\0" in one.error else one for one in history)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from redrive.core import Command, Counter, Deaths, Decision, Letter, Parked, Publish, Report, Retry
-from redrive.core import Policy as RetryPolicy
+from redrive.core import Command, Counter, Deaths, Decision, Parked, PublishCopy, ReceivedMessage, Report, Retry
+from redrive.core import RetryPolicy as RetryPolicy
 from redrive.topology.arrangement import Arrangement, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
@@ -99,13 +99,13 @@ class QueuePlan:
             attempts_max=self.arrangement.attempts, backoff=self.shape.backoff(), other_4xx=self.shape.unlisted_4xx
         )
 
-    def commands(self, decision: Decision, letter: Letter, report: Report) -> tuple[Command, ...]:
+    def commands(self, decision: Decision, letter: ReceivedMessage, report: Report) -> tuple[Command, ...]:
         """What to tell the broker, in order; the last command settles the delivery, and no other does."""
         if self.shape is None or self.arrangement is None:
             return unretried.commands(decision, letter, report, queue=self.queue, dead_letters=self.dead_letters)
         return self.shape.commands(decision, letter, self.arrangement, report)
 
-    def parking_copy(self, decision: Parked, letter: Letter, report: Report) -> Publish | None:
+    def parking_copy(self, decision: Parked, letter: ReceivedMessage, report: Report) -> PublishCopy | None:
         """The copy that parks a message which can't be settled any more, None if nobody has said where to.
 
         It goes where `commands` would send it, also where these are a reject."""
@@ -115,14 +115,14 @@ class QueuePlan:
             return None
         return unretried.parking_copy(decision, letter, report, queue=self.queue)
 
-    def is_parking(self, copy: Publish) -> bool:
+    def is_parking(self, copy: PublishCopy) -> bool:
         """Whether a copy goes to the dead letters."""
         if self.arrangement is None:
             return copy.exchange == self.queue.arguments.get("x-dead-letter-exchange")
         parking = self.arrangement.parking
         return copy.exchange == parking.exchange and parking.routing_key in (None, copy.routing_key)
 
-    def is_own_end(self, copy: Publish) -> bool:
+    def is_own_end(self, copy: PublishCopy) -> bool:
         """Whether a copy goes straight to the end of this queue."""
         return copy.exchange == DEFAULT_EXCHANGE and copy.routing_key == self.name
 
@@ -139,7 +139,7 @@ class QueuePlan:
             and self.queue.arguments.get("x-dead-letter-strategy") == "at-least-once"
         )
 
-    def rejects(self, decision: Retry, letter: Letter) -> bool:
+    def rejects(self, decision: Retry, letter: ReceivedMessage) -> bool:
         """Whether `commands` for it are one reject without requeue: what costs least to find out, and is done most."""
         return (
             self.shape is not None
@@ -148,14 +148,14 @@ class QueuePlan:
             and self.shape.rejects(decision, letter, self.arrangement)
         )
 
-    def is_foreign(self, letter: Letter) -> bool:
+    def is_foreign(self, letter: ReceivedMessage) -> bool:
         """Whether a delivery is another queue's retry, to be acked unhandled (`Skip`)."""
         tiered = self.ways_back.get((letter.exchange, letter.routing_key))
         if tiered is None or not (self.shape is None or self.shape.skips_foreign):
             return False
         return is_foreign_copy(letter, tiered)
 
-    def must_be_copied(self, letter: Letter) -> bool:
+    def must_be_copied(self, letter: ReceivedMessage) -> bool:
         """Whether a reject would take along what is not the message's own."""
         return must_be_copied(letter)
 
@@ -189,6 +189,6 @@ class QueuePlan:
             has_waited_here=has_waited_here,
         )
 
-    def handler_routing_key(self, letter: Letter) -> str:
+    def handler_routing_key(self, letter: ReceivedMessage) -> str:
         """The key to show to the handler: the original one, also on a retry."""
         return handler_routing_key(letter)

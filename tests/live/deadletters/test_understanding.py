@@ -11,7 +11,7 @@ import pika
 import pytest
 
 from redrive.client import Client, Delivery
-from redrive.core import Failure, Parked, ParkReason, PlainLetter, Report, parking_headers
+from redrive.core import Failure, Parked, ParkReason, PlainMessage, Report, parking_headers
 from redrive.deadletters.fingerprints import fingerprint
 from redrive.records import Explanation, explain, search_text, words_of
 from tests.live.client.accounts import ready, wait_ready
@@ -206,7 +206,7 @@ def test_each_framework_s_headers_survive_the_broker_and_are_explained(vhost: Vh
     failure = Failure(
         type="TimeoutError", message="payment 4711 took 3000 ms", stack='  File "/app/s.py", line 3, in pay'
     )
-    delivered = PlainLetter(queue="orders", exchange="shop", routing_key="order.placed")
+    delivered = PlainMessage(queue="orders", exchange="shop", routing_key="order.placed")
     ours = parking_headers(
         Parked(reason=ParkReason.ATTEMPTS),
         delivered,

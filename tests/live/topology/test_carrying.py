@@ -12,18 +12,18 @@ from rig.brokers import Vhost
 
 from redrive.client import Client, Confirmed, Delivery
 from redrive.core import (
-    Ack,
+    AckDelivery,
     Command,
     Decision,
     Defer,
-    Discard,
     Pause,
-    PlainLetter,
-    Publish,
+    PlainMessage,
+    PublishCopy,
     Raised,
+    RejectDelivery,
     Report,
+    RequeueDelivery,
     RetryAfter,
-    Return,
     Situation,
     Skip,
     count_retries,
@@ -74,7 +74,7 @@ class Consumption:
         self.runs: list[tuple[int, str, int]] = []
 
     async def take(self, delivery: Delivery) -> None:
-        letter = PlainLetter(
+        letter = PlainMessage(
             queue=self.plan.name,
             exchange=delivery.exchange,
             routing_key=delivery.routing_key,
@@ -100,7 +100,7 @@ class Consumption:
 
     async def _obey(self, command: Command, delivery: Delivery) -> None:
         match command:
-            case Publish():
+            case PublishCopy():
                 expiration = None if command.expiration_ms is None else str(command.expiration_ms)
                 properties = delivery.properties.edit(
                     headers=command.set_headers, drop=command.drop_headers, expiration=expiration
@@ -110,13 +110,13 @@ class Consumption:
                 assert outcome == Confirmed()
             case Pause(pause_ms=pause_ms):
                 await asyncio.sleep(pause_ms / 1000)
-            case Ack():
+            case AckDelivery():
                 delivery.ack()
-            case Discard():
+            case RejectDelivery():
                 delivery.reject(requeue=False)
-            case Return(counted=True):
+            case RequeueDelivery(counted=True):
                 delivery.reject(requeue=True)
-            case Return():
+            case RequeueDelivery():
                 delivery.nack(requeue=True)
 
 

@@ -65,7 +65,7 @@ def test_a_mutant_is_known_again_when_its_function_moves_in_the_file() -> None:
 
 def test_every_mutant_of_the_source_is_python_with_another_meaning_and_has_a_name_of_its_own() -> None:
     identities: Counter[str] = Counter()
-    for path in ("src/redrive/core/deciding.py", "src/redrive/stores/leases.py", "src/redrive/wire/frames.py"):
+    for path in ("src/redrive/core/decision_table.py", "src/redrive/stores/leases.py", "src/redrive/wire/frames.py"):
         source = (ROOT / path).read_text(encoding="utf-8")
         meaning = ast.dump(ast.parse(source))
         for mutant in mutants(path, source):

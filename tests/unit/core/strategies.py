@@ -15,20 +15,20 @@ from redrive.core import (
     Exponential,
     Failure,
     Fixed,
-    GiveBack,
     Immediate,
     Linear,
     Listed,
     Outcome,
     Park,
-    Policy,
     Raised,
     Report,
     Requeue,
+    Requeued,
     RetryAfter,
-    Returned,
+    RetryPolicy,
     Rule,
     Situation,
+    Succeeded,
     TimedOut,
     Undecodable,
 )
@@ -48,7 +48,7 @@ errors: st.SearchStrategy[BaseException] = st.one_of(
 )
 statuses = st.one_of(st.integers(100, 599), st.sampled_from([408, 409, 425, 429]), st.integers(-(2**70), 2**70))
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
-    st.just(Returned()),
+    st.just(Succeeded()),
     st.builds(Raised, errors),
     st.builds(
         Answered,
@@ -102,14 +102,14 @@ def _raise(*_: Any) -> Decision | None:
 
 
 policies = st.builds(
-    Policy,
+    RetryPolicy,
     attempts_max=st.integers(1, 12),
     backoff=backoffs,
     jitter=st.floats(0, 1),
     rules=st.lists(rules, max_size=3).map(tuple),
     age_ms_max=st.none() | st.integers(0, 10**10),
     other_4xx=st.sampled_from(["park", "retry"]),
-    own=st.sampled_from([None, None, _raise, lambda *_: None, lambda *_: Done(), lambda *_: GiveBack(pause_ms=1)]),
+    own=st.sampled_from([None, None, _raise, lambda *_: None, lambda *_: Done(), lambda *_: Requeued(pause_ms=1)]),
 )
 
 any_text = st.one_of(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core import Counter, PlainLetter, count_retries, deaths_in, headers, original_headers, read_count
-from redrive.core.counts import COUNT_MAX
+from redrive.core import Counter, PlainMessage, count_retries, deaths_in, headers, original_headers, read_count
+from redrive.core.headers import COUNT_MAX
 from tests.live.runtime.recording import EXCHANGE, ROUTING_KEY, read_recorded
 from tests.unit.core.strategies import garbage
 
@@ -56,8 +56,8 @@ def recorded() -> list[Any]:
     ]
 
 
-def letter_of(delivery: dict[str, Any]) -> PlainLetter:
-    return PlainLetter(
+def letter_of(delivery: dict[str, Any]) -> PlainMessage:
+    return PlainMessage(
         queue=delivery["queue"],
         exchange=delivery["exchange"],
         routing_key=delivery["routing_key"],
@@ -225,7 +225,7 @@ def test_the_walks_go_further_than_any_recording() -> None:
 def test_a_count_is_a_whole_number_that_is_never_negative_whatever_the_headers_hold(
     counter: Counter, found: dict[str, Any]
 ) -> None:
-    count = count_retries(PlainLetter(queue="q", headers=found), counter)
+    count = count_retries(PlainMessage(queue="q", headers=found), counter)
     assert type(count) is int
     assert 0 <= count <= 6 * COUNT_MAX
 
@@ -277,4 +277,4 @@ def test_what_was_done_before_a_copy_is_added_to_every_count(before: int, counte
         headers.DELIVERY_COUNT: counted,
         headers.DEATHS: [{"queue": "q", "reason": "rejected", "count": counted}],
     }
-    assert count_retries(PlainLetter(queue="q", redelivered=True, headers=found), counter) == before + counted
+    assert count_retries(PlainMessage(queue="q", redelivered=True, headers=found), counter) == before + counted

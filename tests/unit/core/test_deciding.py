@@ -15,30 +15,30 @@ from redrive.core import (
     Decision,
     Done,
     Fixed,
-    GiveBack,
     Listed,
     Outcome,
     Park,
     Parked,
     ParkReason,
-    Policy,
     Raised,
     Requeue,
+    Requeued,
     Retry,
     RetryAfter,
-    Returned,
+    RetryPolicy,
     Rule,
     Signal,
     Situation,
+    Succeeded,
     TimedOut,
     Undecodable,
     decide,
-    deciding,
 )
-from redrive.core.deciding import BUDGETS, TABLE
+from redrive.core import decision_table as deciding
+from redrive.core.decision_table import BUDGETS, TABLE
 from tests.unit.core.strategies import NOW_MS, outcomes, policies, situations
 
-LADDER = Policy(attempts_max=4, backoff=Listed(["30s", "5m", "30m"]))
+LADDER = RetryPolicy(attempts_max=4, backoff=Listed(["30s", "5m", "30m"]))
 FAILURES: list[Outcome] = [Raised(ValueError("no")), TimedOut(after_ms=5), Answered(status=503)]
 
 
@@ -52,7 +52,7 @@ def retry(delay_ms: int) -> Retry:
 
 @given(outcomes, situations, policies)
 def test_every_outcome_in_every_situation_under_every_policy_has_one_bounded_answer(
-    outcome: Outcome, situation: Situation, policy: Policy
+    outcome: Outcome, situation: Situation, policy: RetryPolicy
 ) -> None:
     decision = decide(outcome, situation, policy)
     assert decide(outcome, situation, policy) == decision
@@ -61,7 +61,7 @@ def test_every_outcome_in_every_situation_under_every_policy_has_one_bounded_ans
             assert type(delay_ms) is int
             assert 0 <= delay_ms <= DELAY_MS_MAX
             assert not_before_ms == situation.now_ms + delay_ms
-        case GiveBack(pause_ms=pause_ms):
+        case Requeued(pause_ms=pause_ms):
             assert 0 <= pause_ms <= PAUSE_MS_MAX
         case Parked(reason=reason):
             assert reason in ParkReason
@@ -71,10 +71,10 @@ def test_every_outcome_in_every_situation_under_every_policy_has_one_bounded_ans
 
 @given(outcomes, situations, policies)
 def test_only_a_run_that_went_well_or_a_rule_or_the_authors_own_function_acks(
-    outcome: Outcome, situation: Situation, policy: Policy
+    outcome: Outcome, situation: Situation, policy: RetryPolicy
 ) -> None:
     if decide(outcome, situation, replace(policy, rules=(), own=None)) == Done():
-        assert isinstance(outcome, Returned) or (isinstance(outcome, Answered) and 200 <= outcome.status <= 299)
+        assert isinstance(outcome, Succeeded) or (isinstance(outcome, Answered) and 200 <= outcome.status <= 299)
 
 
 @pytest.mark.parametrize("outcome", FAILURES)
@@ -105,7 +105,7 @@ STATUSES: list[tuple[int, Decision]] = [
     (408, retry(30_000)),
     (409, retry(30_000)),
     (422, Parked(reason=ParkReason.STATUS)),
-    (425, GiveBack(pause_ms=500)),
+    (425, Requeued(pause_ms=500)),
     (429, retry(30_000)),
     (499, Parked(reason=ParkReason.STATUS)),
     (500, retry(30_000)),
@@ -129,12 +129,12 @@ def test_other_4xx_retry_where_the_policy_says_so(status: int) -> None:
 @pytest.mark.parametrize("outcome", [Answered(status=425), Raised(Requeue())])
 def test_giving_back_never_counts_and_pauses_half_a_second_to_one_and_a_half(outcome: Outcome) -> None:
     pauses = [decide(outcome, at(1_000, age_ms=10**12, draw=draw), LADDER) for draw in (0.0, 0.5, 0.999)]
-    assert pauses == [GiveBack(pause_ms=500), GiveBack(pause_ms=1_000), GiveBack(pause_ms=1_499)]
+    assert pauses == [Requeued(pause_ms=500), Requeued(pause_ms=1_000), Requeued(pause_ms=1_499)]
 
 
 @pytest.mark.parametrize(("asked", "pause_ms"), [("2s", 2_000), (0, 0), ("10m", 60_000)])
 def test_a_pause_that_was_asked_for_is_kept_but_bounded(asked: str | float, pause_ms: int) -> None:
-    assert decide(Raised(Requeue(asked)), at(draw=0.7), LADDER) == GiveBack(pause_ms=pause_ms)
+    assert decide(Raised(Requeue(asked)), at(draw=0.7), LADDER) == Requeued(pause_ms=pause_ms)
 
 
 def test_the_three_signals_and_the_two_that_never_ran() -> None:
@@ -172,14 +172,14 @@ def test_retry_after_counts_as_an_attempt_and_is_never_jittered() -> None:
     draw=st.floats(0, 1, exclude_max=True),
 )
 def test_jitter_only_shortens_and_by_no_more_than_its_part(delay_ms: int, jitter: float, draw: float) -> None:
-    policy = Policy(attempts_max=2, backoff=Fixed(f"{delay_ms}ms"), jitter=jitter)
+    policy = RetryPolicy(attempts_max=2, backoff=Fixed(f"{delay_ms}ms"), jitter=jitter)
     decision = decide(Raised(ValueError()), at(draw=draw), policy)
     assert isinstance(decision, Retry)
     assert (1 - jitter) * delay_ms - 1e-6 * delay_ms <= decision.delay_ms <= delay_ms
 
 
 def test_jitter_spreads() -> None:
-    policy = Policy(attempts_max=2, backoff=Fixed("10s"), jitter=0.5)
+    policy = RetryPolicy(attempts_max=2, backoff=Fixed("10s"), jitter=0.5)
     delays = [decide(Raised(ValueError()), at(draw=draw), policy) for draw in (0.0, 0.5, 0.999)]
     assert delays == [retry(10_000), retry(7_500), retry(5_005)]
 
@@ -210,7 +210,7 @@ def test_a_short_retry_after_does_not_shorten_the_backoff() -> None:
 def test_a_message_that_would_be_too_old_by_then_is_parked_now(age_ms: int | None, decision: Decision) -> None:
     policy = replace(LADDER, age_ms_max=100_000)
     assert decide(Raised(ValueError()), at(age_ms=age_ms), policy) == decision
-    assert decide(Returned(), at(age_ms=age_ms), policy) == Done()
+    assert decide(Succeeded(), at(age_ms=age_ms), policy) == Done()
 
 
 class Slow(Exception):
@@ -242,8 +242,8 @@ RULES = (
         (Answered(status=504, error=Slow()), 0, retry(3_600_000)),
         (Answered(status=404), 9, Done()),
         (Answered(status=424), 0, Done()),
-        (Answered(status=425), 0, GiveBack(pause_ms=500)),
-        (TimedOut(after_ms=5), 9, GiveBack(pause_ms=500)),
+        (Answered(status=425), 0, Requeued(pause_ms=500)),
+        (TimedOut(after_ms=5), 9, Requeued(pause_ms=500)),
         (Raised(ValueError()), 1, retry(300_000)),
         (Undecodable(KeyError("k")), 0, Parked(reason=ParkReason.UNDECODABLE)),
     ],
@@ -256,7 +256,7 @@ def test_rules_have_no_say_over_what_the_handler_asked_for() -> None:
     policy = replace(LADDER, rules=(Rule(Exception, "ack"), Rule(Signal, "ack")))
     assert decide(Raised(Park()), at(), policy) == Parked(reason=ParkReason.ASKED)
     assert decide(Raised(RetryAfter(5)), at(), policy) == retry(5_000)
-    assert decide(Raised(Requeue(1)), at(), policy) == GiveBack(pause_ms=1_000)
+    assert decide(Raised(Requeue(1)), at(), policy) == Requeued(pause_ms=1_000)
 
 
 def test_the_authors_own_function_is_asked_first_and_may_leave_it_to_the_rest() -> None:
@@ -315,15 +315,15 @@ def test_the_docstring_draws_the_table_that_is_obeyed() -> None:
 def test_every_row_of_the_table_is_reached() -> None:
     own = replace(LADDER, own=lambda *_: Done())
     ruled = {then: replace(LADDER, rules=(Rule(ValueError, then),)) for then in ("ack", "requeue", "park", "retry")}
-    cases: list[tuple[Outcome, Policy]] = [
-        (Returned(), own),
+    cases: list[tuple[Outcome, RetryPolicy]] = [
+        (Succeeded(), own),
         (Crashed(deliveries=1), LADDER),
         (Undecodable(ValueError()), LADDER),
         (Raised(Park()), LADDER),
         (Raised(Requeue()), LADDER),
         (Raised(RetryAfter(1)), LADDER),
         *((Raised(ValueError()), policy) for policy in ruled.values()),
-        (Returned(), LADDER),
+        (Succeeded(), LADDER),
         (Answered(status=200), LADDER),
         (Answered(status=425), LADDER),
         (Answered(status=409), LADDER),

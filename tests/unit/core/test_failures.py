@@ -12,7 +12,7 @@ from redrive.core import (
     Failure,
     Outcome,
     Raised,
-    Returned,
+    Succeeded,
     TimedOut,
     Undecodable,
     describe_error,
@@ -67,7 +67,7 @@ def test_a_deep_stack_and_a_long_message_are_cut() -> None:
 @pytest.mark.parametrize(
     ("outcome", "failure"),
     [
-        (Returned(), None),
+        (Succeeded(), None),
         (Answered(status=204), None),
         (Raised(ValueError("no")), Failure(type="ValueError", message="no")),
         (Undecodable(ValueError("no JSON")), Failure(type="ValueError", message="no JSON")),

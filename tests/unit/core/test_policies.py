@@ -15,7 +15,7 @@ from redrive.core import (
     InvalidPolicy,
     Linear,
     Listed,
-    Policy,
+    RetryPolicy,
     Rule,
     Situation,
     backoff_of,
@@ -86,13 +86,13 @@ def test_two_spellings_of_one_backoff_are_equal() -> None:
         lambda: Immediate(Fixed(1), times=-1),
         lambda: Immediate(Fixed(1), times=1.5),  # type: ignore[arg-type]
         lambda: Immediate(Fixed),  # type: ignore[arg-type]
-        lambda: Policy(attempts_max="3", backoff=Fixed(1)),  # type: ignore[arg-type]
-        lambda: Policy(attempts_max=1, backoff=Fixed(1), jitter="a"),  # type: ignore[arg-type]
-        lambda: Policy(attempts_max=0, backoff=Fixed(1)),
-        lambda: Policy(attempts_max=1, backoff=Fixed(1), jitter=1.1),
-        lambda: Policy(attempts_max=1, backoff=Fixed(1), jitter=float("nan")),
-        lambda: Policy(attempts_max=1, backoff=Fixed(1), age_ms_max=-1),
-        lambda: Policy(attempts_max=1, backoff=Fixed(1), other_4xx="drop"),  # type: ignore[arg-type]
+        lambda: RetryPolicy(attempts_max="3", backoff=Fixed(1)),  # type: ignore[arg-type]
+        lambda: RetryPolicy(attempts_max=1, backoff=Fixed(1), jitter="a"),  # type: ignore[arg-type]
+        lambda: RetryPolicy(attempts_max=0, backoff=Fixed(1)),
+        lambda: RetryPolicy(attempts_max=1, backoff=Fixed(1), jitter=1.1),
+        lambda: RetryPolicy(attempts_max=1, backoff=Fixed(1), jitter=float("nan")),
+        lambda: RetryPolicy(attempts_max=1, backoff=Fixed(1), age_ms_max=-1),
+        lambda: RetryPolicy(attempts_max=1, backoff=Fixed(1), other_4xx="drop"),  # type: ignore[arg-type]
         lambda: Rule([], "park"),
         lambda: Rule(str, "park"),  # type: ignore[arg-type]
         lambda: Rule(True, "park"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redrive.core import Counter, PlainLetter, count_retries, headers
+from redrive.core import Counter, PlainMessage, count_retries, headers
 from redrive.deadletters.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
 from redrive.records import Claimed, Content, Target, make_mark
 from redrive.wire import Properties, digest_of, wrap
@@ -178,7 +178,7 @@ def test_attempts_start_afresh_unless_the_operation_keeps_them(counter: Counter)
 
     def retries(rules: CopyRules, **fields: Any) -> int:
         copy = made_of(parked, rules, **fields)
-        return count_retries(PlainLetter(queue="orders", headers=dict(copy.headers)), counter)
+        return count_retries(PlainMessage(queue="orders", headers=dict(copy.headers)), counter)
 
     assert retries(RULES) == 0
     assert retries(replace(RULES, keep_attempts=True)) == 4

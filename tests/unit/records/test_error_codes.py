@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redrive.core import PlainLetter
+from redrive.core import PlainMessage
 from redrive.records import Explanation, explain, normalise_message
 from redrive.records.understanding.normalising import error_codes
 
@@ -96,7 +96,7 @@ def told(message: str, *, stack: str | None = None, status: int | None = None) -
         headers["x-redrive-stack"] = stack
     if status is not None:
         headers["x-final-status-code"] = status
-    return explain(PlainLetter(queue="dlq", headers=headers), dlq="dlq", now_ms=1)
+    return explain(PlainMessage(queue="dlq", headers=headers), dlq="dlq", now_ms=1)
 
 
 STACK = '  File "/app/shop/pay.py", line 7, in pay\n    answer.raise_for_status()\n'

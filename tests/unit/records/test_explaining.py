@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core import Attempt, Failure, Parked, ParkReason, PlainLetter, RedriveError, Report, parking_headers
+from redrive.core import Attempt, Failure, Parked, ParkReason, PlainMessage, RedriveError, Report, parking_headers
 from redrive.records import Explanation, explain, failed_in, guess_failed_queue
 from redrive.records.understanding.header_values import moment_ms_of
 from tests.unit.records import framework_headers as frameworks
@@ -17,7 +17,7 @@ NOW_MS = 1_800_000_000_000
 
 
 def explained(headers: dict[str, Any], *, dlq: str = "orders.dlq", known_queue: str | None = None) -> Explanation:
-    letter = PlainLetter(queue=dlq, exchange="dlx", routing_key="dead", headers=headers)
+    letter = PlainMessage(queue=dlq, exchange="dlx", routing_key="dead", headers=headers)
     return explain(letter, dlq=dlq, now_ms=NOW_MS, known_queue=known_queue)
 
 
@@ -43,7 +43,7 @@ def death(
 def test_what_we_parked_is_read_back_as_it_was_written() -> None:
     failure = Failure(type="TimeoutError", message="payment took 3 s", stack='  File "/app/shop.py", line 3, in pay\n')
     history = (Attempt(number=1, at_ms=5, error="TimeoutError: x"), Attempt(number=2, at_ms=9, error="TimeoutError: y"))
-    delivered = PlainLetter(queue="orders", exchange="shop", routing_key="order.placed")
+    delivered = PlainMessage(queue="orders", exchange="shop", routing_key="order.placed")
     report = Report(retries=3, now_ms=1_793_534_400_123, failure=failure, history=history)
     headers = parking_headers(Parked(reason=ParkReason.ATTEMPTS), delivered, report)
     told = explained(headers, dlq="anything")
@@ -58,7 +58,7 @@ def test_what_we_parked_is_read_back_as_it_was_written() -> None:
 def test_an_undecodable_message_was_never_run() -> None:
     headers = parking_headers(
         Parked(reason=ParkReason.UNDECODABLE),
-        PlainLetter(queue="orders"),
+        PlainMessage(queue="orders"),
         Report(retries=0, now_ms=1, failure=Failure(type="DecodeError", message="no JSON")),
     )
     assert explained(headers).attempts == 0
@@ -185,7 +185,7 @@ def test_a_dlq_s_name_tells_whose_it_is(dlq: str, queue: str) -> None:
 
 
 def test_the_service_is_the_declared_one_else_the_app_id() -> None:
-    letter = PlainLetter(queue="d", properties={"app_id": "shop", "type": "order.placed", "message_id": "m1"})
+    letter = PlainMessage(queue="d", properties={"app_id": "shop", "type": "order.placed", "message_id": "m1"})
     assert explain(letter, dlq="d", now_ms=NOW_MS).service == "shop"
     told = explain(letter, dlq="d", now_ms=NOW_MS, service="sales")
     assert (told.service, told.type, told.message_id) == ("sales", "order.placed", "m1")
@@ -202,7 +202,7 @@ def test_a_moment_in_the_future_is_now_and_one_far_ahead_is_none() -> None:
 
 
 def test_a_letter_whose_properties_are_malformed_is_still_explained() -> None:
-    class Broken(PlainLetter):
+    class Broken(PlainMessage):
         def header(self, name: str, /) -> Any:
             raise RedriveError("malformed")
 
@@ -241,7 +241,7 @@ hostile = st.one_of(
 def test_nothing_that_stands_in_a_header_breaks_an_explanation(
     headers: dict[str, Any], properties: dict[str, Any]
 ) -> None:
-    letter = PlainLetter(queue="d.dlq", headers=headers, properties={"message_id": b"\xff", "type": 3, **properties})
+    letter = PlainMessage(queue="d.dlq", headers=headers, properties={"message_id": b"\xff", "type": 3, **properties})
     told = explain(letter, dlq="d.dlq", now_ms=NOW_MS)
     texts = [getattr(told, name) for name in told.__slots__ if isinstance(getattr(told, name), str)]
     for text in texts:
@@ -252,7 +252,7 @@ def test_nothing_that_stands_in_a_header_breaks_an_explanation(
 
 
 def test_what_is_known_to_have_failed_elsewhere_is_filed_there_whatever_it_says() -> None:
-    told = explain(PlainLetter(queue="dlq", headers={"x-original-queue": "claimed"}), dlq="orders.dlq", now_ms=1)
+    told = explain(PlainMessage(queue="dlq", headers={"x-original-queue": "claimed"}), dlq="orders.dlq", now_ms=1)
     moved = failed_in(told, "orders", owner="shop", group_key=b"")
     assert (told.queue, moved.queue, moved.owner) == ("claimed", "orders", "shop")
     assert moved.group_id != told.group_id

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from redrive.core import PlainLetter, describe_error
+from redrive.core import PlainMessage, describe_error
 from redrive.records import Explanation, explain, normalise_message
 from redrive.records.understanding.grouping import group
 from redrive.records.understanding.stacks import top_frame, top_lines
@@ -22,7 +22,7 @@ def parked(error: str, stack: str | None = None, queue: str = "orders") -> Expla
     headers: dict[str, Any] = {"x-redrive-reason": "attempts", "x-final-error": error, "x-original-queue": queue}
     if stack is not None:
         headers["x-redrive-stack"] = stack
-    return explain(PlainLetter(queue="dlq", headers=headers), dlq="dlq", now_ms=1)
+    return explain(PlainMessage(queue="dlq", headers=headers), dlq="dlq", now_ms=1)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_the_top_lines_are_those_about_the_failure() -> None:
 def test_without_an_error_the_reason_and_the_type_make_the_group() -> None:
     def rejected(kind: str, reason: str = "rejected") -> Explanation:
         headers = {"x-death": [{"queue": "orders", "reason": reason, "count": 1}]}
-        letter = PlainLetter(queue="dlq", headers=headers, properties={"type": kind})
+        letter = PlainMessage(queue="dlq", headers=headers, properties={"type": kind})
         return explain(letter, dlq="dlq", now_ms=1)
 
     assert rejected("order.placed").group_title == "rejected in orders (order.placed)"
@@ -266,7 +266,7 @@ def test_no_character_of_a_strangers_text_makes_one_kind_of_two() -> None:
             "MT-Fault-Timestamp": "x",
             "x-original-queue": queue,
         }
-        return explain(PlainLetter(queue="dlq", headers=headers), dlq="dlq", now_ms=1)
+        return explain(PlainMessage(queue="dlq", headers=headers), dlq="dlq", now_ms=1)
 
     one, other = faulted("a\x1fb", "c"), faulted("a", "b\x1fc")
     assert (one.queue, one.error_type) != (other.queue, other.error_type)
@@ -301,7 +301,7 @@ def test_kinds_are_one_only_if_all_that_makes_them_is(parts: list[tuple[str | No
 
 
 def test_ids_are_made_with_the_secret_of_a_database_and_nothing_else_is() -> None:
-    letter = PlainLetter(queue="dlq", headers={"x-redrive-reason": "attempts", "x-final-error": "Boom: card 4111"})
+    letter = PlainMessage(queue="dlq", headers={"x-redrive-reason": "attempts", "x-final-error": "Boom: card 4111"})
     plain, one, other = (explain(letter, dlq="dlq", now_ms=1, group_key=key) for key in (b"", b"a" * 32, b"b" * 32))
     assert len({plain.group_id, one.group_id, other.group_id}) == 3
     assert one == explain(letter, dlq="dlq", now_ms=1, group_key=b"a" * 32)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core import PlainLetter
+from redrive.core import PlainMessage
 from redrive.records import BODY_BYTES_MAX, BodyValues, cut_words, explain, search_text, words_of
 from tests.unit.records import framework_headers as frameworks
 from tests.unit.wire.strategies import tables
@@ -14,7 +14,7 @@ from tests.unit.wire.strategies import tables
 
 def searched(headers: dict[str, Any], body: bytes) -> str:
     properties = {"message_id": "m-17", "correlation_id": "c-9", "type": "order.placed"}
-    letter = PlainLetter(queue="dlq", exchange="shop", routing_key="orders.eu", headers=headers, properties=properties)
+    letter = PlainMessage(queue="dlq", exchange="shop", routing_key="orders.eu", headers=headers, properties=properties)
     return search_text(explain(letter, dlq="orders.dlq", now_ms=1), headers=headers, body=body)
 
 

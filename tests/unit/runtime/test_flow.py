@@ -10,7 +10,7 @@ import pytest
 
 from redrive import App, Message, Park, Requeue, RetryAfter
 from redrive.core import Answered as HttpAnswer
-from redrive.core import Fixed, GiveBack, Outcome, PlainLetter, Rule, Situation
+from redrive.core import Fixed, Outcome, PlainMessage, Requeued, Rule, Situation
 from redrive.records import explain
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
@@ -228,7 +228,7 @@ def test_an_undecodable_message_is_of_one_group_whichever_way_it_came_to_its_han
             stacks = {one.properties.headers["x-redrive-stack"] for one in (first, again)}
             assert len(stacks) == 2  # they came by different ways
             groups = {
-                explain(PlainLetter(queue="dlq", headers=one.properties.headers), dlq="dlq", now_ms=1).group_id
+                explain(PlainMessage(queue="dlq", headers=one.properties.headers), dlq="dlq", now_ms=1).group_id
                 for one in (first, again)
             }
             assert len(groups) == 1
@@ -426,8 +426,8 @@ def test_a_huge_error_on_a_message_with_large_headers_is_parked_within_the_frame
 def test_backoff_age_and_a_decision_of_ones_own_replace_the_queues() -> None:
     moments: list[tuple[str, int]] = []
 
-    def own(outcome: Outcome, situation: Situation) -> GiveBack | None:
-        return GiveBack(pause_ms=0) if isinstance(outcome, HttpAnswer) and outcome.status == 299 else None
+    def own(outcome: Outcome, situation: Situation) -> Requeued | None:
+        return Requeued(pause_ms=0) if isinstance(outcome, HttpAnswer) and outcome.status == 299 else None
 
     async def scenario() -> None:
         async with stage() as on:

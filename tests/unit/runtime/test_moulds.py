@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from redrive.client import Delivery
 from redrive.core import (
-    Ack,
+    AckDelivery,
     Attempt,
     Command,
-    Discard,
     Failure,
     Parked,
     ParkReason,
-    Publish,
+    PublishCopy,
+    RejectDelivery,
     Report,
 )
 from redrive.runtime.copies import copy_properties
@@ -95,8 +95,8 @@ def test_what_is_cast_is_what_would_have_been_copied(
         if mould is None:
             continue
         copy, settled = commands
-        assert isinstance(copy, Publish)
-        assert isinstance(settled, Ack)
+        assert isinstance(copy, PublishCopy)
+        assert isinstance(settled, AckDelivery)
         assert (mould.copy.exchange, mould.copy.routing_key) == (copy.exchange, copy.routing_key)
         letter = DeliveryLetter(delivery, PLANS[shape])
         cast = mould.cast(letter, now_ms, lambda: "made-up")
@@ -148,9 +148,9 @@ def test_an_error_that_looks_like_the_moment_is_not_cast() -> None:
 
 def test_what_is_no_copy_and_ack_has_no_mould() -> None:
     kind, _ = commands_for("quorum", delivery_of(("", "orders"), delivery_mode=2), None, NOW_MS)
-    expiring = Publish(exchange="", routing_key="q", expiration_ms=5)
-    foreign = Publish(exchange="", routing_key="q", set_headers={"mine": NOW_MS})
-    for commands in ((Discard(),), (expiring, Ack()), (foreign, Ack())):
+    expiring = PublishCopy(exchange="", routing_key="q", expiration_ms=5)
+    foreign = PublishCopy(exchange="", routing_key="q", set_headers={"mine": NOW_MS})
+    for commands in ((RejectDelivery(),), (expiring, AckDelivery()), (foreign, AckDelivery())):
         assert Moulds().make(kind, commands, NOW_MS) is None
 
 

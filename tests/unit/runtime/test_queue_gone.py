@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from redrive import App, Park, Requeue
-from redrive.core import Returned
+from redrive.core import Succeeded
 from redrive.runtime import executing
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
@@ -237,7 +237,7 @@ def test_a_queue_with_no_parking_at_all_tells_what_went_with_it() -> None:
         go_on = asyncio.Event()
 
         @app.consumer("orders")
-        async def handle(_body: bytes) -> Returned:
+        async def handle(_body: bytes) -> Succeeded:
             await go_on.wait()
             raise ValueError("no")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core import DELAY_MS_MAX, PlainLetter
+from redrive.core import DELAY_MS_MAX, PlainMessage
 from redrive.runtime.due import asked_delay_ms, published_ms
 
 PUBLISHED = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -16,8 +16,8 @@ PUBLISHED_MS = 1_767_268_800_000
 NOW_MS = PUBLISHED_MS + 2_000
 
 
-def letter(delay: Any = None, **properties: Any) -> PlainLetter:
-    return PlainLetter(
+def letter(delay: Any = None, **properties: Any) -> PlainMessage:
+    return PlainMessage(
         queue="q", headers={} if delay is None else {"processAfterDelayMs": delay}, properties=properties
     )
 

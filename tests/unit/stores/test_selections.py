@@ -8,7 +8,7 @@ import sqlite3
 import asyncpg
 import pytest
 
-from redrive.core import PlainLetter
+from redrive.core import PlainMessage
 from redrive.records import (
     ErrorLike,
     Filter,
@@ -117,7 +117,7 @@ def test_what_a_collector_stores_is_found_as_it_reads_later(store: Store, run: R
     }
     body = b'{"a": "Z\\u00fcrich \\ud83d\\ude00", "b": "x\\u0000y"}'
     properties = Properties.of(headers=headers)
-    told = explain(PlainLetter(queue="dlq", headers=headers), dlq="dlq", now_ms=NOW_MS)
+    told = explain(PlainMessage(queue="dlq", headers=headers), dlq="dlq", now_ms=NOW_MS)
     arrival = make_arrival(
         1,
         **{name: getattr(told, name) for name in ("queue", "error_type", "error_message", "reason", "stack")},

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from redrive.core import (
-    Ack,
+    AckDelivery,
     Attempt,
     Command,
     Counter,
     Defer,
-    Discard,
     Done,
     Failure,
-    GiveBack,
     Parked,
     ParkReason,
     Pause,
-    PlainLetter,
-    Publish,
+    PlainMessage,
+    PublishCopy,
+    RejectDelivery,
     Report,
+    Requeued,
+    RequeueDelivery,
     Retry,
-    Return,
     Skip,
 )
 from redrive.topology import QueuePlan, compile_declaration, declare, permissions, read_declaration
@@ -74,13 +74,13 @@ def plan_of(retry: Any, **more: Any) -> QueuePlan:
     return compile_declaration(declare(exchanges={"events": "topic"}, queues={"orders": queue})).queue("orders")
 
 
-def letter(queue: str, **headers: Any) -> PlainLetter:
+def letter(queue: str, **headers: Any) -> PlainMessage:
     """A first delivery, from `events` as `a.key`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return PlainLetter(queue=queue, exchange="events", routing_key="a.key", headers=named)
+    return PlainMessage(queue=queue, exchange="events", routing_key="a.key", headers=named)
 
 
-def returned(queue: str, **headers: Any) -> PlainLetter:
+def returned(queue: str, **headers: Any) -> PlainMessage:
     """The same, after a consumer has given it back."""
     given = letter(queue, **headers)
     given.redelivered = True
@@ -107,15 +107,15 @@ def origin(queue: str) -> dict[str, Any]:
 def test_done_and_skip_are_an_ack(example: str) -> None:
     one = plan(example)
     for decision in (Done(), Skip()):
-        assert one.commands(decision, letter(one.name), report()) == (Ack(),)
+        assert one.commands(decision, letter(one.name), report()) == (AckDelivery(),)
 
 
 @pytest.mark.parametrize("example", MAIN)
 def test_to_give_back_is_a_pause_and_an_uncounted_return(example: str) -> None:
     one = plan(example)
-    commands = one.commands(GiveBack(pause_ms=800), letter(one.name), report())
-    assert commands == (Pause(pause_ms=800), Return(counted=False))
-    assert one.commands(GiveBack(pause_ms=0), letter(one.name), report()) == (Return(counted=False),)
+    commands = one.commands(Requeued(pause_ms=800), letter(one.name), report())
+    assert commands == (Pause(pause_ms=800), RequeueDelivery(counted=False))
+    assert one.commands(Requeued(pause_ms=0), letter(one.name), report()) == (RequeueDelivery(counted=False),)
 
 
 COUNTED_BY = {
@@ -173,14 +173,14 @@ def test_the_service_shape_says_what_another_4xx_means() -> None:
 def copy_to(exchange: str, key: str, queue: str, count: int, **more: Any) -> tuple[Command, ...]:
     """A counted copy with an x-retry-count, and the ack."""
     return (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=key,
             set_headers={"x-retry-count": count, **origin(queue)},
             drop_headers=LIVING,
             **more,
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
@@ -216,13 +216,13 @@ def test_a_retry_by_copy_goes_to_the_shortest_wait_that_is_long_enough(
 def test_a_delay_above_all_waits_goes_to_the_longest_with_its_time(example: str, exchange: str, key: str) -> None:
     one = plan(example)
     assert one.commands(retry(7_200_000), letter(one.name), report(2)) == (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=key,
             set_headers={"x-retry-count": 3, **origin(one.name), "x-redrive-not-before": LATER_MS},
             drop_headers=LIVING - {"x-redrive-not-before"},
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
@@ -230,13 +230,13 @@ def test_a_requeue_with_a_long_delay_pauses_a_minute_and_carries_the_rest() -> N
     one = plan("bookly")
     assert one.commands(retry(7_200_000), letter(one.name), report()) == (
         Pause(pause_ms=60_000),
-        Publish(
+        PublishCopy(
             exchange="",
             routing_key="reports",
             set_headers={"x-retry-count": 1, **origin("reports"), "x-redrive-not-before": LATER_MS},
             drop_headers=LIVING - {"x-redrive-not-before"},
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
@@ -246,7 +246,7 @@ def test_a_requeue_with_a_long_delay_pauses_a_minute_and_carries_the_rest() -> N
 def test_a_retry_in_a_reject_loop_is_a_reject(example: str, delay_ms: int) -> None:
     one = plan(example)
     for shorter_ms in (0, 1, delay_ms):
-        assert one.commands(retry(shorter_ms), letter(one.name), report()) == (Discard(),)
+        assert one.commands(retry(shorter_ms), letter(one.name), report()) == (RejectDelivery(),)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_longer_retry_in_a_reject_loop_is_a_copy_that_knows_its_count_and_time
 ) -> None:
     one = plan(example)
     assert one.commands(retry(7_200_000), letter(one.name), report(2)) == (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=key,
             set_headers={
@@ -272,7 +272,7 @@ def test_a_longer_retry_in_a_reject_loop_is_a_copy_that_knows_its_count_and_time
             },
             drop_headers=DEATHS | BROKERS_OWN,
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
@@ -291,23 +291,23 @@ def test_what_came_too_early_in_a_reject_loop_waits_again_with_the_count_it_has(
     counted = {**origin(one.name), "x-redrive-attempts-before": 2}
     early = letter(one.name, x_redrive_attempts_before=2, x_redrive_not_before=LATER_MS)
     assert one.commands(defer(7_200_000), early, report(2)) == (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=key,
             set_headers={**counted, "x-redrive-not-before": LATER_MS},
             drop_headers=DEATHS | BROKERS_OWN,
         ),
-        Ack(),
+        AckDelivery(),
     )
     assert one.commands(defer(ttl_ms - 1), early, report(2)) == (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=key,
             set_headers=counted,
             drop_headers=DEATHS | BROKERS_OWN | {"x-redrive-not-before"},
             expiration_ms=ttl_ms - 1,
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
@@ -325,23 +325,23 @@ def test_what_came_too_early_by_copy_waits_again_with_its_x_retry_count_untouche
     kept = LIVING - {"x-redrive-attempts-before"}
     early = letter(one.name, x_retry_count=2, x_redrive_not_before=LATER_MS)
     assert one.commands(defer(7_200_000), early, report(2)) == (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=keys[0],
             set_headers={**origin(one.name), "x-redrive-not-before": LATER_MS},
             drop_headers=kept - {"x-redrive-not-before"},
         ),
-        Ack(),
+        AckDelivery(),
     )
     assert one.commands(defer(12_000), early, report(2)) == (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=keys[1],
             set_headers=origin(one.name),
             drop_headers=kept,
             expiration_ms=12_000,
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
@@ -359,30 +359,30 @@ def test_what_came_too_early_where_nothing_waits_is_held_and_goes_to_the_end(
     early = letter(one.name, x_retry_count=2)
     assert one.commands(defer(90_000), early, report(2)) == (
         Pause(pause_ms=60_000),
-        Publish(
+        PublishCopy(
             exchange="",
             routing_key=one.name,
             set_headers={**origin(one.name), **counts, "x-redrive-not-before": NOW_MS + 90_000},
             drop_headers=kept - {"x-redrive-not-before"},
         ),
-        Ack(),
+        AckDelivery(),
     )
     assert one.commands(defer(30_000), early, report(2)) == (
         Pause(pause_ms=30_000),
-        Publish(exchange="", routing_key=one.name, set_headers={**origin(one.name), **counts}, drop_headers=kept),
-        Ack(),
+        PublishCopy(exchange="", routing_key=one.name, set_headers={**origin(one.name), **counts}, drop_headers=kept),
+        AckDelivery(),
     )
 
 
 def test_a_native_retry_is_a_counted_return_and_a_longer_one_is_made_up_for() -> None:
     one = plan("native")
     third = returned(one.name, x_delivery_count=2)
-    assert one.commands(retry(30_000), letter(one.name), report()) == (Return(counted=True),)
-    assert one.commands(retry(90_000), third, report(2)) == (Return(counted=True),)
-    assert one.commands(retry(150_000), third, report(2)) == (Pause(pause_ms=60_000), Return(counted=True))
+    assert one.commands(retry(30_000), letter(one.name), report()) == (RequeueDelivery(counted=True),)
+    assert one.commands(retry(90_000), third, report(2)) == (RequeueDelivery(counted=True),)
+    assert one.commands(retry(150_000), third, report(2)) == (Pause(pause_ms=60_000), RequeueDelivery(counted=True))
     assert one.commands(retry(7_200_000), third, report(2)) == (
         Pause(pause_ms=60_000),
-        Publish(
+        PublishCopy(
             exchange="",
             routing_key="orders",
             set_headers={
@@ -392,19 +392,22 @@ def test_a_native_retry_is_a_counted_return_and_a_longer_one_is_made_up_for() ->
             },
             drop_headers=DEATHS | BROKERS_OWN,
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
 def test_the_literal_requeue_is_a_nack() -> None:
     one = plan_of({"shape": "requeue", "requeue": "nack"})
     assert one.counted_by is Counter.DELIVERIES
-    assert one.commands(retry(0), letter("orders"), report()) == (Return(counted=False),)
-    assert one.commands(retry(1_000), letter("orders"), report()) == (Pause(pause_ms=1_000), Return(counted=False))
+    assert one.commands(retry(0), letter("orders"), report()) == (RequeueDelivery(counted=False),)
+    assert one.commands(retry(1_000), letter("orders"), report()) == (
+        Pause(pause_ms=1_000),
+        RequeueDelivery(counted=False),
+    )
     # Nobody has run: a return would be counted by a quorum queue up to 4.0, and here that count is the attempts.
     pause, copy, ack = one.commands(defer(90_000), letter("orders", x_delivery_count=1), report(1))
-    assert (pause, ack) == (Pause(pause_ms=60_000), Ack())
-    assert isinstance(copy, Publish)
+    assert (pause, ack) == (Pause(pause_ms=60_000), AckDelivery())
+    assert isinstance(copy, PublishCopy)
     assert (copy.exchange, copy.routing_key) == ("", "orders")
     assert copy.set_headers["x-redrive-attempts-before"] == 1
 
@@ -415,10 +418,10 @@ def test_a_run_that_only_a_rule_allows_is_no_return_because_the_brokers_own_coun
 ) -> None:
     one = plan_of({**shape, "attempts": 2})
     first, last = letter("orders"), letter("orders", x_delivery_count=1)
-    assert isinstance(one.commands(retry(0), first, report())[-1], Return)
+    assert isinstance(one.commands(retry(0), first, report())[-1], RequeueDelivery)
     copy, ack = one.commands(retry(0), last, report(1))
-    assert ack == Ack()
-    assert isinstance(copy, Publish)
+    assert ack == AckDelivery()
+    assert isinstance(copy, PublishCopy)
     assert (copy.exchange, copy.routing_key) == ("", "orders")
     assert copy.set_headers["x-redrive-attempts-before"] == 2
     assert "x-delivery-count" in copy.drop_headers
@@ -446,7 +449,7 @@ def test_a_parked_message_goes_where_the_document_says_with_what_is_known(exampl
         history=(Attempt(number=4, at_ms=NOW_MS, error="Unavailable: try later"),),
     )
     assert one.commands(Parked(reason=ParkReason.ATTEMPTS), letter(one.name), known) == (
-        Publish(
+        PublishCopy(
             exchange=exchange,
             routing_key=key,
             set_headers={
@@ -463,7 +466,7 @@ def test_a_parked_message_goes_where_the_document_says_with_what_is_known(exampl
             # Where x-death counts the retries, what was before it stays: the two together are the count.
             drop_headers=DEAD - ({"x-redrive-attempts-before"} if one.counted_by is Counter.REJECTIONS else set()),
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
@@ -474,22 +477,22 @@ def test_a_return_of_what_brings_a_delivery_count_is_counted_where_that_is_the_c
     counted = one.counted_by is Counter.DELIVERIES
     assert counted == (example == "native")
     brought, own = letter(one.name, x_delivery_count=3), returned(one.name, x_delivery_count=3)
-    assert one.commands(GiveBack(pause_ms=0), brought, report()) == (Return(counted=counted),)
-    assert one.commands(GiveBack(pause_ms=0), own, report()) == (Return(counted=False),)
+    assert one.commands(Requeued(pause_ms=0), brought, report()) == (RequeueDelivery(counted=counted),)
+    assert one.commands(Requeued(pause_ms=0), own, report()) == (RequeueDelivery(counted=False),)
 
 
 def test_the_literal_requeue_of_what_brings_a_delivery_count_is_a_reject() -> None:
     one = plan_of({"shape": "requeue", "requeue": "nack"})
     brought, own = letter("orders", x_delivery_count=3), returned("orders", x_delivery_count=1)
-    assert one.commands(retry(0), brought, report()) == (Return(counted=True),)
-    assert one.commands(retry(0), own, report(1)) == (Return(counted=False),)
-    assert one.commands(retry(0), letter("orders"), report()) == (Return(counted=False),)
+    assert one.commands(retry(0), brought, report()) == (RequeueDelivery(counted=True),)
+    assert one.commands(retry(0), own, report(1)) == (RequeueDelivery(counted=False),)
+    assert one.commands(retry(0), letter("orders"), report()) == (RequeueDelivery(counted=False),)
 
 
 @pytest.mark.parametrize("retried", [{"shape": "tiered"}, {"shape": "requeue"}])
 def test_the_literal_parking_is_a_reject(retried: dict[str, Any]) -> None:
     one = plan_of({**retried, "park": "reject"})
-    assert one.commands(Parked(reason=ParkReason.ASKED), letter("orders"), report()) == (Discard(),)
+    assert one.commands(Parked(reason=ParkReason.ASKED), letter("orders"), report()) == (RejectDelivery(),)
 
 
 def test_attempts_from_before_a_copy_are_in_its_x_retry_count_and_not_added_again() -> None:
@@ -503,23 +506,23 @@ def test_attempts_from_before_a_copy_are_in_its_x_retry_count_and_not_added_agai
 def test_what_a_quorum_queue_has_taken_back_often_is_given_back_by_a_copy(example: str) -> None:
     one = plan(example)
     counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
-    commands = one.commands(GiveBack(pause_ms=800), returned(one.name, x_delivery_count=10, x_retry_count=1), report(1))
+    commands = one.commands(Requeued(pause_ms=800), returned(one.name, x_delivery_count=10, x_retry_count=1), report(1))
     assert commands == (
         Pause(pause_ms=800),
-        Publish(
+        PublishCopy(
             exchange="",
             routing_key=one.name,
             set_headers={**origin(one.name), **counts},
             drop_headers=LIVING - {"x-redrive-attempts-before"},
         ),
-        Ack(),
+        AckDelivery(),
     )
 
 
 def test_a_queue_without_retry_rejects_to_its_dead_letter_exchange_or_keeps_the_message() -> None:
     kept = plan_of(False)
     assert (kept.shape, kept.arrangement, kept.shape_name, kept.dead_letters) == (None, None, "none", False)
-    assert kept.commands(Done(), letter("orders"), report()) == (Ack(),)
+    assert kept.commands(Done(), letter("orders"), report()) == (AckDelivery(),)
     assert kept.commands(retry(4_000), letter("orders"), report(2)) == (
         Pause(pause_ms=4_000),
         *copy_to("", "orders", "orders", 3),
@@ -530,12 +533,12 @@ def test_a_queue_without_retry_rejects_to_its_dead_letter_exchange_or_keeps_the_
     )
     rejected = plan_of(False, arguments={"x-dead-letter-exchange": "amq.fanout"})
     assert rejected.policy.attempts_max == 1
-    assert rejected.commands(Done(), letter("orders"), report()) == (Ack(),)
-    assert rejected.commands(retry(0), letter("orders"), report()) == (Discard(),)
-    assert rejected.commands(Parked(reason=ParkReason.ATTEMPTS), letter("orders"), report()) == (Discard(),)
-    assert rejected.commands(GiveBack(pause_ms=5), letter("orders"), report()) == (
+    assert rejected.commands(Done(), letter("orders"), report()) == (AckDelivery(),)
+    assert rejected.commands(retry(0), letter("orders"), report()) == (RejectDelivery(),)
+    assert rejected.commands(Parked(reason=ParkReason.ATTEMPTS), letter("orders"), report()) == (RejectDelivery(),)
+    assert rejected.commands(Requeued(pause_ms=5), letter("orders"), report()) == (
         Pause(pause_ms=5),
-        Return(counted=False),
+        RequeueDelivery(counted=False),
     )
 
 
@@ -551,12 +554,12 @@ def test_a_dead_letter_exchange_may_come_from_a_policy_and_one_that_leads_back_i
     assert plan_of(False, arguments=aside).dead_letters
 
 
-@pytest.mark.parametrize("decision", [retry(4_000), defer(4_000), GiveBack(pause_ms=4_000)])
-def test_a_stream_is_never_copied_into_itself(decision: Retry | Defer | GiveBack) -> None:
+@pytest.mark.parametrize("decision", [retry(4_000), defer(4_000), Requeued(pause_ms=4_000)])
+def test_a_stream_is_never_copied_into_itself(decision: Retry | Defer | Requeued) -> None:
     one = plan_of(False, type="stream")
     assert one.commands(decision, letter("orders", x_delivery_count=30), report()) == (
         Pause(pause_ms=4_000),
-        Return(counted=False),
+        RequeueDelivery(counted=False),
     )
 
 
@@ -570,7 +573,7 @@ def test_a_consumer_may_write_to_every_exchange_a_copy_goes_to(example: str) -> 
         command
         for decision in decisions
         for command in one.commands(decision, letter(one.name), report())
-        if isinstance(command, Publish)
+        if isinstance(command, PublishCopy)
     ]
     assert len(copies) >= 3
     for copy in copies:
@@ -583,11 +586,11 @@ def test_to_defer_by_nothing_replaces_a_message_by_a_copy_at_its_queues_end(exam
     one = plan(example)
     counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
     assert one.commands(defer(0), letter(one.name, x_retry_count=1), report(1)) == (
-        Publish(
+        PublishCopy(
             exchange="",
             routing_key=one.name,
             set_headers={**origin(one.name), **counts},
             drop_headers=LIVING - {"x-redrive-attempts-before"},
         ),
-        Ack(),
+        AckDelivery(),
     )

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from redrive.core import InvalidDeclaration, PlainLetter, Report, Retry
-from redrive.core.commands import Publish
+from redrive.core import InvalidDeclaration, PlainMessage, Report, Retry
+from redrive.core.commands import PublishCopy
 from redrive.topology import QueuePlan, compile_declaration, declare
 
 EXPIRED = [{"queue": "e.user.retry.30s", "reason": "expired", "count": 1, "exchange": "e.retry", "routing-keys": ["u"]}]
@@ -22,9 +22,9 @@ def tiered(**options: Any) -> QueuePlan:
     return compile_declaration(declare(exchanges={"e": "topic"}, queues=queues)).queue("e.all")
 
 
-def returned(queue: str = "e.all", exchange: str = "e", key: str = "user.retry", **headers: Any) -> PlainLetter:
+def returned(queue: str = "e.all", exchange: str = "e", key: str = "user.retry", **headers: Any) -> PlainMessage:
     told = {**HOME, "x-death": EXPIRED, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    return PlainLetter(
+    return PlainMessage(
         queue=queue,
         exchange=exchange,
         routing_key=key,
@@ -50,7 +50,7 @@ def test_another_queues_retry_is_foreign_and_ones_own_is_not() -> None:
     ],
     ids=["no-home", "odd-home", "a-new-message", "sent-here", "never-waited", "odd-death", "only-rejected"],
 )
-def test_what_is_not_surely_foreign_is_handled(doubtful: PlainLetter) -> None:
+def test_what_is_not_surely_foreign_is_handled(doubtful: PlainMessage) -> None:
     assert not tiered().is_foreign(doubtful)
 
 
@@ -79,7 +79,7 @@ def test_a_queue_of_any_shape_that_hears_a_tiered_exchange_skips_foreign_copies(
     ],
     ids=["another-exchange", "another-key", "another-home"],
 )
-def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(other: PlainLetter) -> None:
+def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(other: PlainMessage) -> None:
     assert not tiered().is_foreign(other)
 
 
@@ -88,13 +88,13 @@ def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(o
     [
         (returned(), "user.created"),
         (returned(exchange="", key="e.all"), "user.created"),
-        (PlainLetter(queue="orders", exchange="", headers={"x-death": REJECTED}), "orders.placed"),
-        (PlainLetter(queue="orders", exchange="events", routing_key="orders.placed"), "orders.placed"),
-        (PlainLetter(queue="orders", exchange=""), "orders"),
-        (PlainLetter(queue="orders", exchange="e", routing_key="new.event", headers={**HOME}), "new.event"),
-        (PlainLetter(queue="orders", exchange="e", routing_key="please.retry"), "please.retry"),
-        (PlainLetter(queue="orders", exchange="", headers={"x-original-routing-key": "x" * 256}), "orders"),
-        (PlainLetter(queue="orders", exchange="", headers={"x-original-routing-key": 7}), "orders"),
+        (PlainMessage(queue="orders", exchange="", headers={"x-death": REJECTED}), "orders.placed"),
+        (PlainMessage(queue="orders", exchange="events", routing_key="orders.placed"), "orders.placed"),
+        (PlainMessage(queue="orders", exchange=""), "orders"),
+        (PlainMessage(queue="orders", exchange="e", routing_key="new.event", headers={**HOME}), "new.event"),
+        (PlainMessage(queue="orders", exchange="e", routing_key="please.retry"), "please.retry"),
+        (PlainMessage(queue="orders", exchange="", headers={"x-original-routing-key": "x" * 256}), "orders"),
+        (PlainMessage(queue="orders", exchange="", headers={"x-original-routing-key": 7}), "orders"),
     ],
     ids=[
         "tiered return",
@@ -108,7 +108,7 @@ def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(o
         "no key at all",
     ],
 )
-def test_a_handler_sees_the_key_the_message_was_published_with(letter: PlainLetter, key: str) -> None:
+def test_a_handler_sees_the_key_the_message_was_published_with(letter: PlainMessage, key: str) -> None:
     assert tiered().handler_routing_key(letter) == key
 
 
@@ -117,15 +117,15 @@ def test_a_copy_names_the_queue_that_failed_even_if_the_message_tells_of_another
     (copy, _) = tiered(skip_foreign=False).commands(
         Retry(delay_ms=30_000, not_before_ms=30_000), returned(), Report(retries=1, now_ms=0)
     )
-    assert isinstance(copy, Publish)
+    assert isinstance(copy, PublishCopy)
     assert copy.set_headers == {**HOME, "x-original-queue": "e.all", "x-retry-count": 2}
 
 
 def test_a_new_message_with_another_ones_headers_gets_its_own() -> None:
     plan = compile_declaration(declare(queues={"orders": {"retry": ["1m"]}})).queue("orders")
-    letter = PlainLetter(queue="orders", exchange="e", routing_key="new.event", headers={**HOME})
+    letter = PlainMessage(queue="orders", exchange="e", routing_key="new.event", headers={**HOME})
     (copy, _) = plan.commands(Retry(delay_ms=60_000, not_before_ms=0), letter, Report(retries=0, now_ms=0))
-    assert isinstance(copy, Publish)
+    assert isinstance(copy, PublishCopy)
     assert copy.set_headers == {
         "x-retry-count": 1,
         "x-original-queue": "orders",

@@ -7,20 +7,20 @@ from hypothesis import strategies as st
 
 from redrive.core import (
     PAUSE_MS_MAX,
-    Ack,
+    AckDelivery,
     Decision,
     Defer,
-    Discard,
     Done,
-    GiveBack,
     Parked,
     ParkReason,
     Pause,
-    PlainLetter,
-    Publish,
+    PlainMessage,
+    PublishCopy,
+    RejectDelivery,
     Report,
+    Requeued,
+    RequeueDelivery,
     Retry,
-    Return,
     Skip,
     count_retries,
     has_odd_deaths,
@@ -55,7 +55,7 @@ PLANS = [
     _plan("orders", False, type="stream"),
 ]
 
-ODD_DEATHS = PlainLetter(queue="orders", exchange="e", routing_key="orders.placed", headers={"x-death": "none"})
+ODD_DEATHS = PlainMessage(queue="orders", exchange="e", routing_key="orders.placed", headers={"x-death": "none"})
 """Not rejected as it is: a copy without these deaths is, on its next run."""
 
 delays_ms = st.one_of(
@@ -99,7 +99,7 @@ def decisions(draw: st.DrawFn) -> Decision:
     possible: list[Decision] = [
         Done(),
         Skip(),
-        GiveBack(pause_ms=min(delay_ms, PAUSE_MS_MAX)),
+        Requeued(pause_ms=min(delay_ms, PAUSE_MS_MAX)),
         Retry(delay_ms=delay_ms, not_before_ms=NOW_MS + delay_ms),
         Defer(wait_ms=delay_ms, not_before_ms=NOW_MS + delay_ms),
         Parked(reason=draw(st.sampled_from(ParkReason))),
@@ -108,37 +108,37 @@ def decisions(draw: st.DrawFn) -> Decision:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[QueuePlan, Decision, PlainLetter]:
+def cases(draw: st.DrawFn) -> tuple[QueuePlan, Decision, PlainMessage]:
     plan = draw(st.sampled_from(PLANS))
     exchange, key = draw(st.sampled_from([("e", "orders.placed"), ("", plan.name), ("e", "orders.retry")]))
-    letter = PlainLetter(queue=plan.name, exchange=exchange, routing_key=key, headers=draw(letter_headers))
+    letter = PlainMessage(queue=plan.name, exchange=exchange, routing_key=key, headers=draw(letter_headers))
     return plan, draw(decisions()), letter
 
 
-def report_on(plan: QueuePlan, letter: PlainLetter) -> Report:
+def report_on(plan: QueuePlan, letter: PlainMessage) -> Report:
     return Report(retries=count_retries(letter, plan.counted_by), now_ms=NOW_MS)
 
 
 @given(cases())
 def test_the_last_command_settles_the_delivery_and_no_other_does(
-    case: tuple[QueuePlan, Decision, PlainLetter],
+    case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, letter = case
     commands = plan.commands(decision, letter, report_on(plan, letter))
-    settling = [isinstance(command, Ack | Discard | Return) for command in commands]
+    settling = [isinstance(command, AckDelivery | RejectDelivery | RequeueDelivery) for command in commands]
     assert settling == [*[False] * (len(commands) - 1), True]
 
 
 @given(cases())
 def test_nothing_but_a_finished_message_is_acked_without_a_copy_before_it(
-    case: tuple[QueuePlan, Decision, PlainLetter],
+    case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, letter = case
     commands = plan.commands(decision, letter, report_on(plan, letter))
-    copies = [command for command in commands if isinstance(command, Publish)]
+    copies = [command for command in commands if isinstance(command, PublishCopy)]
     if isinstance(decision, Done | Skip):
-        assert commands == (Ack(),)
-    elif Ack() in commands:
+        assert commands == (AckDelivery(),)
+    elif AckDelivery() in commands:
         assert len(copies) == 1
         assert commands[-2] is copies[0]
     else:
@@ -146,15 +146,15 @@ def test_nothing_but_a_finished_message_is_acked_without_a_copy_before_it(
 
 
 @given(cases())
-def test_a_discard_always_has_somewhere_to_go(case: tuple[QueuePlan, Decision, PlainLetter]) -> None:
+def test_a_discard_always_has_somewhere_to_go(case: tuple[QueuePlan, Decision, PlainMessage]) -> None:
     plan, decision, letter = case
-    if Discard() in plan.commands(decision, letter, report_on(plan, letter)):
+    if RejectDelivery() in plan.commands(decision, letter, report_on(plan, letter)):
         assert plan.dead_letters
         assert isinstance(decision, Retry | Parked)
 
 
 @given(cases())
-def test_no_pause_is_longer_than_a_minute(case: tuple[QueuePlan, Decision, PlainLetter]) -> None:
+def test_no_pause_is_longer_than_a_minute(case: tuple[QueuePlan, Decision, PlainMessage]) -> None:
     plan, decision, letter = case
     for command in plan.commands(decision, letter, report_on(plan, letter)):
         assert not isinstance(command, Pause) or 0 < command.pause_ms <= PAUSE_MS_MAX
@@ -162,11 +162,11 @@ def test_no_pause_is_longer_than_a_minute(case: tuple[QueuePlan, Decision, Plain
 
 @given(cases())
 def test_a_copy_goes_to_a_wait_to_parking_or_to_the_queues_own_end(
-    case: tuple[QueuePlan, Decision, PlainLetter],
+    case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, letter = case
     for command in plan.commands(decision, letter, report_on(plan, letter)):
-        if not isinstance(command, Publish):
+        if not isinstance(command, PublishCopy):
             continue
         way = (command.exchange, command.routing_key)
         arrangement = plan.arrangement
@@ -180,11 +180,11 @@ def test_a_copy_goes_to_a_wait_to_parking_or_to_the_queues_own_end(
 
 @given(cases())
 def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_what_a_broker_wrote(
-    case: tuple[QueuePlan, Decision, PlainLetter],
+    case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, letter = case
     for command in plan.commands(decision, letter, report_on(plan, letter)):
-        if isinstance(command, Publish):
+        if isinstance(command, PublishCopy):
             dies = isinstance(decision, Parked) and plan.arrangement is not None
             # RabbitMQ 3.10 crashes on deaths that it did not write, if the message dies again with them.
             keeps = dies and not has_odd_deaths(letter.header("x-death"))
@@ -196,7 +196,7 @@ def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_what_a_brok
 
 @given(cases())
 def test_a_copy_waits_no_less_than_asked_and_knows_its_time_only_if_no_wait_is_long_enough(
-    case: tuple[QueuePlan, Decision, PlainLetter],
+    case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, letter = case
     if not isinstance(decision, Retry | Defer):
@@ -204,7 +204,7 @@ def test_a_copy_waits_no_less_than_asked_and_knows_its_time_only_if_no_wait_is_l
     delay_ms = decision.delay_ms if isinstance(decision, Retry) else decision.wait_ms
     commands = plan.commands(decision, letter, report_on(plan, letter))
     for command in commands:
-        if not isinstance(command, Publish):
+        if not isinstance(command, PublishCopy):
             continue
         waits = () if plan.arrangement is None else plan.arrangement.waits
         ttl_ms = {(wait.exchange, wait.routing_key): wait.delay_ms for wait in waits}.get(
@@ -225,15 +225,15 @@ def test_a_copy_waits_no_less_than_asked_and_knows_its_time_only_if_no_wait_is_l
 @given(cases())
 @example((PLANS[-2], Parked(reason=ParkReason.ASKED), ODD_DEATHS))
 def test_a_copy_is_counted_once_for_a_failed_run_and_not_at_all_otherwise(
-    case: tuple[QueuePlan, Decision, PlainLetter],
+    case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, letter = case
     before = count_retries(letter, plan.counted_by)
     for command in plan.commands(decision, letter, report_on(plan, letter)):
-        if not isinstance(command, Publish):
+        if not isinstance(command, PublishCopy):
             continue
         kept = {name: value for name, value in letter.headers.items() if name not in command.drop_headers}
-        arrived = PlainLetter(queue=plan.name, exchange="", headers={**kept, **command.set_headers})
+        arrived = PlainMessage(queue=plan.name, exchange="", headers={**kept, **command.set_headers})
         if isinstance(decision, Parked) and plan.arrangement is not None:
             assert command.set_headers["x-retry-count"] == command.set_headers["x-final-retry-count"] == before
         else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redrive.core import Answered, Outcome, Park, Raised, Requeue, RetryAfter, Returned, Undecodable
+from redrive.core import Answered, Outcome, Park, Raised, Requeue, RetryAfter, Succeeded, Undecodable
 from redrive.embedded.engine import PROFILES
 from redrive.topology import Compiled, compile_declaration, declare, read_declaration
 from tests.unit.embedded.rig import START_MS
@@ -124,7 +124,7 @@ def test_a_message_that_succeeds_in_the_end_is_gone(name: str, profile: str, fai
     walker = Walker(example(name), profile)
     walker.publish(exchange, key)
     others = [place for place in walker.places() if place != f"ready in {queue}"]
-    walk = walker.consume([queue], lambda run: Raised(OSError()) if run <= failures else Returned())
+    walk = walker.consume([queue], lambda run: Raised(OSError()) if run <= failures else Succeeded())
     assert walk.moments_s == moments_s[: failures + 1]
     assert walker.places() == others
 
@@ -184,7 +184,7 @@ def test_a_foreign_tiered_retry_is_skipped_by_the_other_queues_and_run_by_its_ow
     walker.publish("freeflow.events", "user.created")
 
     def fails_for_the_user_queue_only(_run: int) -> Outcome:
-        return Raised(ValueError()) if walker.walk.runs[-1].queue == "freeflow.user" else Returned()
+        return Raised(ValueError()) if walker.walk.runs[-1].queue == "freeflow.user" else Succeeded()
 
     walk = walker.consume(["freeflow.user", "freeflow.mail", "audit", "log"], fails_for_the_user_queue_only)
     assert [(run.at_s, run.queue, run.routing_key) for run in walk.runs] == [
@@ -211,7 +211,7 @@ def test_without_skip_foreign_the_other_queue_runs_the_retry_too_as_the_document
     )
     walker = Walker(compile_declaration(declaration), profile)
     walker.publish("e", "user.created")
-    script = lambda run: Raised(ValueError()) if run == 1 else Returned()  # noqa: E731
+    script = lambda run: Raised(ValueError()) if run == 1 else Succeeded()  # noqa: E731
     walk = walker.consume(["e.user", "e.all"], script)
     assert [(run.at_s, run.queue, run.routing_key) for run in walk.runs] == [
         (0, "e.user", "user.created"),
@@ -249,7 +249,7 @@ def test_the_literal_nack_is_bounded_where_the_broker_counts_it(kind: str, profi
 def test_the_literal_nack_loops_for_ever_where_the_broker_does_not_count_it(kind: str, profile: str) -> None:
     walker = Walker(one_queue({"shape": "requeue", "requeue": "nack"}, type=kind), profile)
     walker.publish("events", "orders.placed")
-    walk = walker.consume(["orders"], lambda run: Raised(ValueError()) if run < 200 else Returned())
+    walk = walker.consume(["orders"], lambda run: Raised(ValueError()) if run < 200 else Succeeded())
     assert (len(walk.runs), walker.places()) == (200, [])
 
 

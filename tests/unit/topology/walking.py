@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 
 from redrive import wire
 from redrive.core import (
-    Ack,
+    AckDelivery,
     Attempt,
     Command,
     Decision,
     Defer,
-    Discard,
     Outcome,
     Parked,
     Pause,
-    PlainLetter,
-    Publish,
+    PlainMessage,
+    PublishCopy,
     Raised,
+    RejectDelivery,
     Report,
-    Return,
+    RequeueDelivery,
     Situation,
     Skip,
     count_retries,
@@ -148,20 +148,20 @@ class Walker:
         for command in commands:
             self.walk.commands.append(command)
             match command:
-                case Publish():
+                case PublishCopy():
                     self._copy(command, got)
                 case Pause(pause_ms=pause_ms):
                     self.rig.pass_time(pause_ms / 1000)
-                case Ack():
+                case AckDelivery():
                     channel.ack(tag)
-                case Discard():
+                case RejectDelivery():
                     channel.reject(tag, requeue=False)
-                case Return(counted=True):
+                case RequeueDelivery(counted=True):
                     channel.reject(tag)
-                case Return():
+                case RequeueDelivery():
                     channel.nack(tag)
 
-    def _copy(self, command: Publish, got: Got) -> None:
+    def _copy(self, command: PublishCopy, got: Got) -> None:
         expiration = None if command.expiration_ms is None else str(command.expiration_ms)
         properties = wire.Properties(got.header).edit(
             headers=command.set_headers, drop=command.drop_headers, expiration=expiration, delivery_mode=2
@@ -172,8 +172,8 @@ class Walker:
         assert [type(effect) for effect in taken] == [Confirm], f"{command} was not taken: {taken}"
 
 
-def _letter(queue: str, got: Got) -> PlainLetter:
-    return PlainLetter(
+def _letter(queue: str, got: Got) -> PlainMessage:
+    return PlainMessage(
         queue=queue,
         exchange=got.message.exchange,
         routing_key=got.message.keys[0],
@@ -182,7 +182,7 @@ def _letter(queue: str, got: Got) -> PlainLetter:
     )
 
 
-def read_not_before(letter: PlainLetter) -> int:
+def read_not_before(letter: PlainMessage) -> int:
     value = letter.header(headers.NOT_BEFORE)
     return value if isinstance(value, int) else 0
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from redrive.core import Letter, RedriveError, headers, read_count, read_history
+from redrive.core import ReceivedMessage, RedriveError, headers, read_count, read_history
 from redrive.records.letters import DeadLetter, Explanation
 from redrive.records.understanding.deaths import find_failing, latest_ms, read_deaths
 from redrive.records.understanding.grouping import Kind, group
@@ -21,7 +21,7 @@ _NOBODY = Told(by="nobody", reason="unknown")
 
 
 def explain(
-    letter: Letter,
+    letter: ReceivedMessage,
     *,
     dlq: str,
     now_ms: int,
@@ -94,7 +94,7 @@ def explain(
     )
 
 
-def _with_history(told: Told, attempts: int | None, letter: Letter) -> tuple[Told, int | None]:
+def _with_history(told: Told, attempts: int | None, letter: ReceivedMessage) -> tuple[Told, int | None]:
     """The same with what our own copies have written down of the runs before: a reject can write nothing itself. The
     broker counts only those since the last copy."""
     try:

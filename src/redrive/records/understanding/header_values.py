@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from redrive.core import Letter, RedriveError, shorten
+from redrive.core import ReceivedMessage, RedriveError, shorten
 
 NAME_BYTES_MAX = 255
 _INT_MAX = 1 << 64
@@ -29,7 +29,7 @@ class CarefulLetter:
     header: Callable[[str], Any]
     """A header's value, None if it has none of the name."""
 
-    def __init__(self, letter: Letter) -> None:
+    def __init__(self, letter: ReceivedMessage) -> None:
         self._letter = letter
         # A letter that has its headers decoded already is asked a dozen times; that should cost a look each.
         decoded = getattr(letter, "headers", None)

@@ -11,17 +11,17 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, assert_never
 
 from redrive.core import (
-    Ack,
+    AckDelivery,
     Backoff,
     Command,
     Decision,
     Defer,
-    Discard,
     Done,
-    GiveBack,
-    Letter,
     Parked,
+    ReceivedMessage,
+    RejectDelivery,
     Report,
+    Requeued,
     Retry,
     Skip,
 )
@@ -89,7 +89,7 @@ class Shape(ABC):
         return "park"
 
     def commands(
-        self, decision: Decision, letter: Letter, arrangement: Arrangement, report: Report
+        self, decision: Decision, letter: ReceivedMessage, arrangement: Arrangement, report: Report
     ) -> tuple[Command, ...]:
         """What to tell the broker, in order; the last command settles the delivery, and no other does.
 
@@ -97,8 +97,8 @@ class Shape(ABC):
         """
         match decision:
             case Done() | Skip():
-                return (Ack(),)
-            case GiveBack(pause_ms=pause_ms):
+                return (AckDelivery(),)
+            case Requeued(pause_ms=pause_ms):
                 return carrying.give_back(pause_ms, letter, report, arrangement.counted_by)
             case Retry():
                 return self.retry(decision, letter, arrangement, report)
@@ -109,7 +109,9 @@ class Shape(ABC):
             case _:
                 assert_never(decision)
 
-    def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+    def retry(
+        self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+    ) -> tuple[Command, ...]:
         """To the wait that is long enough: by reject where the queue's own loop is, else by a copy.
 
         By a copy, too, where the broker would take the way back for a cycle and drop the message, or count another's
@@ -117,10 +119,10 @@ class Shape(ABC):
         """
         delay_ms = decision.delay_ms
         if self.rejects(decision, letter, arrangement):
-            return (Discard(),)
+            return (RejectDelivery(),)
         return carrying.send_to_wait(delay_ms, decision.not_before_ms, letter, arrangement, report, counted=True)
 
-    def rejects(self, decision: Retry, letter: Letter, arrangement: Arrangement) -> bool:
+    def rejects(self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement) -> bool:
         """Whether a plain reject sends it into its wait."""
         return (
             arrangement.retry_by is Way.REJECT
@@ -128,7 +130,9 @@ class Shape(ABC):
             and not origins.must_be_copied(letter)
         )
 
-    def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+    def defer(
+        self, decision: Defer, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+    ) -> tuple[Command, ...]:
         """Into a wait for the rest of the time; a reject would count as an attempt, so always by a copy."""
         wait_ms = decision.wait_ms
         return carrying.send_to_wait(wait_ms, decision.not_before_ms, letter, arrangement, report, counted=False)
@@ -138,7 +142,7 @@ class Shape(ABC):
         """Whether other queues' tiered retries are acked unhandled; any queue bound to a tiered exchange gets them."""
         return True
 
-    def handler_routing_key(self, letter: Letter) -> str:
+    def handler_routing_key(self, letter: ReceivedMessage) -> str:
         """The key to show to the handler: the original one, also on a retry."""
         return origins.handler_routing_key(letter)
 

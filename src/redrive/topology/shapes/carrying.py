@@ -19,16 +19,16 @@ from redrive.core import (
     COPY_DROPS,
     PARK_DROPS,
     PAUSE_MS_MAX,
-    Ack,
+    AckDelivery,
     Command,
     Counter,
-    Discard,
-    Letter,
     Parked,
     Pause,
-    Publish,
+    PublishCopy,
+    ReceivedMessage,
+    RejectDelivery,
     Report,
-    Return,
+    RequeueDelivery,
     brings_deliveries,
     has_odd_deaths,
     headers,
@@ -45,7 +45,7 @@ RETURNS_MAX = 10
 message that is given back again and again must not reach the limit by that."""
 
 
-def give_back(pause_ms: int, letter: Letter, report: Report, counter: Counter) -> tuple[Command, ...]:
+def give_back(pause_ms: int, letter: ReceivedMessage, report: Report, counter: Counter) -> tuple[Command, ...]:
     """Back to the queue, not counted as an attempt; by a copy where a quorum queue has counted many returns already.
 
     Where x-delivery-count is itself the count of attempts the broker's arithmetic is left alone. A publisher's own must
@@ -55,17 +55,23 @@ def give_back(pause_ms: int, letter: Letter, report: Report, counter: Counter) -
     if counter is not Counter.DELIVERIES and read_deliveries(letter) >= RETURNS_MAX:
         # The rest of a pause longer than the bound is given up: to give back is to try again soon.
         return send_to_own_end(min(pause_ms, PAUSE_MS_MAX), 0, letter, report, counter, counted=False)
-    return (*pausing(pause_ms), Return(counted=counter is Counter.DELIVERIES and brings_deliveries(letter)))
+    return (*pausing(pause_ms), RequeueDelivery(counted=counter is Counter.DELIVERIES and brings_deliveries(letter)))
 
 
 def send_to_wait(
-    delay_ms: int, not_before_ms: int, letter: Letter, arrangement: Arrangement, report: Report, *, counted: bool
+    delay_ms: int,
+    not_before_ms: int,
+    letter: ReceivedMessage,
+    arrangement: Arrangement,
+    report: Report,
+    *,
+    counted: bool,
 ) -> tuple[Command, ...]:
     """A copy into the best wait; at once means the queue's own end. `counted`: whether a run has failed just now."""
     if delay_ms <= 0:
         return send_to_own_end(0, 0, letter, report, arrangement.counted_by, counted=counted)
     wait = best_wait(arrangement.waits, delay_ms)
-    copy = Publish(
+    copy = PublishCopy(
         exchange=wait.exchange,
         routing_key=wait.routing_key,
         # Below the TTL the delay is the message's own: it holds nobody up longer than the queue's TTL does.
@@ -78,14 +84,14 @@ def send_to_wait(
             not_before_ms=not_before_ms if delay_ms > wait.delay_ms else None,
         ),
     )
-    return copy, Ack()
+    return copy, AckDelivery()
 
 
 def send_to_own_end(
-    delay_ms: int, not_before_ms: int, letter: Letter, report: Report, counter: Counter, *, counted: bool
+    delay_ms: int, not_before_ms: int, letter: ReceivedMessage, report: Report, counter: Counter, *, counted: bool
 ) -> tuple[Command, ...]:
     """A copy to the end of the queue it came from. A delay is spent here, and what is above the bound by the copy."""
-    copy = Publish(
+    copy = PublishCopy(
         exchange=DEFAULT_EXCHANGE,
         routing_key=letter.queue,
         **_living(
@@ -96,21 +102,21 @@ def send_to_own_end(
             not_before_ms=not_before_ms if delay_ms > PAUSE_MS_MAX else None,
         ),
     )
-    return (*pausing(delay_ms), copy, Ack())
+    return (*pausing(delay_ms), copy, AckDelivery())
 
 
-def park(decision: Parked, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+def park(decision: Parked, letter: ReceivedMessage, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
     """To the dead letters: where a reject would send it, with what is known about its end.
 
     An x-death that no broker wrote goes neither with a reject nor with the copy: 3.10 crashes on it, and the dead
     letters may die once more. The copy keeps it in `x-redrive-stripped`.
     """
     if arrangement.park_by is Way.REJECT and not has_odd_deaths(letter.header(headers.DEATHS)):
-        return (Discard(),)
-    return parking_copy(decision, letter, arrangement, report), Ack()
+        return (RejectDelivery(),)
+    return parking_copy(decision, letter, arrangement, report), AckDelivery()
 
 
-def parking_copy(decision: Parked, letter: Letter, arrangement: Arrangement, report: Report) -> Publish:
+def parking_copy(decision: Parked, letter: ReceivedMessage, arrangement: Arrangement, report: Report) -> PublishCopy:
     """The copy that goes to the dead letters by itself, whatever the shape would do."""
     written = correct_route(parking_headers(decision, letter, report), letter)
     parking = arrangement.parking
@@ -118,7 +124,7 @@ def parking_copy(decision: Parked, letter: Letter, arrangement: Arrangement, rep
     if arrangement.counted_by is Counter.REJECTIONS:
         # Where x-death counts, the two together are the count: who moves it back by hand goes on where it was.
         drops -= {headers.ATTEMPTS_BEFORE}
-    return Publish(
+    return PublishCopy(
         exchange=parking.exchange,
         routing_key=written[headers.ORIGINAL_ROUTING_KEY] if parking.routing_key is None else parking.routing_key,
         set_headers=written,
@@ -138,7 +144,7 @@ def best_wait(waits: Iterable[Wait], delay_ms: int) -> Wait:
 
 
 def _living(
-    letter: Letter, report: Report, counter: Counter, *, counted: bool, not_before_ms: int | None
+    letter: ReceivedMessage, report: Report, counter: Counter, *, counted: bool, not_before_ms: int | None
 ) -> dict[str, Any]:
     """`set_headers` and `drop_headers` of a copy that is to be run again."""
     written = {**(retry_headers(letter, report) if counted else {}), **original_route(letter)}

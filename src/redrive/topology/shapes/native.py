@@ -23,11 +23,11 @@ from redrive.core import (
     Command,
     Counter,
     Defer,
-    Letter,
     Linear,
+    ReceivedMessage,
     Report,
+    RequeueDelivery,
     Retry,
-    Return,
     read_deliveries,
 )
 from redrive.topology.arrangement import Arrangement, Parking, Way
@@ -93,7 +93,9 @@ class Native(Shape):
             ),
         )
 
-    def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+    def retry(
+        self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+    ) -> tuple[Command, ...]:
         """Rejected with requeue, which the broker delays and counts; a longer delay is made up for here.
 
         A reject carries no header, so what is longer by more than a pause may be goes by a copy that knows its time. So
@@ -106,9 +108,11 @@ class Native(Shape):
             return carrying.send_to_own_end(
                 decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
             )
-        return (*carrying.pausing(missing_ms), Return(counted=True))
+        return (*carrying.pausing(missing_ms), RequeueDelivery(counted=True))
 
-    def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+    def defer(
+        self, decision: Defer, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+    ) -> tuple[Command, ...]:
         """There is no wait queue: a pause, then the queue's end, so that its other messages go first."""
         counter = arrangement.counted_by
         return carrying.send_to_own_end(

@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Any
 
 from redrive.core import (
-    Letter,
+    ReceivedMessage,
     brings_deliveries,
     deaths_in,
     has_odd_deaths,
@@ -78,12 +78,12 @@ def judge_headers(
     return Belief.ANOTHERS
 
 
-def original_route(letter: Letter) -> dict[str, str]:
+def original_route(letter: ReceivedMessage) -> dict[str, str]:
     """The `x-original-*` headers of a copy: this queue, and how the message first came to it."""
     return correct_route(original_headers(letter), letter)
 
 
-def correct_route(written: dict[str, Any], letter: Letter) -> dict[str, Any]:
+def correct_route(written: dict[str, Any], letter: ReceivedMessage) -> dict[str, Any]:
     """The same, put into headers that have the `x-original-*` of `core` already."""
     written[headers.ORIGINAL_QUEUE] = letter.queue
     if not came_back(letter):
@@ -92,19 +92,19 @@ def correct_route(written: dict[str, Any], letter: Letter) -> dict[str, Any]:
     return written
 
 
-def handler_routing_key(letter: Letter) -> str:
+def handler_routing_key(letter: ReceivedMessage) -> str:
     """The key to show to a handler: the one the message was first published with, whichever way it came back."""
     return original_routing_key(letter) if came_back(letter) else letter.routing_key
 
 
-def came_back(letter: Letter) -> bool:
+def came_back(letter: ReceivedMessage) -> bool:
     """Whether its exchange and key are those of a way back, not those of whoever published it."""
     if letter.exchange == DEFAULT_EXCHANGE:
         return letter.routing_key == letter.queue
     return _is_return_key(letter.routing_key) and letter.header(headers.ORIGINAL_ROUTING_KEY) is not None
 
 
-def is_foreign_copy(letter: Letter, tiered: Collection[str]) -> bool:
+def is_foreign_copy(letter: ReceivedMessage, tiered: Collection[str]) -> bool:
     """Whether it is another queue's tiered retry, which the main exchange gave to this queue as well.
 
     Such a copy is acked unhandled, so the evidence must be complete: it is a copy of ours that names another queue, it
@@ -115,7 +115,7 @@ def is_foreign_copy(letter: Letter, tiered: Collection[str]) -> bool:
     return isinstance(home, str) and home != letter.queue and home in tiered and _has_waited(letter)
 
 
-def must_be_copied(letter: Letter) -> bool:
+def must_be_copied(letter: ReceivedMessage) -> bool:
     """Whether it must not be rejected into its wait as it is, but go there as a copy, which leaves all of this behind.
 
     RabbitMQ 3.10 goes on in an x-death that a message brings along (4.x does not). A death in this queue that was no
@@ -140,6 +140,6 @@ def _is_return_key(key: str) -> bool:
     return key.endswith(f".{RETURN_WORD}")
 
 
-def _has_waited(letter: Letter) -> bool:
+def _has_waited(letter: ReceivedMessage) -> bool:
     deaths = read_deaths(letter.header(headers.DEATHS))
     return deaths is not None and deaths.has_waited

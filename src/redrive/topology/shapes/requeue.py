@@ -17,7 +17,18 @@ would be counted as an attempt, and a count that is spent can't be raised.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from redrive.core import Backoff, Command, Counter, Defer, Fixed, Letter, Report, Retry, Return, brings_deliveries
+from redrive.core import (
+    Backoff,
+    Command,
+    Counter,
+    Defer,
+    Fixed,
+    ReceivedMessage,
+    Report,
+    RequeueDelivery,
+    Retry,
+    brings_deliveries,
+)
 from redrive.topology.arrangement import Arrangement, Parking, Way
 from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import Binding, Exchange, ExchangeType
@@ -91,20 +102,24 @@ class Requeue(DocumentedShape):
             ),
         )
 
-    def retry(self, decision: Retry, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+    def retry(
+        self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+    ) -> tuple[Command, ...]:
         """A counted copy to the queue's end, or the literal nack; a delay is spent here, before it.
 
         A rule may allow more runs than the queue: those are never the broker's to count, so they go by a copy.
         """
         if self.requeue == "nack" and report.retries + 1 < arrangement.attempts:
             # Where the queue would leave a publisher's own count on it, a reject: its own is written over that.
-            return (*carrying.pausing(decision.delay_ms), Return(counted=brings_deliveries(letter)))
+            return (*carrying.pausing(decision.delay_ms), RequeueDelivery(counted=brings_deliveries(letter)))
         counter = arrangement.counted_by
         return carrying.send_to_own_end(
             decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
         )
 
-    def defer(self, decision: Defer, letter: Letter, arrangement: Arrangement, report: Report) -> tuple[Command, ...]:
+    def defer(
+        self, decision: Defer, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+    ) -> tuple[Command, ...]:
         """There is no wait queue: a pause, then the queue's end. By a copy in the literal form too: nobody has run."""
         counter = arrangement.counted_by
         return carrying.send_to_own_end(

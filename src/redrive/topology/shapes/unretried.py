@@ -17,22 +17,22 @@ from typing import assert_never
 from redrive.core import (
     PARK_DROPS,
     PAUSE_MS_MAX,
-    Ack,
+    AckDelivery,
     Backoff,
     Command,
     Counter,
     Decision,
     Defer,
-    Discard,
     Done,
     Exponential,
-    GiveBack,
-    Letter,
     Parked,
-    Publish,
+    PublishCopy,
+    ReceivedMessage,
+    RejectDelivery,
     Report,
+    Requeued,
+    RequeueDelivery,
     Retry,
-    Return,
     Skip,
     has_odd_deaths,
     headers,
@@ -58,7 +58,7 @@ def dead_letters(queue: Queue, settings: Settings) -> bool:
     return not (settings.dead_letter_exchange == DEFAULT_EXCHANGE and itself)
 
 
-def parking_copy(decision: Parked, letter: Letter, report: Report, *, queue: Queue) -> Publish | None:
+def parking_copy(decision: Parked, letter: ReceivedMessage, report: Report, *, queue: Queue) -> PublishCopy | None:
     """The copy that goes where a reject would send it, None where its arguments do not say where that is."""
     exchange, key = (queue.arguments.get(f"x-dead-letter-{name}") for name in ("exchange", "routing-key"))
     if not isinstance(exchange, str) or queue.type == QueueType.STREAM:
@@ -66,26 +66,26 @@ def parking_copy(decision: Parked, letter: Letter, report: Report, *, queue: Que
     written = correct_route(parking_headers(decision, letter, report), letter)
     routing_key = key if isinstance(key, str) else letter.routing_key
     drops = PARK_DROPS | {headers.DEATHS} if has_odd_deaths(letter.header(headers.DEATHS)) else PARK_DROPS
-    return Publish(exchange=exchange, routing_key=routing_key, set_headers=written, drop_headers=drops)
+    return PublishCopy(exchange=exchange, routing_key=routing_key, set_headers=written, drop_headers=drops)
 
 
 def commands(
-    decision: Decision, letter: Letter, report: Report, *, queue: Queue, dead_letters: bool
+    decision: Decision, letter: ReceivedMessage, report: Report, *, queue: Queue, dead_letters: bool
 ) -> tuple[Command, ...]:
     """What to tell the broker; the last command settles the delivery."""
     match decision:
         case Done() | Skip():
-            return (Ack(),)
-        case GiveBack(pause_ms=pause_ms):
+            return (AckDelivery(),)
+        case Requeued(pause_ms=pause_ms):
             if queue.type == QueueType.STREAM:
-                return (*carrying.pausing(pause_ms), Return(counted=False))
+                return (*carrying.pausing(pause_ms), RequeueDelivery(counted=False))
             return carrying.give_back(pause_ms, letter, report, COUNTED_BY)
         case Defer(wait_ms=delay_ms, not_before_ms=not_before_ms):
             counted = False
         case Retry() | Parked() if dead_letters and has_odd_deaths(letter.header(headers.DEATHS)):
             delay_ms, not_before_ms, counted = 0, 0, True
         case Retry() | Parked() if dead_letters:
-            return (Discard(),)
+            return (RejectDelivery(),)
         case Retry(delay_ms=delay_ms, not_before_ms=not_before_ms):
             counted = True
         case Parked():
@@ -93,5 +93,5 @@ def commands(
         case _:
             assert_never(decision)
     if queue.type == QueueType.STREAM:
-        return (*carrying.pausing(delay_ms), Return(counted=False))
+        return (*carrying.pausing(delay_ms), RequeueDelivery(counted=False))
     return carrying.send_to_own_end(delay_ms, not_before_ms, letter, report, COUNTED_BY, counted=counted)

@@ -18,7 +18,7 @@ from typing import Any
 from rig.serve_process import ROOT, Served, serving
 
 from redrive.client import Client, Confirmed, Outgoing
-from redrive.core import Failure, Parked, ParkReason, PlainLetter, Report, headers, parking_headers
+from redrive.core import Failure, Parked, ParkReason, PlainMessage, Report, headers, parking_headers
 from redrive.records import Filter, Named, Status
 from redrive.stores import Store, open_store
 from redrive.wire import Properties
@@ -346,7 +346,7 @@ def _parked(number: int, queue: str) -> Outgoing:
         stack="",
         status=503,
     )
-    letter = PlainLetter(queue=queue, exchange="orders", routing_key="order.created")
+    letter = PlainMessage(queue=queue, exchange="orders", routing_key="order.created")
     report = Report(retries=3, now_ms=time.time_ns() // 1_000_000, failure=failure, history=())
     told = parking_headers(Parked(reason=ParkReason.ATTEMPTS), letter, report)
     properties = Properties.of(

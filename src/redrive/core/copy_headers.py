@@ -23,11 +23,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redrive.core import headers
-from redrive.core.counts import read_count
-from redrive.core.deaths import own_deaths
 from redrive.core.decisions import Attempt, Parked, Report
 from redrive.core.failures import MESSAGE_BYTES_MAX, STACK_BYTES_MAX, TYPE_BYTES_MAX, shorten
-from redrive.core.letters import Letter
+from redrive.core.headers import read_count
+from redrive.core.received_messages import ReceivedMessage
+from redrive.core.x_death import own_deaths
 
 HISTORY_MAX = 20
 HISTORY_ERROR_BYTES_MAX = 300
@@ -48,14 +48,14 @@ PARK_DROPS = (
 `carrying.park`); its crashes would park it again."""
 
 
-def parking_headers(decision: Parked, letter: Letter, report: Report) -> dict[str, Any]:
+def parking_headers(decision: Parked, message: ReceivedMessage, report: Report) -> dict[str, Any]:
     """What is written on the copy that goes to the dead letters."""
     written: dict[str, Any] = {
         headers.RETRY_COUNT: report.retries,
         headers.FINAL_RETRY_COUNT: report.retries,
         headers.REASON: decision.reason.value,
         headers.PARKED_AT: report.now_ms,
-        **original_headers(letter),
+        **original_headers(message),
     }
     failure = report.failure
     if failure is not None:
@@ -69,39 +69,39 @@ def parking_headers(decision: Parked, letter: Letter, report: Report) -> dict[st
     return written
 
 
-def retry_headers(letter: Letter, report: Report) -> dict[str, Any]:
+def retry_headers(message: ReceivedMessage, report: Report) -> dict[str, Any]:
     """What is written on a copy that is to be run again: one retry more, and where it came from."""
-    written: dict[str, Any] = {headers.RETRY_COUNT: report.retries + 1, **original_headers(letter)}
-    if letter.header(headers.ATTEMPTS_BEFORE) is not None:
+    written: dict[str, Any] = {headers.RETRY_COUNT: report.retries + 1, **original_headers(message)}
+    if message.header(headers.ATTEMPTS_BEFORE) is not None:
         written[headers.ATTEMPTS_BEFORE] = 0  # it is part of the count now
     if report.history:
         written[headers.HISTORY] = write_history(report.history)
     return written
 
 
-def original_headers(letter: Letter) -> dict[str, str]:
+def original_headers(message: ReceivedMessage) -> dict[str, str]:
     """Where a message was consumed first and how it came there: as it says itself, else as its x-death says, else now.
 
     An x-death entry has the exchange and the keys of the first death of its kind, so a message that was rejected, has
     waited and came back through the default exchange still knows its own.
     """
-    exchange, routing_key = _first_route(letter)
+    exchange, routing_key = _first_route(message)
     return {
-        headers.ORIGINAL_QUEUE: _name(letter.header(headers.ORIGINAL_QUEUE), letter.queue),
-        headers.ORIGINAL_EXCHANGE: _name(letter.header(headers.ORIGINAL_EXCHANGE), exchange),
-        headers.ORIGINAL_ROUTING_KEY: _name(letter.header(headers.ORIGINAL_ROUTING_KEY), routing_key),
+        headers.ORIGINAL_QUEUE: _name(message.header(headers.ORIGINAL_QUEUE), message.queue),
+        headers.ORIGINAL_EXCHANGE: _name(message.header(headers.ORIGINAL_EXCHANGE), exchange),
+        headers.ORIGINAL_ROUTING_KEY: _name(message.header(headers.ORIGINAL_ROUTING_KEY), routing_key),
     }
 
 
-def original_routing_key(letter: Letter) -> str:
+def original_routing_key(message: ReceivedMessage) -> str:
     """The key among the above, for those who want no more."""
-    told = letter.header(headers.ORIGINAL_ROUTING_KEY)
-    return _first_route(letter)[1] if told is None else _name(told, _first_route(letter)[1])
+    told = message.header(headers.ORIGINAL_ROUTING_KEY)
+    return _first_route(message)[1] if told is None else _name(told, _first_route(message)[1])
 
 
-def read_history(letter: Letter) -> tuple[Attempt, ...]:
+def read_history(message: ReceivedMessage) -> tuple[Attempt, ...]:
     """The attempts a message tells of, oldest first; what can't be read is left out."""
-    told = letter.header(headers.HISTORY)
+    told = message.header(headers.HISTORY)
     if not isinstance(told, list | tuple):
         return ()
     attempts = []
@@ -144,10 +144,10 @@ def fit_headers(written: Mapping[str, Any], room_bytes: int) -> dict[str, Any]:
     return fitting
 
 
-def _first_route(letter: Letter) -> tuple[str, str]:
+def _first_route(message: ReceivedMessage) -> tuple[str, str]:
     """By the deaths in this queue, else as it came now."""
-    route = own_deaths(letter).route
-    return (letter.exchange, letter.routing_key) if route is None else route
+    route = own_deaths(message).route
+    return (message.exchange, message.routing_key) if route is None else route
 
 
 def _name(told: Any, otherwise: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from redrive.core import headers
-from redrive.core.counts import read_count
-from redrive.core.letters import Letter
+from redrive.core.headers import read_count
+from redrive.core.received_messages import ReceivedMessage
 
 REJECTED, EXPIRED = "rejected", "expired"
 
@@ -92,16 +92,16 @@ def deaths_in(header: Any, queue: str) -> QueueDeaths:
     return NOWHERE if deaths is None else deaths.in_queue(queue)
 
 
-def own_deaths(letter: Letter) -> QueueDeaths:
+def own_deaths(message: ReceivedMessage) -> QueueDeaths:
     """The deaths of a message in its queue, as far as they are its own.
 
     From every loop of ours a message comes back through the default exchange as its queue's name. What came in another
     way has not died here since it was published: its x-death was copied from another message, or tells of a life before
     that is over.
     """
-    if letter.exchange or letter.routing_key != letter.queue or letter.has_anothers_headers:
+    if message.exchange or message.routing_key != message.queue or message.has_anothers_headers:
         return NOWHERE
-    return deaths_in(letter.header(headers.DEATHS), letter.queue)
+    return deaths_in(message.header(headers.DEATHS), message.queue)
 
 
 def _is_as_written(death: Any) -> bool:

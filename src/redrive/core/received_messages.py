@@ -1,10 +1,11 @@
-"""A delivered message as the pure rooms see it: where it came from, what it carries; never its body."""
+"""A message that a consumer received, as the pure rooms see it: where it came from and what it carries, never its
+body."""
 
 from typing import Any, Protocol
 
 
-class Letter(Protocol):
-    """One delivery. The runtime gives a view that decodes lazily; tests give `PlainLetter`."""
+class ReceivedMessage(Protocol):
+    """One delivered message. The runtime passes a view that decodes lazily; tests pass `PlainMessage`."""
 
     @property
     def queue(self) -> str:
@@ -27,14 +28,15 @@ class Letter(Protocol):
         """Whether its headers were copied from another message: its `x-redrive-digest` does not fit it."""
 
     def header(self, name: str, /) -> Any:
-        """A header's value, None if it has none of the name, or one of ours that is not to be believed."""
+        """A header's value. None if the message has no such header, or if it is one of ours without a digest that
+        fits."""
 
     def attribute(self, name: str, /) -> Any:
         """A property's value by its AMQP name (`message_id`, `timestamp`, `expiration`), None if it is not set."""
 
 
-class PlainLetter:
-    """A letter made of plain values, all of them believed."""
+class PlainMessage:
+    """A received message made of plain values; all its headers are believed."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class PlainLetter:
         self.properties = {} if properties is None else properties
 
     def header(self, name: str, /) -> Any:
-        """A header's value, None if it has none of the name."""
+        """A header's value, None if the message has no such header."""
         return self.headers.get(name)
 
     def attribute(self, name: str, /) -> Any:

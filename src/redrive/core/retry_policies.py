@@ -190,7 +190,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class RetryPolicy:
     """How often and how fast a handler is run again, and what is not worth it.
 
     `attempts_max` counts runs, the first included. `jitter` (0 to 1) shortens a backoff's delay by up to that part of

@@ -5,15 +5,15 @@
     Crashed           always                          Parked(crashes)
     Undecodable       always                          Parked(undecodable)
     Raised            Park                            Parked(park)
-    Raised            Requeue                         GiveBack(the pause asked for, else 0.5–1.5 s)
+    Raised            Requeue                         Requeued(the pause asked for, else 0.5–1.5 s)
     Raised            RetryAfter                      Retry(exactly that delay) *
     failed, Answered  a rule says ack                 Done
-    failed, Answered  a rule says requeue             GiveBack(0.5–1.5 s, or Retry-After)
+    failed, Answered  a rule says requeue             Requeued(0.5–1.5 s, or Retry-After)
     failed, Answered  a rule says park                Parked(permanent), Parked(status) if it came with a status
     failed, Answered  a rule says retry               Retry(by the rule's backoff) *
-    Returned          always                          Done
+    Succeeded         always                          Done
     Answered          2xx                             Done
-    Answered          425                             GiveBack(0.5–1.5 s, or Retry-After)
+    Answered          425                             Requeued(0.5–1.5 s, or Retry-After)
     Answered          408, 409, 429                   Retry(by the backoff) *
     Answered          another 4xx, other_4xx: park    Parked(status)
     Answered          any other                       Retry(by the backoff) *
@@ -33,9 +33,9 @@ shortened. Nothing waits longer than `DELAY_MS_MAX`, and no pause holds a messag
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from redrive.core.decisions import Decision, Done, GiveBack, Parked, ParkReason, Retry
-from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Returned, TimedOut, Undecodable
-from redrive.core.policies import Backoff, Policy, Rule, Situation
+from redrive.core.decisions import Decision, Done, Parked, ParkReason, Requeued, Retry
+from redrive.core.outcomes import Answered, Crashed, Outcome, Raised, Succeeded, TimedOut, Undecodable
+from redrive.core.retry_policies import Backoff, RetryPolicy, Rule, Situation
 from redrive.core.signals import Park, Requeue, RetryAfter, Signal
 
 PAUSE_MS_MAX = 60_000
@@ -57,13 +57,13 @@ class Case:
 
     outcome: Outcome
     situation: Situation
-    policy: Policy
+    policy: RetryPolicy
     own: Decision | None
     rule: Rule | None
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DecisionRow:
     """One line of the table: for people (`outcome`, `condition`, `consequence`) and as functions (`when`, `then`)."""
 
     outcome: str
@@ -73,18 +73,18 @@ class Row:
     then: Callable[[Case], Decision]
 
 
-def decide(outcome: Outcome, situation: Situation, policy: Policy) -> Decision:
+def decide(outcome: Outcome, situation: Situation, policy: RetryPolicy) -> Decision:
     """What becomes of the message. Every outcome has exactly one answer; nothing in a policy makes it raise."""
     case = _case(outcome, situation, policy)
     return _first_row(case).then(case)
 
 
-def row_of(outcome: Outcome, situation: Situation, policy: Policy) -> Row:
+def row_of(outcome: Outcome, situation: Situation, policy: RetryPolicy) -> DecisionRow:
     """The row that decides: what `decide` obeys, for people who ask why."""
     return _first_row(_case(outcome, situation, policy))
 
 
-def _case(outcome: Outcome, situation: Situation, policy: Policy) -> Case:
+def _case(outcome: Outcome, situation: Situation, policy: RetryPolicy) -> Case:
     return Case(
         outcome=outcome,
         situation=situation,
@@ -94,14 +94,14 @@ def _case(outcome: Outcome, situation: Situation, policy: Policy) -> Case:
     )
 
 
-def _first_row(case: Case) -> Row:
+def _first_row(case: Case) -> DecisionRow:
     for row in TABLE:
         if row.when(case):
             return row
     raise AssertionError("the table has a row for every outcome")
 
 
-def _ask_own(outcome: Outcome, situation: Situation, policy: Policy) -> Decision | None:
+def _ask_own(outcome: Outcome, situation: Situation, policy: RetryPolicy) -> Decision | None:
     if policy.own is None:
         return None
     try:
@@ -157,12 +157,12 @@ def _park_by_rule(case: Case) -> Decision:
     return Parked(reason=ParkReason.STATUS if isinstance(case.outcome, Answered) else ParkReason.PERMANENT)
 
 
-def _give_back(case: Case) -> Decision:
+def _requeue(case: Case) -> Decision:
     pause_ms = PAUSE_MS_SHORTEST + int(case.situation.draw * (PAUSE_MS_LONGEST - PAUSE_MS_SHORTEST))
     match case.outcome:
         case Raised(error=Requeue(pause_ms=int(asked_ms))) | Answered(retry_after_ms=int(asked_ms)):
             pause_ms = asked_ms
-    return GiveBack(pause_ms=min(max(pause_ms, 0), PAUSE_MS_MAX))
+    return Requeued(pause_ms=min(max(pause_ms, 0), PAUSE_MS_MAX))
 
 
 def _retry_as_asked(case: Case) -> Decision:
@@ -226,28 +226,28 @@ BUDGETS: tuple[Budget, ...] = (
 )
 
 _ANY, _FAILED, _RULED = "any", "failed", "failed, Answered"
-_PAUSED = "GiveBack(0.5–1.5 s, or Retry-After)"
+_PAUSED = "Requeued(0.5–1.5 s, or Retry-After)"
 _BACKOFF = "Retry(by the backoff) *"
 _any_4xx = _answers(range(400, 500))
 
 # fmt: off
-TABLE: tuple[Row, ...] = (
-    Row(_ANY, "the policy's own function says", "what it says", lambda case: case.own is not None, _own),
-    Row("Crashed", "always", "Parked(crashes)", _is(Crashed), _parks(ParkReason.CRASHES)),
-    Row("Undecodable", "always", "Parked(undecodable)", _is(Undecodable), _parks(ParkReason.UNDECODABLE)),
-    Row("Raised", "Park", "Parked(park)", _signals(Park), _parks(ParkReason.ASKED)),
-    Row("Raised", "Requeue", "GiveBack(the pause asked for, else 0.5–1.5 s)", _signals(Requeue), _give_back),
-    Row("Raised", "RetryAfter", "Retry(exactly that delay) *", _signals(RetryAfter), _retry_as_asked),
-    Row(_RULED, "a rule says ack", "Done", _rule_says("ack"), lambda case: Done()),
-    Row(_RULED, "a rule says requeue", _PAUSED, _rule_says("requeue"), _give_back),
-    Row(_RULED, "a rule says park", "Parked(permanent), Parked(status) if it came with a status", _rule_says("park"), _park_by_rule),  # noqa: E501
-    Row(_RULED, "a rule says retry", "Retry(by the rule's backoff) *", _rule_says("retry"), _retry_by_backoff),
-    Row("Returned", "always", "Done", _is(Returned), lambda case: Done()),
-    Row("Answered", "2xx", "Done", _answers(range(200, 300)), lambda case: Done()),
-    Row("Answered", "425", _PAUSED, _answers(TOO_EARLY), _give_back),
-    Row("Answered", "408, 409, 429", _BACKOFF, _answers(*TRANSIENT_4XX), _retry_by_backoff),
-    Row("Answered", "another 4xx, other_4xx: park", "Parked(status)", lambda case: case.policy.other_4xx == "park" and _any_4xx(case), _parks(ParkReason.STATUS)),  # noqa: E501
-    Row("Answered", "any other", _BACKOFF, _is(Answered), _retry_by_backoff),
-    Row(_FAILED, "always", _BACKOFF, _is(Raised, TimedOut), _retry_by_backoff),
+TABLE: tuple[DecisionRow, ...] = (
+    DecisionRow(_ANY, "the policy's own function says", "what it says", lambda case: case.own is not None, _own),
+    DecisionRow("Crashed", "always", "Parked(crashes)", _is(Crashed), _parks(ParkReason.CRASHES)),
+    DecisionRow("Undecodable", "always", "Parked(undecodable)", _is(Undecodable), _parks(ParkReason.UNDECODABLE)),
+    DecisionRow("Raised", "Park", "Parked(park)", _signals(Park), _parks(ParkReason.ASKED)),
+    DecisionRow("Raised", "Requeue", "Requeued(the pause asked for, else 0.5–1.5 s)", _signals(Requeue), _requeue),
+    DecisionRow("Raised", "RetryAfter", "Retry(exactly that delay) *", _signals(RetryAfter), _retry_as_asked),
+    DecisionRow(_RULED, "a rule says ack", "Done", _rule_says("ack"), lambda case: Done()),
+    DecisionRow(_RULED, "a rule says requeue", _PAUSED, _rule_says("requeue"), _requeue),
+    DecisionRow(_RULED, "a rule says park", "Parked(permanent), Parked(status) if it came with a status", _rule_says("park"), _park_by_rule),  # noqa: E501
+    DecisionRow(_RULED, "a rule says retry", "Retry(by the rule's backoff) *", _rule_says("retry"), _retry_by_backoff),
+    DecisionRow("Succeeded", "always", "Done", _is(Succeeded), lambda case: Done()),
+    DecisionRow("Answered", "2xx", "Done", _answers(range(200, 300)), lambda case: Done()),
+    DecisionRow("Answered", "425", _PAUSED, _answers(TOO_EARLY), _requeue),
+    DecisionRow("Answered", "408, 409, 429", _BACKOFF, _answers(*TRANSIENT_4XX), _retry_by_backoff),
+    DecisionRow("Answered", "another 4xx, other_4xx: park", "Parked(status)", lambda case: case.policy.other_4xx == "park" and _any_4xx(case), _parks(ParkReason.STATUS)),  # noqa: E501
+    DecisionRow("Answered", "any other", _BACKOFF, _is(Answered), _retry_by_backoff),
+    DecisionRow(_FAILED, "always", _BACKOFF, _is(Raised, TimedOut), _retry_by_backoff),
 )
 # fmt: on
