@@ -5,8 +5,9 @@
 Names are imported when they are first used, so that `import redrive` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from redrive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from redrive.core import (
@@ -39,6 +40,8 @@ _HOMES = {
     "Rule": "core",
     "run": "running",
 }
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 
 __all__ = [
     "App",
@@ -56,14 +59,3 @@ __all__ = [
     "Rule",
     "run",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'redrive' has no attribute {name!r}")
-    return getattr(import_module(f"redrive.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])

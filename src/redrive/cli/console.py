@@ -10,7 +10,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from redrive.core import Finding, InvalidInput, RedriveError, did_you_mean
+from redrive.core import Finding, InvalidInput, RedriveError
 
 EXIT_FOUND = 1
 """Findings, changes, or some messages not moved."""
@@ -30,6 +30,8 @@ class SuggestingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names. Raises a usage error where it names none."""
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            from redrive.core import did_you_mean
+
             hint = did_you_mean(args[0], self.list_commands(ctx))
             raise click.UsageError(f"there is no command {args[0]}; {hint}", ctx=ctx)
         return super().resolve_command(ctx, args)

@@ -4,8 +4,7 @@ Errors, findings and durations are imported at once, what decides about messages
 broker and most commands start without it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redrive.core import headers
 from redrive.core.durations import InvalidDuration, format_duration_ms, parse_duration_ms
@@ -21,7 +20,7 @@ from redrive.core.findings import Finding, Position, Severity
 from redrive.core.headers import read_count
 from redrive.core.masked_urls import mask_url
 from redrive.core.observer import SILENT, Observer
-from redrive.core.suggestions import did_you_mean
+from redrive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from redrive.core.attempts import Counter, brings_deliveries, count_retries, read_deliveries
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
         causes_of,
     )
     from redrive.core.signals import Park, Requeue, RetryAfter, Signal, delay_ms_of
+    from redrive.core.suggestions import did_you_mean
     from redrive.core.x_death import Deaths, deaths_in, has_odd_deaths, own_deaths, read_deaths
 
 _HOMES = {
@@ -116,6 +116,7 @@ _HOMES = {
     "delay_ms_of": "signals",
     "describe_error": "failures",
     "describe_outcome": "failures",
+    "did_you_mean": "suggestions",
     "fit_headers": "copy_headers",
     "message_digest": "digests",
     "original_headers": "copy_headers",
@@ -131,6 +132,8 @@ _HOMES = {
     "retry_headers": "copy_headers",
     "shorten": "failures",
 }
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 
 __all__ = [
     "COPY_DROPS",
@@ -221,11 +224,3 @@ __all__ = [
     "retry_headers",
     "shorten",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """What has not been used yet."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return value

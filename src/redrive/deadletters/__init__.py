@@ -5,8 +5,9 @@
 between databases. Each part is imported when it is first used: who lists dead letters needs no AMQP.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from redrive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from redrive.deadletters.auto_retry import AUTO_RETRY_INTERVAL_S, AutoRetry, Round
@@ -94,6 +95,8 @@ _HOMES = {
     "select_from_broker": "sources",
     "select_from_topology": "sources",
 }
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 
 __all__ = [
     "AUTO_RETRY_INTERVAL_S",
@@ -146,16 +149,3 @@ __all__ = [
     "select_from_broker",
     "select_from_topology",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'redrive.deadletters' has no attribute {name!r}")
-    value = getattr(import_module(f"redrive.deadletters.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})

@@ -8,7 +8,7 @@ development and tests: production is RabbitMQ.
 The management API is imported when it is first asked for: few brokers serve it, and it is as large as all the rest.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redrive.embedded.broker import EmbeddedBroker
 from redrive.embedded.clock import Flow
@@ -17,9 +17,12 @@ from redrive.embedded.errors import EmbeddedError, NotRunning, PortTaken, Unknow
 from redrive.embedded.faults import Faults
 from redrive.embedded.luck import FaultRates
 from redrive.embedded.server import ServerLimits
+from redrive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from redrive.embedded.management import ManagementServer
+else:
+    __getattr__, __dir__ = lazy_exports(__name__, {"ManagementServer": "management"})
 
 __all__ = [
     "PROFILES",
@@ -43,11 +46,3 @@ __all__ = [
     "ServerLimits",
     "UnknownProfile",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "ManagementServer":
-        from redrive.embedded.management import ManagementServer
-
-        return ManagementServer
-    raise AttributeError(f"module 'redrive.embedded' has no attribute {name!r}")

@@ -3,9 +3,9 @@
 The model is imported at once, the rest when it is first used: an embedded broker starts without compiler and diagrams.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from redrive.lazy_exports import lazy_exports
 from redrive.topology.brokers import BrokerVersion
 from redrive.topology.model import (
     DEFAULT_EXCHANGE,
@@ -99,6 +99,8 @@ _HOMES = {
     "rewrite_definitions": "definitions",
     "write_definitions": "definitions",
 }
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 
 __all__ = [
     "DEFAULT_EXCHANGE",
@@ -157,16 +159,3 @@ __all__ = [
     "rewrite_definitions",
     "write_definitions",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'redrive.topology' has no attribute {name!r}")
-    value = getattr(import_module(f"redrive.topology.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
