@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive.client import Client
-from redrive.deadletters import CollectOptions, Collector, Redriver, RunnerParts, Source
+from redrive.deadletters import CollectOptions, Collector, Redriver, RedriverParts, Source
 from redrive.garbage import seldom_collected
 from redrive.records import LUCK_BITS, Filter, Named, NewOperation, OperationKind, Selection, make_id
 from redrive.stores import Store, open_store
@@ -69,7 +69,7 @@ async def collect(client: Client, store: Store, chosen: argparse.Namespace, watc
         [source],
         owner="bench",
         clock_ms=_now_ms,
-        luck=_luck,
+        random_bits=_luck,
         observer=stored,
         options=CollectOptions(),
         pause_at=look,
@@ -88,7 +88,7 @@ async def redrive(client: Client, store: Store, chosen: argparse.Namespace, watc
     id = make_id(_now_ms(), _luck())
     watch.start()
     await store.operations.create(request, id=id, now_ms=_now_ms())
-    runner = Redriver(RunnerParts(store=store, client=client, owner="bench", clock_ms=_now_ms))
+    runner = Redriver(RedriverParts(store=store, client=client, owner="bench", clock_ms=_now_ms))
     ended = await runner.run(id, on_progress=lambda progress: watch.look(progress.operation.sent))
     retrying = Filter((Named(field="status", values=("retrying",)),))
     found = await store.letters.count(retrying, now_ms=_now_ms())

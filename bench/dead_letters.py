@@ -154,13 +154,13 @@ async def fill(url: str, queues: Queues, messages: int) -> None:
 
 def parked(number: int, queues: Queues, now_ms: int) -> Outgoing:
     """A message as the runtime parks it after four runs."""
-    luck = random.Random(number)
+    rng = random.Random(number)
     body = {
-        "order": {"id": number, "total": luck.randrange(100, 100_000) / 100, "currency": "EUR"},
-        "customer": {"id": f"c{luck.randrange(5_000)}", "vip": luck.random() < 0.1},
-        "lines": [{"sku": f"sku-{luck.randrange(900)}", "quantity": luck.randrange(1, 9)} for _ in range(3)],
+        "order": {"id": number, "total": rng.randrange(100, 100_000) / 100, "currency": "EUR"},
+        "customer": {"id": f"c{rng.randrange(5_000)}", "vip": rng.random() < 0.1},
+        "lines": [{"sku": f"sku-{rng.randrange(900)}", "quantity": rng.randrange(1, 9)} for _ in range(3)],
         "note": "leave it at the door please",
-        "trace": f"{luck.getrandbits(64):016x}",
+        "trace": f"{rng.getrandbits(64):016x}",
     }
     failure = Failure(
         type="shop.errors.GatewayTimeout",
@@ -182,7 +182,7 @@ def parked(number: int, queues: Queues, now_ms: int) -> Outgoing:
         type="OrderCreated",
         app_id="shop",
         headers={
-            "tenant": f"t{luck.randrange(500)}",
+            "tenant": f"t{rng.randrange(500)}",
             **parking_headers(Parked(reason=ParkReason.ATTEMPTS), letter, report),
         },
     )

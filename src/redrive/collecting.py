@@ -16,9 +16,9 @@ from redrive.deadletters import (
     NAME_PATTERNS,
     Collector,
     CollectReport,
-    Selected,
+    SourceSelection,
     queue_state,
-    run_waiting,
+    run_waiting_operations,
     select_by_name,
     select_from_broker,
     select_from_topology,
@@ -38,7 +38,7 @@ __all__ = [
     "KnownQueue",
     "KnownQueues",
     "NothingToCollect",
-    "Selected",
+    "SourceSelection",
     "Watching",
     "declared_owners",
     "known_queues",
@@ -96,8 +96,8 @@ def run_collect(
     request: CollectRequest,
     *,
     watching: Watching,
-    confirm: Callable[[Selected], None],
-    started: Callable[[Selected], None],
+    confirm: Callable[[SourceSelection], None],
+    started: Callable[[SourceSelection], None],
 ) -> CollectReport | None:
     """Collects until SIGTERM or SIGINT, or with `once` until the queues are empty; None: it was ended before it began.
 
@@ -143,8 +143,8 @@ async def _prepared(
     request: CollectRequest,
     telemetry: Telemetry,
     watching: Watching,
-    confirm: Callable[[Selected], None],
-) -> tuple[Selected, Collector, Broker]:
+    confirm: Callable[[SourceSelection], None],
+) -> tuple[SourceSelection, Collector, Broker]:
     """The queues are chosen and confirmed first: what is refused leaves no empty database behind."""
     management = await stack.enter_async_context(place.management())
     client = await stack.enter_async_context(place.client("redrive collect", observer=telemetry))
@@ -165,20 +165,22 @@ async def _prepared(
     for name in request.resumed:
         await store.collecting.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
     collector = Collector(
-        client, store, sources, owner=owner_name(), clock_ms=store.clock_ms, luck=new_luck, observer=telemetry
+        client, store, sources, owner=owner_name(), clock_ms=store.clock_ms, random_bits=new_luck, observer=telemetry
     )
     for one in sources:
         telemetry.watch(one.dlq, in_hand=lambda: 0)
     return selected, collector, Broker(store, client, management, observer=telemetry)
 
 
-def _told(selected: Selected) -> str:
+def _told(selected: SourceSelection) -> str:
     """The queues that are collected, each with how many messages lie there, where that is known."""
     names = [one.dlq for one in selected.sources if not one.observe_only]
     return ", ".join(f"{name} ({selected.depths[name]})" if name in selected.depths else name for name in names)
 
 
-async def select_sources(place: Place, client: Client, management: Management, request: CollectRequest) -> Selected:
+async def select_sources(
+    place: Place, client: Client, management: Management, request: CollectRequest
+) -> SourceSelection:
     """The queues that are meant. Raises `ManagementError` where only the management API could tell."""
     from_file = _from_file(place, client.target.vhost, request)
     try:
@@ -279,7 +281,7 @@ async def _collect(collector: Collector, broker: Broker, request: CollectRequest
             return report
         beside = [
             asyncio.create_task(broker.auto_retry.run(stop=stop), name="redrive auto-retry"),
-            asyncio.create_task(run_waiting(broker.redriver, stop=stop), name="redrive operations"),
+            asyncio.create_task(run_waiting_operations(broker.redriver, stop=stop), name="redrive operations"),
         ]
     try:
         return await collector.run(stop, once=request.once)
@@ -289,7 +291,7 @@ async def _collect(collector: Collector, broker: Broker, request: CollectRequest
             await asyncio.wait(beside, timeout=60)
 
 
-def _from_file(place: Place, vhost: str, request: CollectRequest) -> Selected | None:
+def _from_file(place: Place, vhost: str, request: CollectRequest) -> SourceSelection | None:
     if place.loaded is None:
         return None
     loaded = place.loaded
@@ -312,7 +314,7 @@ def _from_file(place: Place, vhost: str, request: CollectRequest) -> Selected | 
     )
 
 
-def _with_missing(found: Selected, from_file: Selected, infos: Sequence[QueueInfo]) -> Selected:
+def _with_missing(found: SourceSelection, from_file: SourceSelection, infos: Sequence[QueueInfo]) -> SourceSelection:
     """The broker's, and those of the file that it does not have yet: the collector waits for them."""
     there = {one.name for one in infos}
     missing = [one for one in from_file.sources if one.dlq not in there]
@@ -359,7 +361,7 @@ async def _states(client: Client, names: Sequence[str]) -> dict[str, QueueState]
     return found
 
 
-def _nothing(selected: Selected) -> str:
+def _nothing(selected: SourceSelection) -> str:
     reasons = [one.text for one in selected.refusals]
     if reasons:
         return f"there is nothing to collect: {'; '.join(reasons)}"

@@ -18,12 +18,12 @@ from redrive.config import Setting, broker_url, database_url, names_vhost
 from redrive.config import management_url as management_setting
 from redrive.core import SILENT, Observer, shorten
 from redrive.deadletters import (
-    Desk,
-    Edit,
-    Edited,
+    ActionRefused,
+    DeadLetterService,
+    EditedContent,
     InvalidEdit,
-    Missing,
-    Refused,
+    LetterEdit,
+    RecordNotFound,
     edit_content,
     export_lines,
     import_lines,
@@ -73,13 +73,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOCK_OFF_MS",
+    "ActionRefused",
     "Answer",
     "Bucket",
     "Changed",
+    "DeadLetterService",
     "Described",
-    "Desk",
-    "Edit",
-    "Edited",
+    "EditedContent",
     "FilterTooDear",
     "IdempotencyConflict",
     "Imported",
@@ -90,10 +90,10 @@ __all__ = [
     "KeyReused",
     "LeaseLost",
     "LetterBusy",
-    "Missing",
+    "LetterEdit",
     "PastContent",
     "Place",
-    "Refused",
+    "RecordNotFound",
     "Reservation",
     "Stats",
     "Store",
@@ -205,9 +205,9 @@ async def opened_store(place: Place, *, observer: Observer = SILENT, creates: bo
         await store.close()
 
 
-def desk_on(store: Store) -> Desk:
+def desk_on(store: Store) -> DeadLetterService:
     """Where people decide about dead letters."""
-    return Desk(store, clock_ms=store.clock_ms)
+    return DeadLetterService(store, clock_ms=store.clock_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +234,7 @@ def describe(content: Content) -> Described:
 
 
 def headers_from_json(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Headers of which `describe` made this, to be given to an `Edit`. Raises `InvalidEdit`."""
+    """Headers of which `describe` made this, to be given to an `LetterEdit`. Raises `InvalidEdit`."""
     if not written:
         return {}
     try:

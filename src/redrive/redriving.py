@@ -11,16 +11,16 @@ from redrive.core import SILENT, Observer
 from redrive.deadletters import (
     AUTO_RETRY_INTERVAL_S,
     AutoRetry,
-    Peeked,
+    AutoRetryReport,
     PeekedMessage,
     PeekRefused,
-    Plan,
+    PeekResult,
     Preflight,
-    RedriveDesk,
+    RedriveOptions,
+    RedrivePlan,
     Redriver,
-    Round,
-    RunnerParts,
-    RunOptions,
+    RedriverParts,
+    RedriveService,
     RunsElsewhere,
     StillCollected,
     TargetRefused,
@@ -28,10 +28,10 @@ from redrive.deadletters import (
     exchange_exists,
     judge_for_witness,
     keep_collectors_away,
-    limits_by,
+    limits_from_management,
     peek,
     queue_state,
-    returned_copy,
+    restored_copy,
 )
 from redrive.dlq import Place, Store, new_luck, owner_name
 from redrive.management import Management, ManagementError
@@ -51,16 +51,16 @@ from redrive.records import (
 
 __all__ = [
     "AUTO_RETRY_INTERVAL_S",
+    "AutoRetryReport",
     "Broker",
     "ClientError",
     "ManagementError",
     "PeekRefused",
-    "Peeked",
+    "PeekResult",
     "PeekedMessage",
-    "Plan",
     "Preflight",
-    "RedriveDesk",
-    "Round",
+    "RedrivePlan",
+    "RedriveService",
     "StillCollected",
     "TargetRefused",
     "declare_rules",
@@ -83,28 +83,28 @@ class Broker:
         *,
         observer: Observer = SILENT,
         has_witness: bool = False,
-        options: RunOptions | None = None,
+        options: RedriveOptions | None = None,
     ) -> None:
-        parts = RunnerParts(
+        parts = RedriverParts(
             store=store,
             client=client,
             owner=owner_name(),
             clock_ms=store.clock_ms,
             observer=observer,
             has_witness=has_witness,
-            returning=returned_copy,
-            options=RunOptions() if options is None else options,
+            returning=restored_copy,
+            options=RedriveOptions() if options is None else options,
         )
         self.client = client
         self.redriver = Redriver(parts)
-        self.desk = RedriveDesk(store, clock_ms=store.clock_ms, luck=new_luck, check_targets=self._check)
-        self.auto_retry = AutoRetry(self.redriver, luck=new_luck)
+        self.desk = RedriveService(store, clock_ms=store.clock_ms, random_bits=new_luck, check_targets=self._check)
+        self.auto_retry = AutoRetry(self.redriver, random_bits=new_luck)
         self._store = store
         self._observer = observer
         self.management = management
 
-    async def plan(self, request: NewOperation) -> Plan:
-        """What a request would take, and the health of where it would go. Raises as `RedriveDesk.plan` does."""
+    async def plan(self, request: NewOperation) -> RedrivePlan:
+        """What a request would take, and the health of where it would go. Raises as `RedriveService.plan` does."""
         plan = await self.desk.plan(request)
         if request.kind is not OperationKind.RETURN or not plan.preview.total:
             return plan
@@ -151,7 +151,7 @@ class Broker:
                     )
                 await asyncio.sleep(_LOOKED_AFTER_S)
 
-    async def peek(self, queue: str, limit: int) -> Peeked:
+    async def peek(self, queue: str, limit: int) -> PeekResult:
         """The first messages of a queue, which stay where they are. Raises as `peek` does."""
         return await peek(self.client, self.management, queue, limit)
 
@@ -180,7 +180,7 @@ class Broker:
                 return dict(found)
 
     async def _check(self, queues: Mapping[str, int], target: Target) -> Preflight:
-        found = await check_targets(self.client, queues, target, limits_of=limits_by(self.management))
+        found = await check_targets(self.client, queues, target, limits_of=limits_from_management(self.management))
         return judge_for_witness(found) if self.redriver.parts.has_witness else found
 
 
@@ -219,7 +219,7 @@ async def opened_broker(
         yield Broker(store, client, management, observer=observer, has_witness=has_witness)
 
 
-async def peek_at(place: Place, queue: str, *, limit: int) -> Peeked:
+async def peek_at(place: Place, queue: str, *, limit: int) -> PeekResult:
     """The first messages of a queue on the broker. Raises as `peek` does, and `ConnectionFailed`."""
     async with place.management() as management, place.client("redrive dlq peek") as client:
         return await peek(client, management, queue, limit)

@@ -14,7 +14,7 @@ from redrive.admin.problems import Problem, management_unavailable
 from redrive.collecting import KnownQueues, known_queues
 from redrive.core import SILENT, Observer
 from redrive.dlq import Place, Store
-from redrive.redriving import Broker, ClientError, ManagementError, Peeked, opened_broker
+from redrive.redriving import Broker, ClientError, ManagementError, PeekResult, opened_broker
 
 CONNECT_S_MAX = 3.0
 RETRY_AFTER_S = 5
@@ -115,7 +115,7 @@ class BrokerLink:
             raise broker_unavailable(str(error)) from None
         return broker
 
-    async def peek(self, queue: str, limit: int) -> Peeked:
+    async def peek(self, queue: str, limit: int) -> PeekResult:
         """The first messages of a queue, which stay there; one look at a time. Raises `Problem` 503, `PeekRefused`."""
         broker = await self.broker()
         looking = asyncio.create_task(self._peek(broker, queue, limit), name=f"redrive peek at {queue}")
@@ -165,7 +165,7 @@ class BrokerLink:
         opened = opened_broker(self._place, self._store, observer=self._observer)
         return await self._stack.enter_async_context(opened)
 
-    async def _peek(self, broker: Broker, queue: str, limit: int) -> Peeked:
+    async def _peek(self, broker: Broker, queue: str, limit: int) -> PeekResult:
         # Two looks at once would hide messages from each other.
         async with self._looking.setdefault(queue, asyncio.Lock()):
             return await broker.peek(queue, limit)

@@ -9,11 +9,11 @@ from redrive.admin.access import Caller, View
 from redrive.admin.problems import invalid
 from redrive.admin.selecting import forbade
 from redrive.admin.shapes.messages import EditRequest
-from redrive.dlq import Edit, body_as_seen, headers_from_json
+from redrive.dlq import LetterEdit, body_as_seen, headers_from_json
 from redrive.records import Content
 
 
-def read_edit(asked: EditRequest) -> Edit:
+def read_edit(asked: EditRequest) -> LetterEdit:
     """What is to be different. Raises `Problem` 422, `InvalidEdit`."""
     body = None if asked.body is None else asked.body.encode()
     if asked.body_base64 is not None:
@@ -21,7 +21,7 @@ def read_edit(asked: EditRequest) -> Edit:
             body = base64.b64decode(asked.body_base64, validate=True)
         except (binascii.Error, ValueError):
             raise invalid("body_base64 is no base64") from None
-    return Edit(
+    return LetterEdit(
         body=body,
         set_headers=headers_from_json(asked.set_headers),
         drop_headers=tuple(asked.drop_headers),
@@ -29,7 +29,7 @@ def read_edit(asked: EditRequest) -> Edit:
     )
 
 
-async def check_hidden(request: Request, caller: Caller, view: View, content: Content, change: Edit) -> None:
+async def check_hidden(request: Request, caller: Caller, view: View, content: Content, change: LetterEdit) -> None:
     """Raises `Problem` 403 where somebody would overwrite what they can't see."""
     if change.body is not None and (await body_as_seen(view, content.body)).body != content.body:
         reason = "parts of this body are hidden from your role, and a new body would overwrite them"

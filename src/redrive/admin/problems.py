@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from redrive.admin.wrong_requests import sentences, short, validation_problems
 from redrive.core import InvalidInput, RedriveError
 from redrive.dlq import (
+    ActionRefused,
     FilterTooDear,
     IdempotencyConflict,
     InvalidCursor,
@@ -22,8 +23,7 @@ from redrive.dlq import (
     InvalidScope,
     LeaseLost,
     LetterBusy,
-    Missing,
-    Refused,
+    RecordNotFound,
     StoreUnavailable,
     TokenNameTaken,
     UnknownGroup,
@@ -236,10 +236,10 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 
 _MEANINGS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException], Problem]], ...] = (
-    ((Missing, UnknownLetter, UnknownGroup, UnknownOperation, UnknownRedaction, UnknownToken), _missing),
+    ((RecordNotFound, UnknownLetter, UnknownGroup, UnknownOperation, UnknownRedaction, UnknownToken), _missing),
     ((TokenNameTaken,), _conflicting("name-taken")),
     ((LetterBusy,), _conflicting("busy")),
-    ((Refused,), _conflicting("refused")),
+    ((ActionRefused,), _conflicting("refused")),
     ((TargetRefused,), _conflicting("target-refused")),
     ((PeekRefused,), _conflicting("peek-would-destroy")),
     ((StillCollected,), _conflicting("still-collected")),

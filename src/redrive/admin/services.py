@@ -10,11 +10,11 @@ from redrive.admin.access.refusals import Refusals
 from redrive.admin.settings import Settings
 from redrive.admin.shares import Shares
 from redrive.core import Observer
-from redrive.dlq import Desk, Place, Store
+from redrive.dlq import DeadLetterService, Place, Store
 
 if TYPE_CHECKING:
     from redrive.admin.broker_link import BrokerLink, WorkerState
-    from redrive.redriving import RedriveDesk
+    from redrive.redriving import RedriveService
 
 
 def _no_metrics() -> str:
@@ -27,8 +27,8 @@ class Services:
 
     place: Place
     store: Store
-    desk: Desk
-    redrives: "RedriveDesk"
+    desk: DeadLetterService
+    redrives: "RedriveService"
     """Without a broker at hand: its plans have no preflight."""
     link: "BrokerLink"
     settings: Settings

@@ -31,8 +31,8 @@ class StartedRedrive:
 
 
 async def start_redrive(services: Services, new: NewOperation) -> StartedRedrive:
-    """Creates the operation and tells this process's redriver. Raises `Refused`, `TargetRefused`, and `Problem` 409
-    where all that is named will be sent anyway."""
+    """Creates the operation and tells this process's redriver. Raises `ActionRefused`, `TargetRefused`, and `Problem`
+    409 where all that is named will be sent anyway."""
     await _refuse_twice(services, new)
     try:
         desk = (await services.link.broker()).desk

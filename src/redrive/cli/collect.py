@@ -9,7 +9,7 @@ from redrive.cli.dlq.options import with_who
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, print_line, warn_line
 from redrive.cli.secret_files import with_secret_files
 from redrive.cli.tables import counted, printable
-from redrive.collecting import CollectReport, CollectRequest, Selected, Watching, run_collect
+from redrive.collecting import CollectReport, CollectRequest, SourceSelection, Watching, run_collect
 from redrive.core import Finding, Severity
 from redrive.dlq import Place, find_place
 
@@ -90,7 +90,7 @@ def collect_command(
 
     refusals: list[Finding] = []
 
-    def confirm(selected: Selected) -> None:
+    def confirm(selected: SourceSelection) -> None:
         _say_findings(selected)
         refusals.extend(selected.refusals)
         if file is not None or patterns or yes:
@@ -99,7 +99,7 @@ def collect_command(
         if not is_confirmed("Nobody has named these queues. Take from them?", yes=False):
             raise SystemExit(EXIT_COULD_NOT)
 
-    def started(selected: Selected) -> None:
+    def started(selected: SourceSelection) -> None:
         text = printable(f"Collecting from {_told(selected, place)}")
         if once:
             say(text)
@@ -115,12 +115,12 @@ def collect_command(
             raise SystemExit(EXIT_FOUND)
 
 
-def _say_findings(selected: Selected) -> None:
+def _say_findings(selected: SourceSelection) -> None:
     for finding in selected.findings:
         (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
 
 
-def _told(selected: Selected, place: Place) -> str:
+def _told(selected: SourceSelection, place: Place) -> str:
     """From which queues messages are taken, and how many lie there now."""
     sources = [one for one in selected.sources if not one.observe_only]
     shown = [_with_depth(one.dlq, selected.depths.get(one.dlq)) for one in sources[:_QUEUES_SHOWN]]

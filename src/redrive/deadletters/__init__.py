@@ -1,8 +1,8 @@
-"""Dead letters in use: collected, sent back, retried, peeked at.
+"""Dead letters at work: collected into the store, sent back to their queues, changed by people.
 
-`collector` takes them out of their queues (`sources` says which), `redriver` runs the operations that send them back,
-`auto_retry` starts such operations by itself; `desk` and `redrive_desk` are where people decide; `transfer` moves them
-between databases. Each part is imported when it is first used: who lists dead letters needs no AMQP.
+`collect` moves dead letters from their queues into the store. `redrive` sends them back: planned and started by people,
+or by auto-retry. `actions` is what people do with them besides: resolve, edit, delete, peek, restore, export. Each part
+is imported when it is first used, so that a command that only lists dead letters loads no AMQP client.
 """
 
 from typing import TYPE_CHECKING
@@ -10,13 +10,26 @@ from typing import TYPE_CHECKING
 from redrive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from redrive.deadletters.auto_retry import AUTO_RETRY_INTERVAL_S, AutoRetry, Round
-    from redrive.deadletters.collector import CollectOptions, Collector, CollectReport
-    from redrive.deadletters.copies import CopyRules, Uncopyable
-    from redrive.deadletters.desk import Desk, Missing, Refused
-    from redrive.deadletters.editing import Edit, Edited, InvalidEdit, edit_content
-    from redrive.deadletters.peeking import Peeked, PeekedMessage, PeekRefused, peek
-    from redrive.deadletters.preflight import (
+    from redrive.deadletters.actions.dead_letter_service import ActionRefused, DeadLetterService, RecordNotFound
+    from redrive.deadletters.actions.edits import EditedContent, InvalidEdit, LetterEdit, edit_content
+    from redrive.deadletters.actions.peek import PeekedMessage, PeekRefused, PeekResult, peek
+    from redrive.deadletters.actions.restore import StillCollected, keep_collectors_away, restored_copy
+    from redrive.deadletters.actions.transfer import BadLine, export_lines, import_lines
+    from redrive.deadletters.collect.collector import CollectOptions, Collector, CollectReport
+    from redrive.deadletters.collect.sources import (
+        NAME_PATTERNS,
+        Source,
+        SourceSelection,
+        select_by_name,
+        select_from_broker,
+        select_from_topology,
+    )
+    from redrive.deadletters.redrive.auto_retry import AUTO_RETRY_INTERVAL_S, AutoRetry, AutoRetryReport
+    from redrive.deadletters.redrive.copier import Copying
+    from redrive.deadletters.redrive.copies import CopyRules, Uncopyable
+    from redrive.deadletters.redrive.operation_run import RedriveOptions, RedriverParts
+    from redrive.deadletters.redrive.pacing import RedriveProgress
+    from redrive.deadletters.redrive.preflight import (
         Preflight,
         QueueLimits,
         TargetHealth,
@@ -26,74 +39,61 @@ if TYPE_CHECKING:
         judge_for_witness,
         queue_state,
     )
-    from redrive.deadletters.preflight_limits import limits_by
-    from redrive.deadletters.redrive_desk import Plan, RedriveDesk
-    from redrive.deadletters.redriver import Redriver, RunsElsewhere
-    from redrive.deadletters.returning import StillCollected, keep_collectors_away, returned_copy
-    from redrive.deadletters.runner import RunnerParts, RunOptions
-    from redrive.deadletters.runner_copying import Copying
-    from redrive.deadletters.runner_loop import run_waiting
-    from redrive.deadletters.runner_pace import Progress
-    from redrive.deadletters.sources import (
-        NAME_PATTERNS,
-        Selected,
-        Source,
-        select_by_name,
-        select_from_broker,
-        select_from_topology,
-    )
-    from redrive.deadletters.transfer import BadLine, export_lines, import_lines
+    from redrive.deadletters.redrive.preflight_limits import limits_from_management
+    from redrive.deadletters.redrive.redrive_service import RedrivePlan, RedriveService
+    from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
+    from redrive.deadletters.redrive.waiting_operations import run_waiting_operations
 
 _HOMES = {
-    "NAME_PATTERNS": "sources",
-    "AUTO_RETRY_INTERVAL_S": "auto_retry",
-    "AutoRetry": "auto_retry",
-    "BadLine": "transfer",
-    "CollectOptions": "collector",
-    "CollectReport": "collector",
-    "Collector": "collector",
-    "CopyRules": "copies",
-    "Copying": "runner_copying",
-    "Desk": "desk",
-    "Edit": "editing",
-    "Edited": "editing",
-    "InvalidEdit": "editing",
-    "Missing": "desk",
-    "PeekRefused": "peeking",
-    "Peeked": "peeking",
-    "PeekedMessage": "peeking",
-    "Plan": "redrive_desk",
-    "Preflight": "preflight",
-    "Progress": "runner_pace",
-    "QueueLimits": "preflight",
-    "RedriveDesk": "redrive_desk",
-    "Redriver": "redriver",
-    "Refused": "desk",
-    "Round": "auto_retry",
-    "RunOptions": "runner",
-    "RunnerParts": "runner",
-    "RunsElsewhere": "redriver",
-    "Selected": "sources",
-    "Source": "sources",
-    "StillCollected": "returning",
-    "TargetHealth": "preflight",
-    "TargetRefused": "preflight",
-    "Uncopyable": "copies",
-    "check_targets": "preflight",
-    "edit_content": "editing",
-    "exchange_exists": "preflight",
-    "export_lines": "transfer",
-    "import_lines": "transfer",
-    "judge_for_witness": "preflight",
-    "keep_collectors_away": "returning",
-    "limits_by": "preflight_limits",
-    "peek": "peeking",
-    "queue_state": "preflight",
-    "returned_copy": "returning",
-    "run_waiting": "runner_loop",
-    "select_by_name": "sources",
-    "select_from_broker": "sources",
-    "select_from_topology": "sources",
+    "NAME_PATTERNS": "collect.sources",
+    "AUTO_RETRY_INTERVAL_S": "redrive.auto_retry",
+    "AutoRetry": "redrive.auto_retry",
+    "BadLine": "actions.transfer",
+    "CollectOptions": "collect.collector",
+    "CollectReport": "collect.collector",
+    "Collector": "collect.collector",
+    "CopyRules": "redrive.copies",
+    "Copying": "redrive.copier",
+    "DeadLetterService": "actions.dead_letter_service",
+    "LetterEdit": "actions.edits",
+    "EditedContent": "actions.edits",
+    "InvalidEdit": "actions.edits",
+    "RecordNotFound": "actions.dead_letter_service",
+    "PeekRefused": "actions.peek",
+    "PeekResult": "actions.peek",
+    "PeekedMessage": "actions.peek",
+    "RedrivePlan": "redrive.redrive_service",
+    "Preflight": "redrive.preflight",
+    "RedriveProgress": "redrive.pacing",
+    "QueueLimits": "redrive.preflight",
+    "RedriveService": "redrive.redrive_service",
+    "Redriver": "redrive.redriver",
+    "ActionRefused": "actions.dead_letter_service",
+    "AutoRetryReport": "redrive.auto_retry",
+    "RedriveOptions": "redrive.operation_run",
+    "RedriverParts": "redrive.operation_run",
+    "RunsElsewhere": "redrive.redriver",
+    "SourceSelection": "collect.sources",
+    "Source": "collect.sources",
+    "StillCollected": "actions.restore",
+    "TargetHealth": "redrive.preflight",
+    "TargetRefused": "redrive.preflight",
+    "Uncopyable": "redrive.copies",
+    "check_targets": "redrive.preflight",
+    "edit_content": "actions.edits",
+    "exchange_exists": "redrive.preflight",
+    "export_lines": "actions.transfer",
+    "import_lines": "actions.transfer",
+    "judge_for_witness": "redrive.preflight",
+    "keep_collectors_away": "actions.restore",
+    "limits_from_management": "redrive.preflight_limits",
+    "peek": "actions.peek",
+    "queue_state": "redrive.preflight",
+    "restored_copy": "actions.restore",
+    "run_waiting_operations": "redrive.waiting_operations",
+    "select_by_name": "collect.sources",
+    "select_from_broker": "collect.sources",
+    "select_from_topology": "collect.sources",
 }
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
@@ -101,34 +101,34 @@ if not TYPE_CHECKING:
 __all__ = [
     "AUTO_RETRY_INTERVAL_S",
     "NAME_PATTERNS",
+    "ActionRefused",
     "AutoRetry",
+    "AutoRetryReport",
     "BadLine",
     "CollectOptions",
     "CollectReport",
     "Collector",
     "CopyRules",
     "Copying",
-    "Desk",
-    "Edit",
-    "Edited",
+    "DeadLetterService",
+    "EditedContent",
     "InvalidEdit",
-    "Missing",
+    "LetterEdit",
     "PeekRefused",
-    "Peeked",
+    "PeekResult",
     "PeekedMessage",
-    "Plan",
     "Preflight",
-    "Progress",
     "QueueLimits",
-    "RedriveDesk",
+    "RecordNotFound",
+    "RedriveOptions",
+    "RedrivePlan",
+    "RedriveProgress",
+    "RedriveService",
     "Redriver",
-    "Refused",
-    "Round",
-    "RunOptions",
-    "RunnerParts",
+    "RedriverParts",
     "RunsElsewhere",
-    "Selected",
     "Source",
+    "SourceSelection",
     "StillCollected",
     "TargetHealth",
     "TargetRefused",
@@ -140,11 +140,11 @@ __all__ = [
     "import_lines",
     "judge_for_witness",
     "keep_collectors_away",
-    "limits_by",
+    "limits_from_management",
     "peek",
     "queue_state",
-    "returned_copy",
-    "run_waiting",
+    "restored_copy",
+    "run_waiting_operations",
     "select_by_name",
     "select_from_broker",
     "select_from_topology",

@@ -6,7 +6,7 @@ answers, `api` puts them together.
 
 from redrive.management.api import Management
 from redrive.management.asking import TIMEOUT_S
-from redrive.management.endpoints import Endpoint, guess_endpoint, parse_management_url
+from redrive.management.endpoints import ManagementEndpoint, guess_endpoint, parse_management_url
 from redrive.management.errors import (
     InvalidManagementUrl,
     ManagementDenied,
@@ -19,10 +19,10 @@ from redrive.management.queues import MANY_DELIVERIES, QueueInfo
 __all__ = [
     "MANY_DELIVERIES",
     "TIMEOUT_S",
-    "Endpoint",
     "InvalidManagementUrl",
     "Management",
     "ManagementDenied",
+    "ManagementEndpoint",
     "ManagementError",
     "ManagementFailed",
     "ManagementUnreachable",

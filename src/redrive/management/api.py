@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from redrive.management.asking import TIMEOUT_S, Asking
 from redrive.management.bindings import read_binding
-from redrive.management.endpoints import Endpoint
+from redrive.management.endpoints import ManagementEndpoint
 from redrive.management.errors import ManagementDenied, ManagementFailed
 from redrive.management.policies import read_policy
 from redrive.management.queues import COLUMNS, QueueInfo, read_queue
@@ -24,7 +24,9 @@ _PAGES_MAX = 2_000
 class Management:
     """A client of one broker's management API. Every call raises `ManagementError`."""
 
-    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, endpoint: ManagementEndpoint, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.endpoint = endpoint
         self._asking = Asking(endpoint, tls=tls, timeout_s=timeout_s)
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from redrive.management.endpoints import Endpoint
+from redrive.management.endpoints import ManagementEndpoint
 from redrive.management.errors import ManagementDenied, ManagementFailed, ManagementUnreachable
 
 JSON = Any  # foreign JSON; `queues`, `policies` and their like take from it what they know
@@ -31,7 +31,9 @@ _HUNG_UP = (http.client.RemoteDisconnected, http.client.CannotSendRequest, Broke
 class Asking:
     """Asks one endpoint, one question at a time. Close it when done."""
 
-    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, endpoint: ManagementEndpoint, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.endpoint = endpoint
         self._tls = tls
         self._timeout_s = timeout_s

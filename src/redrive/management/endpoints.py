@@ -13,7 +13,7 @@ PORT, PORT_TLS = 15672, 15671
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ManagementEndpoint:
     """One management API and the user it is asked as. `prefix` is its path, where it does not live at the root."""
 
     host: str
@@ -32,7 +32,7 @@ class Endpoint:
         return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}{self.prefix}"
 
 
-def parse_management_url(url: str, *, user: str = "guest", password: str = "guest") -> Endpoint:
+def parse_management_url(url: str, *, user: str = "guest", password: str = "guest") -> ManagementEndpoint:
     """An endpoint from `http(s)://[user:password@]host[:port][/prefix]`; credentials in it win over the given ones.
 
     Raises `InvalidManagementUrl`, never showing the password.
@@ -49,7 +49,7 @@ def parse_management_url(url: str, *, user: str = "guest", password: str = "gues
         raise InvalidManagementUrl(f"{shown} has a query; a management URL ends with its path")
     is_tls = parts.scheme == "https"
     default_port = PORT_TLS if is_tls else PORT
-    return Endpoint(
+    return ManagementEndpoint(
         host=parts.hostname,
         port=default_port if port is None else port,
         is_tls=is_tls,
@@ -59,7 +59,7 @@ def parse_management_url(url: str, *, user: str = "guest", password: str = "gues
     )
 
 
-def guess_endpoint(host: str, *, is_tls: bool, user: str, password: str) -> Endpoint:
+def guess_endpoint(host: str, *, is_tls: bool, user: str, password: str) -> ManagementEndpoint:
     """Where the API of a broker usually is that speaks AMQP on `host`."""
     port = PORT_TLS if is_tls else PORT
-    return Endpoint(host=host, port=port, is_tls=is_tls, user=user, password=password)
+    return ManagementEndpoint(host=host, port=port, is_tls=is_tls, user=user, password=password)

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 import uvicorn
 
 from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, keep_first, mint_first
-from redrive.deadletters import RedriveDesk
+from redrive.deadletters import RedriveService
 from redrive.dlq import Store, StoreUnavailable, desk_on, exposed_mode, new_id, new_luck, opened_store
 from redrive.garbage import seldom_collected
 from redrive.management import ManagementError
@@ -238,7 +238,7 @@ class _Serving:
             place=self._config.place,
             store=store,
             desk=desk_on(store),
-            redrives=RedriveDesk(store, clock_ms=store.clock_ms, luck=new_luck),
+            redrives=RedriveService(store, clock_ms=store.clock_ms, random_bits=new_luck),
             link=link,
             settings=self._settings,
             workers=self._state,

@@ -12,9 +12,9 @@ from typing import Any
 
 from redrive.admin import Doing, WorkerState
 from redrive.client import Backoff, Client, ClientError
-from redrive.collecting import CollectRequest, Selected, select_sources
+from redrive.collecting import CollectRequest, SourceSelection, select_sources
 from redrive.core import RedriveError
-from redrive.deadletters import Collector, RunOptions, run_waiting
+from redrive.deadletters import Collector, RedriveOptions, run_waiting_operations
 from redrive.dlq import Place, Store, new_luck, opened_store, owner_name
 from redrive.management import ManagementError
 from redrive.redriving import Broker, declare_rules
@@ -94,10 +94,12 @@ class Work:
                 self._place.client("redrive serve", observer=self._telemetry, backoff=_new_backoff)
             )
             backoff.reset()
-            options = RunOptions(broker_s=_BROKER_S_MAX)
+            options = RedriveOptions(broker_s=_BROKER_S_MAX)
             broker = Broker(store, client, management, observer=self._telemetry, options=options)
             ends = asyncio.Event()
-            works: list[Coroutine[Any, Any, None]] = [run_waiting(broker.redriver, stop=ends, wake=self.wake)]
+            works: list[Coroutine[Any, Any, None]] = [
+                run_waiting_operations(broker.redriver, stop=ends, wake=self.wake)
+            ]
             if self._collects:
                 works.append(self._collect(store, client, broker, ends))
             if self._auto_retries:
@@ -138,7 +140,7 @@ class Work:
                 sources,
                 owner=owner_name(),
                 clock_ms=store.clock_ms,
-                luck=new_luck,
+                random_bits=new_luck,
                 observer=self._telemetry,
             )
             self._collector = collector
@@ -168,7 +170,7 @@ class Work:
             self._telemetry.watch(name)
         self._watched |= names
 
-    def _tell(self, selected: Selected, told: str) -> str:
+    def _tell(self, selected: SourceSelection, told: str) -> str:
         """Notes which queues were refused and why, once; what was told."""
         text = "; ".join(one.text for one in selected.refusals)
         if text and text != told:

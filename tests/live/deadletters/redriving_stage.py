@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.client import Client
-from redrive.deadletters.preflight import check_targets
-from redrive.deadletters.redrive_desk import RedriveDesk
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.runner import RunnerParts, RunOptions
+from redrive.deadletters.redrive.operation_run import RedriveOptions, RedriverParts
+from redrive.deadletters.redrive.preflight import check_targets
+from redrive.deadletters.redrive.redrive_service import RedriveService
+from redrive.deadletters.redrive.redriver import Redriver
 from redrive.records import Arrival, NewOperation, OperationKind, Selection
 from redrive.stores import Store, Stored, open_store
 from redrive.wire import Properties
-from tests.unit.deadletters.arrivals import arrival, luck, now_ms, store_arrivals
+from tests.unit.deadletters.arrivals import arrival, now_ms, random_bits, store_arrivals
 
 
 @dataclass
@@ -25,11 +25,11 @@ class RedrivingStage:
     vhost: str
 
     @property
-    def desk(self) -> RedriveDesk:
-        return RedriveDesk(
+    def desk(self) -> RedriveService:
+        return RedriveService(
             self.store,
             clock_ms=now_ms,
-            luck=luck,
+            random_bits=random_bits,
             check_targets=lambda queues, target: check_targets(self.client, queues, target),
         )
 
@@ -38,18 +38,18 @@ class RedrivingStage:
         name: str = "first",
         *,
         client: Client | None = None,
-        options: RunOptions | None = None,
+        options: RedriveOptions | None = None,
         pause_at: Callable[[str], Awaitable[None]] | None = None,
         has_witness: bool = False,
         clock_ms: Callable[[], int] = now_ms,
     ) -> Redriver:
         return Redriver(
-            RunnerParts(
+            RedriverParts(
                 store=self.store,
                 client=self.client if client is None else client,
                 owner=name,
                 clock_ms=clock_ms,
-                options=RunOptions() if options is None else options,
+                options=RedriveOptions() if options is None else options,
                 pause_at=pause_at,
                 has_witness=has_witness,
             )

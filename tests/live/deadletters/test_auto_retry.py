@@ -7,12 +7,12 @@ import pytest
 from rig.brokers import Vhost
 
 from redrive.client import Client, Confirmed
-from redrive.deadletters.auto_retry import AutoRetry
+from redrive.deadletters.redrive.auto_retry import AutoRetry
 from redrive.records import RetryRule, Status
 from redrive.wire import Properties
 from tests.live.client.accounts import drain
 from tests.live.deadletters.redriving_stage import RedrivingStage, redriving_stage
-from tests.unit.deadletters.arrivals import luck, now_ms
+from tests.unit.deadletters.arrivals import now_ms, random_bits
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 RULE = RetryRule(scope="queue:orders", attempts=3, first_ms=50, ceiling_ms=200, settle_ms=1_500)
@@ -76,7 +76,7 @@ def test_bad_ones_fail_after_three_attempts_and_good_ones_are_resolved_by_silenc
 
             stop = asyncio.Event()
             work = [asyncio.create_task(one) for one in (collecting(), consuming())]
-            loop = asyncio.create_task(AutoRetry(on.redriver(), luck=luck, interval_s=0.2).run(stop=stop))
+            loop = asyncio.create_task(AutoRetry(on.redriver(), random_bits=random_bits, interval_s=0.2).run(stop=stop))
             await reach(on, bad, Status.FAILED)
             await reach(on, good, Status.RESOLVED)
             stop.set()
@@ -107,7 +107,7 @@ def test_three_at_once_send_what_is_due_once(vhost: Vhost, database_url: str) ->
             await asyncio.sleep(0.1)
             async with Client(vhost.amqp_url) as other:
                 looks = [
-                    AutoRetry(on.redriver(name, client=client), luck=luck)
+                    AutoRetry(on.redriver(name, client=client), random_bits=random_bits)
                     for name, client in (("a", on.client), ("b", other), ("c", other))
                 ]
                 await asyncio.gather(*(one.once() for one in looks for _ in range(3)))
@@ -128,7 +128,7 @@ def test_a_copy_that_nobody_takes_waits_and_is_resolved_only_when_it_was_taken(v
             assert await publisher.publish("", "orders.parked", b"left", properties) == Confirmed()
             (id,) = (await on.collect("orders.parked")).inserted
             later_ms = 0
-            retry = AutoRetry(on.redriver(clock_ms=lambda: now_ms() + later_ms), luck=luck)
+            retry = AutoRetry(on.redriver(clock_ms=lambda: now_ms() + later_ms), random_bits=random_bits)
 
             async def status_after(ms: int) -> Status:
                 nonlocal later_ms

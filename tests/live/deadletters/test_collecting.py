@@ -10,7 +10,7 @@ from rig.brokers import Vhost
 from rig.shared import OwnNodes
 
 from redrive.client import Backoff, Client
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.sources import Source
 from redrive.records import Filter
 from redrive.stores import Store
 from redrive.wire import Float32, Int8, Int16, LongString, Properties, UInt32

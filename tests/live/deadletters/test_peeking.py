@@ -4,7 +4,7 @@ import pytest
 from rig.brokers import Vhost
 
 from redrive.client import Client
-from redrive.deadletters.peeking import PeekRefused, peek
+from redrive.deadletters.actions.peek import PeekRefused, peek
 from redrive.management import Management, parse_management_url
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import numbered, park, ready

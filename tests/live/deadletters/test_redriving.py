@@ -15,11 +15,11 @@ from rig.postgres import Postgres
 
 from redrive import wire
 from redrive.client import Client, Confirmed, ConnectionFailed
-from redrive.deadletters.preflight import TargetRefused, check_targets, queue_state
-from redrive.deadletters.preflight_limits import limits_by
-from redrive.deadletters.redriver import RunsElsewhere
-from redrive.deadletters.runner import RunOptions
-from redrive.deadletters.witness import witness_queue
+from redrive.deadletters.redrive.operation_run import RedriveOptions
+from redrive.deadletters.redrive.preflight import TargetRefused, check_targets, queue_state
+from redrive.deadletters.redrive.preflight_limits import limits_from_management
+from redrive.deadletters.redrive.redriver import RunsElsewhere
+from redrive.deadletters.redrive.witness import witness_queue
 from redrive.management import Management, parse_management_url
 from redrive.records import ItemState, NewOperation, OperationKind, OperationState, Selection, Status, Target
 from redrive.wire import Properties
@@ -304,7 +304,7 @@ def test_a_connection_cut_while_sending_leaves_every_dead_letter_accounted_for(
         operation = await on.desk.start(redrive_of(*ids))
         async with cutting_proxy(host, port, cuts=4, bytes_max=60_000, seed=seed) as proxy:
             shaky = await connected(vhost.amqp_url.replace(f":{port}/", f":{proxy.port}/"))
-            done = await on.redriver(client=shaky, options=RunOptions(publish_s=20)).run(operation.id)
+            done = await on.redriver(client=shaky, options=RedriveOptions(publish_s=20)).run(operation.id)
             await shaky.close()
             assert proxy.cuts_made > 0
         assert (done.state, done.sent + done.in_doubt) == (OperationState.DONE, 300)
@@ -415,7 +415,7 @@ def test_with_a_witness_nothing_stays_in_doubt_and_everything_arrives_once(
         await there.wait()
         dying.cancel()
         await asyncio.wait([dying])
-        options = RunOptions(witness_s=0.5)
+        options = RedriveOptions(witness_s=0.5)
         done = await on.redriver("second", options=options, has_witness=True).run(operation.id)
         assert done.state is OperationState.DONE
         statuses = await on.statuses(ids)
@@ -458,7 +458,7 @@ def test_a_target_that_goes_while_the_witness_watches_leaves_its_copies_in_doubt
                 channel = await on.client.channel()
                 await channel.delete_queue("orders")
 
-        options = RunOptions(witness_s=0.1)
+        options = RedriveOptions(witness_s=0.1)
         done = await on.redriver(pause_at=pull, options=options, has_witness=True).run(operation.id)
         assert (done.state, done.in_doubt) == (OperationState.DONE, 5)
         assert set((await on.statuses(ids)).values()) == {"in_doubt"}
@@ -474,7 +474,9 @@ def test_a_queue_that_would_push_out_others_refuses_the_start(vhost: Vhost, data
         target = on.client.target
         endpoint = parse_management_url(vhost.management_url, user=target.user, password=target.password)
         async with Management(endpoint) as management:
-            preflight = await check_targets(on.client, {"orders": 5}, Target(), limits_of=limits_by(management))
+            preflight = await check_targets(
+                on.client, {"orders": 5}, Target(), limits_of=limits_from_management(management)
+            )
         assert [finding.code for finding in preflight.errors] == ["target-overflows"]
         assert "which are lost; send at most 4 at a time" in preflight.errors[0].text
         assert set((await on.statuses(ids)).values()) == {"pending"}

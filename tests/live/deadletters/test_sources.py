@@ -4,7 +4,7 @@ import pytest
 from rig.brokers import Vhost
 
 from redrive.client import Client
-from redrive.deadletters.sources import Selected, select_from_broker
+from redrive.deadletters.collect.sources import SourceSelection, select_from_broker
 from redrive.management import Management, parse_management_url
 from tests.unit.client.scenario import run_scenario
 
@@ -57,7 +57,7 @@ def test_a_main_queue_whose_consumers_are_away_is_not_taken_for_a_dead_letter_qu
             book = await management.policy_book(vhost.name)
             bindings = await management.bindings(vhost.name)
 
-            def select(*patterns: str, forced: bool = False) -> Selected:
+            def select(*patterns: str, forced: bool = False) -> SourceSelection:
                 return select_from_broker(infos, policies=book, patterns=patterns, forced=forced, bindings=bindings)
 
         for forced in (False, True):

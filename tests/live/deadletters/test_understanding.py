@@ -12,7 +12,7 @@ import pytest
 
 from redrive.client import Client, Delivery
 from redrive.core import Failure, Parked, ParkReason, PlainMessage, Report, parking_headers
-from redrive.deadletters.fingerprints import fingerprint
+from redrive.deadletters.collect.fingerprints import fingerprint
 from redrive.records import Explanation, explain, search_text, words_of
 from tests.live.client.accounts import ready, wait_ready
 from tests.unit.client.scenario import run_scenario, wait_until

@@ -25,9 +25,9 @@ from starlette.routing import BaseRoute
 
 from redrive.admin import BrokerLink, Services, Settings, WorkerState, create_app
 from redrive.admin.broker_link import Doing
-from redrive.dlq import Desk, find_place, new_id, new_luck, new_secret
+from redrive.dlq import DeadLetterService, find_place, new_id, new_luck, new_secret
 from redrive.records import Content, DeadLetter, Role, Token, mint_token
-from redrive.redriving import RedriveDesk
+from redrive.redriving import RedriveService
 from redrive.stores import Store, open_store
 from tests.unit.conftest import Run as Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
@@ -128,8 +128,8 @@ def services(
     yield Services(
         place=place,
         store=store,
-        desk=Desk(store, clock_ms=clock),
-        redrives=RedriveDesk(store, clock_ms=clock, luck=new_luck),
+        desk=DeadLetterService(store, clock_ms=clock),
+        redrives=RedriveService(store, clock_ms=clock, random_bits=new_luck),
         link=link,
         settings=settings,
         workers=lambda: WorkerState(doing=Doing.OFF),

@@ -18,7 +18,7 @@ from redrive.admin import Services, create_app
 from redrive.admin.broker_link import BrokerLink
 from redrive.client import Client, Confirmed
 from redrive.config import Setting
-from redrive.deadletters import AutoRetry, Redriver, RunnerParts
+from redrive.deadletters import AutoRetry, Redriver, RedriverParts
 from redrive.dlq import new_luck
 from redrive.embedded import EmbeddedBroker
 from redrive.records import DeadLetter, ItemState, NewOperation, OperationKind, RetryRule, Role, Selection, Target
@@ -292,11 +292,11 @@ class Stage:
 
     async def send_everything(self) -> None:
         """Runs whatever waits, and auto-retry."""
-        parts = RunnerParts(store=self.store, client=self.client, owner="runner", clock_ms=self.services.clock_ms)
+        parts = RedriverParts(store=self.store, client=self.client, owner="runner", clock_ms=self.services.clock_ms)
         redriver = Redriver(parts)
         for operation_id in await self.store.operations.waiting():
             await redriver.run(operation_id)
-        await AutoRetry(redriver, luck=new_luck).once()
+        await AutoRetry(redriver, random_bits=new_luck).once()
 
     async def reached(self) -> dict[str, int]:
         """How many messages lie in each queue that is not the attacker's."""

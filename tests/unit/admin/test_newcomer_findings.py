@@ -16,7 +16,7 @@ from redrive.admin.problems import management_unavailable
 from redrive.admin.settings import InvalidSettings
 from redrive.collecting import KnownQueue, KnownQueues
 from redrive.records import OperationState, Role
-from redrive.redriving import Peeked
+from redrive.redriving import PeekResult
 from redrive.stores import Store
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, app_on
 
@@ -32,7 +32,7 @@ class WithoutManagement(BrokerLink):
     async def queues(self) -> KnownQueues:
         return KnownQueues(address="here", queues=(KnownQueue(vhost="/", dlq=DLQ, known_queue="orders"),))
 
-    async def peek(self, queue: str, limit: int) -> Peeked:
+    async def peek(self, queue: str, limit: int) -> PeekResult:
         raise management_unavailable("the management API does not answer at http://here:15672")
 
 

@@ -11,7 +11,7 @@ from redrive.admin import BrokerLink, Services
 from redrive.collecting import KnownQueue, KnownQueues
 from redrive.dlq import find_place
 from redrive.records import Role, Status
-from redrive.redriving import Peeked, PeekedMessage, PeekRefused
+from redrive.redriving import PeekedMessage, PeekRefused, PeekResult
 from redrive.stores import Store
 from redrive.wire import Properties
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, app_on
@@ -25,12 +25,12 @@ class Link(BrokerLink):
     """A link that knows queues and what lies on them; everything else of the broker is nowhere."""
 
     known = KnownQueues(address="nowhere", queues=(KnownQueue(vhost="/", dlq=DLQ, known_queue="q.thumbnail"),))
-    seen: Peeked | PeekRefused = Peeked(messages=(), left=0)
+    seen: PeekResult | PeekRefused = PeekResult(messages=(), left=0)
 
     async def queues(self) -> KnownQueues:
         return self.known
 
-    async def peek(self, queue: str, limit: int) -> Peeked:
+    async def peek(self, queue: str, limit: int) -> PeekResult:
         if isinstance(self.seen, PeekRefused):
             raise self.seen
         return self.seen
@@ -51,7 +51,7 @@ def app(services: Services, link: Link, tmp_path: Path) -> Any:
     return app_on(replace(services, link=link, place=place))
 
 
-def on_queue(*names: str, left: int = 0) -> Peeked:
+def on_queue(*names: str, left: int = 0) -> PeekResult:
     messages = tuple(
         PeekedMessage(
             place=place,
@@ -63,7 +63,7 @@ def on_queue(*names: str, left: int = 0) -> Peeked:
         )
         for place, name in enumerate(names, start=1)
     )
-    return Peeked(messages=messages, left=left)
+    return PeekResult(messages=messages, left=left)
 
 
 def test_what_is_stored_is_shown_before_what_lies_on_the_queue(

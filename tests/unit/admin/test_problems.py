@@ -11,14 +11,14 @@ from redrive.admin.etags import etag, expected_version, required_version
 from redrive.admin.problems import Problem, conflict, forbidden, invalid, not_found, problem_of
 from redrive.core import RedriveError
 from redrive.dlq import (
+    ActionRefused,
     FilterTooDear,
     IdempotencyConflict,
     InvalidCursor,
     InvalidEdit,
     InvalidScope,
     LetterBusy,
-    Missing,
-    Refused,
+    RecordNotFound,
     StoreError,
     StoreUnavailable,
     UnknownOperation,
@@ -44,8 +44,8 @@ def invalid_filter() -> InvalidFilter:
         (forbidden("no"), 403, "forbidden"),
         (conflict("busy", "no"), 409, "busy"),
         (invalid("no"), 422, "invalid-request"),
-        (Refused("no"), 409, "refused"),
-        (Missing("there is no group g"), 404, "not-found"),
+        (ActionRefused("no"), 409, "refused"),
+        (RecordNotFound("there is no group g"), 404, "not-found"),
         (UnknownOperation("x"), 404, "not-found"),
         (invalid_filter(), 422, "invalid-filter"),
         (FilterTooDear("it takes longer than 10 s to answer"), 422, "filter-too-dear"),

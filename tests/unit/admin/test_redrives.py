@@ -12,7 +12,7 @@ from redrive.admin.services import Services
 from redrive.admin.telling import measured_per_s
 from redrive.dlq import new_luck
 from redrive.records import NewOperation, Operation, OperationKind, Role, Selection, Status
-from redrive.redriving import Preflight, RedriveDesk
+from redrive.redriving import Preflight, RedriveService
 from redrive.stores import Store
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
 
@@ -307,7 +307,7 @@ def test_where_the_broker_is_at_hand_a_plan_has_its_targets_and_a_missing_one_re
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from redrive.deadletters.preflight import TargetHealth, judge
+    from redrive.deadletters.redrive.preflight import TargetHealth, judge
 
     async def check(queues: Mapping[str, int], target: object) -> Preflight:
         found = [
@@ -317,7 +317,7 @@ def test_where_the_broker_is_at_hand_a_plan_has_its_targets_and_a_missing_one_re
         return Preflight(targets=tuple(found), findings=tuple(each for one in found for each in judge(one)))
 
     class Broker:
-        desk = RedriveDesk(store, clock_ms=clock, luck=new_luck, check_targets=check)
+        desk = RedriveService(store, clock_ms=clock, random_bits=new_luck, check_targets=check)
 
         async def plan(self, new: NewOperation) -> object:
             return await self.desk.plan(new)

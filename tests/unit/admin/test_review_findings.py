@@ -15,7 +15,7 @@ from redrive.collecting import KnownQueue, KnownQueues
 from redrive.dlq import StoreUnavailable
 from redrive.records import Event, Role
 from redrive.records.hiding import overlaps
-from redrive.redriving import PeekRefused, RedriveDesk
+from redrive.redriving import PeekRefused, RedriveService
 from redrive.stores import Store, changing
 from redrive.stores.transitions import note_life
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
@@ -163,9 +163,9 @@ def test_one_long_look_at_a_time(
 ) -> None:
     looking: list[int] = []
     most: list[int] = []
-    plan = RedriveDesk.plan
+    plan = RedriveService.plan
 
-    async def watched(self: RedriveDesk, new: Any) -> Any:
+    async def watched(self: RedriveService, new: Any) -> Any:
         looking.append(1)
         most.append(len(looking))
         await asyncio.sleep(0)
@@ -182,7 +182,7 @@ def test_one_long_look_at_a_time(
         assert [answer.json()["total"] for answer in answers] == [1] * 5
         assert max(most) == 1
 
-    monkeypatch.setattr(RedriveDesk, "plan", watched)
+    monkeypatch.setattr(RedriveService, "plan", watched)
     run(scenario())
 
 

@@ -38,7 +38,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def luck() -> int:
+def random_bits() -> int:
     return next(_numbers)
 
 
@@ -55,13 +55,13 @@ def arrival(
     redriven_id = properties.header(headers.REDRIVEN_ID)
     known = {"queue": queue, "message_id": properties.message_id, "died_at_ms": now_ms(), **explained}
     return Arrival(
-        id=make_id(now_ms(), luck()),
+        id=make_id(now_ms(), random_bits()),
         vhost=vhost,
         dlq=dlq,
         dlq_exchange="",
         dlq_routing_key=dlq,
         content=Content(properties=properties.raw, body=body),
-        fingerprint=b"%d" % luck(),
+        fingerprint=b"%d" % random_bits(),
         explanation=replace(_EXPLANATION, **known),
         search_text=body.decode("utf-8", "replace")[:1000],
         collected_at_ms=now_ms(),
@@ -74,9 +74,9 @@ def arrival(
 
 async def store_arrivals(store: Store, arrivals: Sequence[Arrival]) -> Stored:
     """Stores them as a collector on a day without crashes."""
-    lease = await store.leases.acquire("collect:test", f"collector{luck()}", ttl_ms=60_000)
+    lease = await store.leases.acquire("collect:test", f"collector{random_bits()}", ttl_ms=60_000)
     assert lease is not None
-    batch_id = make_id(now_ms(), luck())
+    batch_id = make_id(now_ms(), random_bits())
     stored = await store.collecting.store(arrivals, lease=lease, batch_id=batch_id, now_ms=now_ms())
     await store.collecting.own(batch_id)
     await store.leases.release(lease)

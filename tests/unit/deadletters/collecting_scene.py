@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from redrive.client import Client, Confirmed, Outgoing
-from redrive.deadletters.collector import CollectOptions, Collector
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.collector import CollectOptions, Collector
+from redrive.deadletters.collect.sources import Source
 from redrive.records import LUCK_BITS, DeadLetter, Filter
 from redrive.stores import Store, open_store
 from redrive.wire import Properties
@@ -24,7 +24,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def luck() -> int:
+def random_bits() -> int:
     return random.getrandbits(LUCK_BITS)
 
 
@@ -47,7 +47,7 @@ def make_collector(
         sources,
         owner=owner,
         clock_ms=now_ms,
-        luck=luck,
+        random_bits=random_bits,
         observer=Notes() if notes is None else notes,
         options=options,
         pause_at=pause_at,

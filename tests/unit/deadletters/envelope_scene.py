@@ -6,11 +6,11 @@ from typing import Any
 
 from redrive import App, Park
 from redrive.client import Client
-from redrive.deadletters.desk import Desk
-from redrive.deadletters.editing import Edit
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.runner import RunnerParts
-from redrive.deadletters.sources import Source
+from redrive.deadletters.actions.dead_letter_service import DeadLetterService
+from redrive.deadletters.actions.edits import LetterEdit
+from redrive.deadletters.collect.sources import Source
+from redrive.deadletters.redrive.operation_run import RedriverParts
+from redrive.deadletters.redrive.redriver import Redriver
 from redrive.dlq import describe
 from redrive.records import (
     Content,
@@ -26,7 +26,15 @@ from redrive.running import declare_missing, running
 from redrive.stores import Store
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wire import ENVELOPE_CONTENT_TYPE, Got, Properties, wrap
-from tests.unit.deadletters.collecting_scene import luck, make_collector, now_ms, park, ready, stored_letters, wait_for
+from tests.unit.deadletters.collecting_scene import (
+    make_collector,
+    now_ms,
+    park,
+    random_bits,
+    ready,
+    stored_letters,
+    wait_for,
+)
 
 DECLARED = "queues: {orders: {retry: [30s]}}"
 MAIN, DLQ = "orders", "orders.parked"
@@ -92,8 +100,8 @@ class EnvelopeScene:
 
     async def redrive(self, letter_id: str) -> None:
         new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(ids=(letter_id,)), who="ada")
-        operation = await self.store.operations.create(new, id=make_id(now_ms(), luck()), now_ms=now_ms())
-        parts = RunnerParts(store=self.store, client=self.client, owner="runner", clock_ms=now_ms)
+        operation = await self.store.operations.create(new, id=make_id(now_ms(), random_bits()), now_ms=now_ms())
+        parts = RedriverParts(store=self.store, client=self.client, owner="runner", clock_ms=now_ms)
         ended = await Redriver(parts).run(operation.id)
         assert (ended.sent, ended.refused) == (1, 0), ended
 
@@ -141,9 +149,9 @@ async def play_coming_back(scene: EnvelopeScene) -> None:
     for text in ("body.order.room:red", "header.x-redrive-envelope:1"):
         assert await scene.found(text) == set(), text
     assert not (await scene.store.audit.page(10, action="letters.unproven"))[0]
-    # Edited, it is the message that is edited, and goes out so.
-    desk = Desk(scene.store, clock_ms=now_ms)
-    await desk.edit(first.id, Edit(body=b"mended", drop_headers=("large",)), who="ada", why="mend")
+    # EditedContent, it is the message that is edited, and goes out so.
+    desk = DeadLetterService(scene.store, clock_ms=now_ms)
+    await desk.edit(first.id, LetterEdit(body=b"mended", drop_headers=("large",)), who="ada", why="mend")
     await scene.redrive(first.id)
     channel = await scene.client.channel()
     sent = await channel.get_message(MAIN, no_ack=True)

@@ -5,13 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.client import Client, Outgoing
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.runner import RunnerParts
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.sources import Source
+from redrive.deadletters.redrive.operation_run import RedriverParts
+from redrive.deadletters.redrive.redriver import Redriver
 from redrive.records import DeadLetter, NewOperation, OperationKind, Selection, Status, make_id
 from redrive.stores import Store
 from redrive.wire import Got, Properties
-from tests.unit.deadletters.collecting_scene import luck, make_collector, now_ms, park, ready, stored_letters, wait_for
+from tests.unit.deadletters.collecting_scene import (
+    make_collector,
+    now_ms,
+    park,
+    random_bits,
+    ready,
+    stored_letters,
+    wait_for,
+)
 
 MAIN, DLQ, OTHER_MAIN, OTHER_DLQ = "orders", "orders.dlq", "payments", "payments.dlq"
 BODY = b'{"order": 1}'
@@ -90,8 +98,8 @@ class ForgingScene:
     async def redrive(self, letter_id: str) -> None:
         """Sends one letter back; its copy lies in the main queue then."""
         new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(ids=(letter_id,)), who="ada")
-        operation = await self.store.operations.create(new, id=make_id(now_ms(), luck()), now_ms=now_ms())
-        parts = RunnerParts(store=self.store, client=self.client, owner="runner", clock_ms=now_ms)
+        operation = await self.store.operations.create(new, id=make_id(now_ms(), random_bits()), now_ms=now_ms())
+        parts = RedriverParts(store=self.store, client=self.client, owner="runner", clock_ms=now_ms)
         ended = await Redriver(parts).run(operation.id)
         assert (ended.sent, ended.refused) == (1, 0), ended
         await wait_for(lambda: self._has(MAIN, 1))

@@ -7,15 +7,15 @@ from typing import Any
 
 from redrive import wire
 from redrive.client import Client
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.runner import RunnerParts, RunOptions
+from redrive.deadletters.redrive.operation_run import RedriveOptions, RedriverParts
+from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import EmbeddedBroker
 from redrive.records import NewOperation, Operation
 from redrive.testing import run_in_virtual_time
 from tests.unit.client.scenario import Notes
 from tests.unit.deadletters.memory_store import MemoryLetter, MemoryStore
 
-OPTIONS = RunOptions(lease_s=30, publish_s=60, broker_s=600, store_s=600, canary_s=10)
+OPTIONS = RedriveOptions(lease_s=30, publish_s=60, broker_s=600, store_s=600, canary_s=10)
 
 
 @dataclass
@@ -40,10 +40,10 @@ class RunnerStage:
         *,
         pause_at: Callable[[str], Awaitable[None]] | None = None,
         client: Client | None = None,
-        options: RunOptions = OPTIONS,
+        options: RedriveOptions = OPTIONS,
     ) -> Redriver:
         return Redriver(
-            RunnerParts(
+            RedriverParts(
                 store=self.store.store,
                 client=self.client if client is None else client,
                 owner=name,

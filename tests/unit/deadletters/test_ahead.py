@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.hands import PREFETCH_FIRST
-from redrive.deadletters.reconciling import Circumstances, Held, OpenBatch, hand_needed, reconcile
+from redrive.deadletters.collect.batches import PREFETCH_FIRST
+from redrive.deadletters.collect.reconciliation import (
+    Circumstances,
+    DeliveryIdentity,
+    OpenBatch,
+    hand_needed,
+    reconcile,
+)
 from redrive.embedded import EmbeddedBroker
 from redrive.records import Arrival
 from redrive.stores import Store, StoreUnavailable
@@ -276,7 +282,7 @@ def test_what_was_stored_and_what_was_lost_may_come_back_together() -> None:
 def test_a_lost_hand_is_kept_for_as_long_as_the_batch_beside_it_may_come_back(is_drained: bool) -> None:
     stored = OpenBatch(id="a", entries=tuple((b"a%d" % n, f"letter {n}") for n in range(20)), at_ms=0)
     lost = OpenBatch(id="b-hand-60", entries=(), at_ms=0, hand_max=60)
-    fresh = [Held(fingerprint=b"fresh", redelivered=False, identified=True)]
+    fresh = [DeliveryIdentity(fingerprint=b"fresh", redelivered=False, identified=True)]
 
     def circumstances(now_ms: int) -> Circumstances:
         return Circumstances(
@@ -292,7 +298,7 @@ def test_a_lost_hand_is_kept_for_as_long_as_the_batch_beside_it_may_come_back(is
     assert (soon.settled, soon.left) == ((), (stored, lost))
     # The broker noticed the death late, and the hand that was lost comes first.
     back = [b"b%d" % n for n in range(40)] + [b"a%d" % n for n in range(20)]
-    held = [Held(fingerprint=one, redelivered=True, identified=True) for one in back]
+    held = [DeliveryIdentity(fingerprint=one, redelivered=True, identified=True) for one in back]
     late = reconcile(held, soon.left, circumstances(80_000))
     assert [one for one in late.known if one is not None] == [id for _, id in stored.entries]
     later = reconcile(fresh, [lost], circumstances(80_000))

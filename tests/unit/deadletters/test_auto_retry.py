@@ -4,7 +4,7 @@ import asyncio
 
 from redrive import wire
 from redrive.client import Client
-from redrive.deadletters.auto_retry import AutoRetry
+from redrive.deadletters.redrive.auto_retry import AutoRetry
 from redrive.records import OperationState, RetryRule
 from tests.unit.deadletters.memory_store import MemoryLetter
 from tests.unit.deadletters.runner_stage import RunnerStage, play
@@ -24,7 +24,7 @@ class Luck:
 
 
 def auto_retry(on: RunnerStage, name: str = "first") -> AutoRetry:
-    return AutoRetry(on.redriver(name), luck=Luck())
+    return AutoRetry(on.redriver(name), random_bits=Luck())
 
 
 async def copies(on: RunnerStage) -> list[tuple[str, int]]:
@@ -86,7 +86,7 @@ def test_of_two_at_once_one_does_it() -> None:
         on.store.rule = RULE
         on.store.add(*(MemoryLetter(f"a{number}", due_at_ms=on.now_ms()) for number in range(30)))
         async with Client(on.broker.url, dial=on.broker.dial) as other:
-            second = AutoRetry(on.redriver("second", client=other), luck=Luck())
+            second = AutoRetry(on.redriver("second", client=other), random_bits=Luck())
             rounds = await asyncio.gather(auto_retry(on).once(), second.once())
         assert sorted(round.is_elsewhere for round in rounds) == [False, True]
         assert sorted(await copies(on)) == sorted((f"a{number}", 1) for number in range(30))
@@ -105,7 +105,7 @@ def test_one_that_was_killed_is_taken_over_and_its_batch_is_in_doubt_not_sent_ag
                 there.set()
                 await asyncio.Event().wait()
 
-        dying = asyncio.create_task(AutoRetry(on.redriver(pause_at=die), luck=Luck()).once())
+        dying = asyncio.create_task(AutoRetry(on.redriver(pause_at=die), random_bits=Luck()).once())
         await there.wait()
         held = dict(on.store.held_leases)
         dying.cancel()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.collector import Collector
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.collector import Collector
+from redrive.deadletters.collect.sources import Source
 from redrive.embedded import PROFILES, EmbeddedBroker
 from redrive.records import Arrival, Filter, kind_of
 from redrive.stores import Store, StoreUnavailable
@@ -188,7 +188,7 @@ def test_told_to_stop_it_keeps_a_batch_open_until_its_ack_is_on_the_brokers_disk
     kind: str, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A classic queue whose broker is killed before gives the messages back: only an open batch knows them again."""
-    monkeypatch.setattr("redrive.deadletters.rounds.ACK_ON_DISK_S", 3.0)
+    monkeypatch.setattr("redrive.deadletters.collect.collect_loop.ACK_ON_DISK_S", 3.0)
 
     async def steps() -> None:
         async with EmbeddedBroker() as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:

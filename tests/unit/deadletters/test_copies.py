@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive.core import Counter, PlainMessage, count_retries, headers
-from redrive.deadletters.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
+from redrive.deadletters.redrive.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
 from redrive.records import Claimed, Content, Target, make_mark
 from redrive.wire import Properties, digest_of, wrap
 from tests.examples import examples

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from redrive.client import Client
 from redrive.collecting import known_queues
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.sources import Source
 from redrive.dlq import find_place
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from tests.unit.client.scenario import run_scenario

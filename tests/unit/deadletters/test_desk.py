@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from redrive.core import Finding
-from redrive.deadletters.desk import Desk, Refused
-from redrive.deadletters.editing import Edit, InvalidEdit
-from redrive.deadletters.preflight import Preflight, TargetRefused
-from redrive.deadletters.redrive_desk import RedriveDesk
+from redrive.deadletters.actions.dead_letter_service import ActionRefused, DeadLetterService
+from redrive.deadletters.actions.edits import InvalidEdit, LetterEdit
+from redrive.deadletters.redrive.preflight import Preflight, TargetRefused
+from redrive.deadletters.redrive.redrive_service import RedriveService
 from redrive.records import (
     Filter,
     GroupState,
@@ -27,7 +27,7 @@ from redrive.records import (
 )
 from redrive.stores import Store, UnknownOperation, VersionConflict, open_store
 from redrive.wire import Properties
-from tests.unit.deadletters.arrivals import arrival, luck, now_ms, store_arrivals
+from tests.unit.deadletters.arrivals import arrival, now_ms, random_bits, store_arrivals
 
 FIT = Preflight(targets=(), findings=())
 UNFIT = Preflight(targets=(), findings=(Finding(code="target-missing", address="queue orders", summary="it is gone"),))
@@ -40,8 +40,8 @@ class Office:
         self.store = store
         self.ids = ids
         self.preflight = FIT
-        self.desk = Desk(store, clock_ms=now_ms)
-        self.redrives = RedriveDesk(store, clock_ms=now_ms, luck=luck, check_targets=self._check)
+        self.desk = DeadLetterService(store, clock_ms=now_ms)
+        self.redrives = RedriveService(store, clock_ms=now_ms, random_bits=random_bits, check_targets=self._check)
 
     async def _check(self, queues: object, target: Target) -> Preflight:
         return self.preflight
@@ -109,13 +109,13 @@ def test_what_is_on_its_way_is_neither_resolved_nor_removed_nor_edited(play: Pla
     async def scenario(on: Office) -> None:
         first = on.ids[0]
         await on.send(first, ItemState.SENT)
-        with pytest.raises(Refused, match="a copy may be on its way"):
+        with pytest.raises(ActionRefused, match="a copy may be on its way"):
             await on.desk.resolve_manually(first, "ann", "done")
-        with pytest.raises(Refused, match="a copy may be on its way"):
+        with pytest.raises(ActionRefused, match="a copy may be on its way"):
             await on.desk.remove(first, who="ann")
-        with pytest.raises(Refused, match="is on its way; edit it when it comes back"):
-            await on.desk.edit(first, Edit(body=b"x"), who="ann", why="typo")
-        with pytest.raises(Refused, match="nothing to send back: what matches is left alone"):
+        with pytest.raises(ActionRefused, match="is on its way; edit it when it comes back"):
+            await on.desk.edit(first, LetterEdit(body=b"x"), who="ann", why="typo")
+        with pytest.raises(ActionRefused, match="nothing to send back: what matches is left alone"):
             await on.redrives.retry_manually(first, who="ann")
         assert await on.status(first) is Status.RETRYING
 
@@ -131,7 +131,7 @@ def test_a_doubt_is_settled_by_whoever_knows(play: Play) -> None:
         assert (arrived.status, arrived.status_reason) == (Status.RESOLVED, "it arrived: it is in the ledger")
         lost = await on.desk.settle_doubt(second, arrived=False, who="ann", why="the ledger has no such entry")
         assert lost.status is Status.PENDING
-        with pytest.raises(Refused, match="is pending, not in doubt"):
+        with pytest.raises(ActionRefused, match="is pending, not in doubt"):
             await on.desk.settle_doubt(third, arrived=True, who="ann", why="?")
 
     play(scenario)
@@ -141,7 +141,7 @@ def test_an_edit_is_what_a_redrive_sends_and_its_difference_is_kept(play: Play) 
     async def scenario(on: Office) -> None:
         first = on.ids[0]
         edited = await on.desk.edit(
-            first, Edit(body=b'{"n": 7}', set_headers={"tenant": "b"}), who="ann", why="wrong tenant"
+            first, LetterEdit(body=b'{"n": 7}', set_headers={"tenant": "b"}), who="ann", why="wrong tenant"
         )
         assert edited.is_edited
         content = await on.store.letters.content(first)
@@ -154,9 +154,9 @@ def test_an_edit_is_what_a_redrive_sends_and_its_difference_is_kept(play: Play) 
         assert (entry.action, entry.why) == ("letter.edited", "wrong tenant")
         assert '-{"n": 0}' in entry.detail["diff"]
         with pytest.raises(VersionConflict):
-            await on.desk.edit(first, Edit(body=b"x"), who="ann", why="again", if_version=edited.version - 1)
+            await on.desk.edit(first, LetterEdit(body=b"x"), who="ann", why="again", if_version=edited.version - 1)
         with pytest.raises(InvalidEdit, match="changes nothing"):
-            await on.desk.edit(first, Edit(), who="ann", why="again")
+            await on.desk.edit(first, LetterEdit(), who="ann", why="again")
 
     play(scenario)
 
@@ -169,9 +169,9 @@ def test_groups_are_acknowledged_ignored_resolved_and_noted(play: Play) -> None:
         assert (await on.desk.reopen_group("group1", who="ann")).state is GroupState.OPEN
         noted = await on.desk.add_note("group1", "see the ticket", who="ann")
         assert [(note.who, note.text) for note in noted.notes] == [("ann", "see the ticket")]
-        with pytest.raises(Refused, match="there is no group nobody"):
+        with pytest.raises(ActionRefused, match="there is no group nobody"):
             await on.desk.acknowledge_group("nobody", who="ann")
-        with pytest.raises(Refused, match="the note is empty"):
+        with pytest.raises(ActionRefused, match="the note is empty"):
             await on.desk.add_note("group1", "  ", who="ann")
 
     play(scenario)
@@ -206,14 +206,14 @@ def test_an_operation_is_paused_resumed_and_cancelled_once(play: Play) -> None:
     async def scenario(on: Office) -> None:
         new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(ids=on.ids), who="ann")
         id = (await on.redrives.start(new)).id
-        with pytest.raises(Refused, match="is waiting, not paused"):
+        with pytest.raises(ActionRefused, match="is waiting, not paused"):
             await on.redrives.resume(id, who="ann")
         paused = await on.redrives.pause(id, who="ann")
         assert (paused.state, paused.note) == (OperationState.PAUSED, "paused by ann")
         assert (await on.redrives.resume(id, who="ann")).state is OperationState.WAITING
         cancelled = await on.redrives.cancel(id, who="ann")
         assert (cancelled.state, cancelled.skipped) == (OperationState.CANCELLED, 3)
-        with pytest.raises(Refused, match="has ended: it is cancelled"):
+        with pytest.raises(ActionRefused, match="has ended: it is cancelled"):
             await on.redrives.cancel(id, who="ann")
         with pytest.raises(UnknownOperation):
             await on.redrives.pause("nobody", who="ann")
@@ -244,7 +244,7 @@ EVERYTHING = Selection(filter=Filter())
 def test_what_can_not_be_asked_for_is_refused_in_a_sentence(play: Play, fields: dict[str, Any], reason: str) -> None:
     async def scenario(on: Office) -> None:
         known: dict[str, Any] = {"kind": OperationKind.REDRIVE, "selection": EVERYTHING, "who": "ann"}
-        with pytest.raises(Refused, match=reason):
+        with pytest.raises(ActionRefused, match=reason):
             await on.redrives.start(NewOperation(**{**known, **fields}))
 
     play(scenario)
@@ -252,16 +252,16 @@ def test_what_can_not_be_asked_for_is_refused_in_a_sentence(play: Play, fields: 
 
 def test_a_resolution_needs_a_reason_and_unknown_ones_are_said(play: Play) -> None:
     async def scenario(on: Office) -> None:
-        with pytest.raises(Refused, match="say why"):
+        with pytest.raises(ActionRefused, match="say why"):
             await on.desk.resolve_manually(on.ids[0], "ann", " ")
         for call in (
             on.desk.resolve_manually("nobody", "ann", "x"),
             on.desk.remove("nobody", who="ann"),
             on.redrives.retry_manually("nobody", who="ann"),
         ):
-            with pytest.raises(Refused, match="there is no dead letter nobody"):
+            with pytest.raises(ActionRefused, match="there is no dead letter nobody"):
                 await call
-        with pytest.raises(Refused, match="a page has 1 to 1000"):
+        with pytest.raises(ActionRefused, match="a page has 1 to 1000"):
             await on.desk.list(Filter(), limit=0)
 
     play(scenario)

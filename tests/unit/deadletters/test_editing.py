@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from redrive.deadletters.editing import DIFF_BYTES_MAX, Edit, InvalidEdit, body_diff, edit_content
+from redrive.deadletters.actions.edits import DIFF_BYTES_MAX, InvalidEdit, LetterEdit, body_diff, edit_content
 from redrive.records import Content
 from redrive.wire import Int8, Properties
 from tests.unit.wire import strategies as amqp
@@ -15,7 +15,7 @@ CONTENT = Content(properties=ORIGINAL.raw, body=b'{\n "amount": 1\n}')
 
 
 def test_a_new_body_is_told_as_a_unified_diff_and_the_properties_keep_their_bytes() -> None:
-    edited = edit_content(CONTENT, Edit(body=b'{\n "amount": 2\n}'))
+    edited = edit_content(CONTENT, LetterEdit(body=b'{\n "amount": 2\n}'))
     assert edited.content == Content(properties=CONTENT.properties, body=b'{\n "amount": 2\n}')
     assert edited.diff.splitlines() == [
         "--- body before",
@@ -29,7 +29,7 @@ def test_a_new_body_is_told_as_a_unified_diff_and_the_properties_keep_their_byte
 
 
 def test_headers_and_properties_are_told_one_by_one_with_types_that_differ_on_the_wire() -> None:
-    edit = Edit(
+    edit = LetterEdit(
         set_headers={"count": Int8(7), "new": True},
         drop_headers=["tenant", "never was"],
         properties={"content_type": None, "priority": 3},
@@ -52,7 +52,7 @@ def test_headers_and_properties_are_told_one_by_one_with_types_that_differ_on_th
 @given(table=amqp.tables, fields=amqp.properties)
 def test_headers_that_an_edit_does_not_name_keep_their_bytes(table: dict[str, Any], fields: dict[str, Any]) -> None:
     original = Properties.of(headers=table, **fields)
-    edited = edit_content(Content(properties=original.raw, body=b""), Edit(set_headers={"\x00mine": "new"}))
+    edited = edit_content(Content(properties=original.raw, body=b""), LetterEdit(set_headers={"\x00mine": "new"}))
     made = Properties(edited.content.properties)
     assert made.edit(drop=["\x00mine"]).present().items() >= {k: v for k, v in fields.items() if k != "headers"}.items()
     for name in table:
@@ -62,19 +62,19 @@ def test_headers_that_an_edit_does_not_name_keep_their_bytes(table: dict[str, An
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (Edit(), "the edit changes nothing"),
-        (Edit(body=CONTENT.body, set_headers={"tenant": "a"}), "the edit changes nothing"),
-        (Edit(properties={"expiration": "5"}), "expiration can't be edited"),
-        (Edit(properties={"nonsense": "5"}), "there is no property 'nonsense'"),
-        (Edit(properties={"priority": 300}), "300 does not fit in an octet"),
-        (Edit(properties={"message_id": 5}), "message_id must be text, not 5"),
-        (Edit(properties={"timestamp": "now"}), "must be a time"),
-        (Edit(set_headers={"big": 1 << 70}), "can't be written"),
-        (Edit(set_headers={"a": 1}, drop_headers=["a"]), "both set and taken away"),
-        (Edit(drop_headers=["x-redriven-id"]), "is known by it"),
+        (LetterEdit(), "the edit changes nothing"),
+        (LetterEdit(body=CONTENT.body, set_headers={"tenant": "a"}), "the edit changes nothing"),
+        (LetterEdit(properties={"expiration": "5"}), "expiration can't be edited"),
+        (LetterEdit(properties={"nonsense": "5"}), "there is no property 'nonsense'"),
+        (LetterEdit(properties={"priority": 300}), "300 does not fit in an octet"),
+        (LetterEdit(properties={"message_id": 5}), "message_id must be text, not 5"),
+        (LetterEdit(properties={"timestamp": "now"}), "must be a time"),
+        (LetterEdit(set_headers={"big": 1 << 70}), "can't be written"),
+        (LetterEdit(set_headers={"a": 1}, drop_headers=["a"]), "both set and taken away"),
+        (LetterEdit(drop_headers=["x-redriven-id"]), "is known by it"),
     ],
 )
-def test_an_edit_that_can_not_be_made_is_refused_in_a_sentence(edit: Edit, reason: str) -> None:
+def test_an_edit_that_can_not_be_made_is_refused_in_a_sentence(edit: LetterEdit, reason: str) -> None:
     with pytest.raises(InvalidEdit, match=reason):
         edit_content(CONTENT, edit)
 
@@ -92,6 +92,6 @@ def test_bodies_that_have_no_lines_to_compare_are_told_by_their_size(old: bytes,
 
 
 def test_a_long_difference_is_bounded_and_says_so() -> None:
-    edited = edit_content(CONTENT, Edit(body=b"".join(b"line %d of many\n" % number for number in range(5_000))))
+    edited = edit_content(CONTENT, LetterEdit(body=b"".join(b"line %d of many\n" % number for number in range(5_000))))
     assert len(edited.diff.encode()) <= DIFF_BYTES_MAX
     assert "bytes left out" in edited.diff

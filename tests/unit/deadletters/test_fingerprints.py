@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from redrive import wire
 from redrive.client import Delivery
-from redrive.deadletters.arrivals import DeliveredLetter
-from redrive.deadletters.fingerprints import FINGERPRINT_BYTES, fingerprint
+from redrive.deadletters.collect.arrivals import DeliveredLetter
+from redrive.deadletters.collect.fingerprints import FINGERPRINT_BYTES, fingerprint
 from tests.unit.wire import strategies
 
 
@@ -18,11 +18,9 @@ def of(headers: dict[str, Any], *, body: bytes = b"{}", exchange: str = "shop", 
 
 
 @given(strategies.properties, strategies.tables, st.randoms(), st.integers(0, 30))
-def test_counts_and_order_do_not_change_it(
-    properties: dict[str, Any], table: dict[str, Any], luck: Any, n: int
-) -> None:
+def test_counts_and_order_do_not_change_it(properties: dict[str, Any], table: dict[str, Any], rng: Any, n: int) -> None:
     entries = [*table.items(), ("x-delivery-count", n), ("x-acquired-count", wire.Int64(n))]
-    luck.shuffle(entries)
+    rng.shuffle(entries)
     first = of(table, **properties)
     assert first == of(dict(entries), **properties)
     assert len(first) == FINGERPRINT_BYTES

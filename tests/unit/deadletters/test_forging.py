@@ -6,16 +6,23 @@ from pathlib import Path
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.auto_retry import AutoRetry
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.runner import RunnerParts
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.sources import Source
+from redrive.deadletters.redrive.auto_retry import AutoRetry
+from redrive.deadletters.redrive.operation_run import RedriverParts
+from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import PROFILES, EmbeddedBroker
 from redrive.records import RetryRule, Selection
 from redrive.stores import acting_as
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import luck, make_collector, now_ms, park, sqlite_store, stored_letters
+from tests.unit.deadletters.collecting_scene import (
+    make_collector,
+    now_ms,
+    park,
+    random_bits,
+    sqlite_store,
+    stored_letters,
+)
 from tests.unit.deadletters.forging_scene import DLQ, ForgingScene, play_copied_marks, play_forged_headers, play_origin
 
 pytestmark = pytest.mark.slow
@@ -57,8 +64,8 @@ def test_what_redrive_does_by_itself_is_nobody_s_in_the_audit_whoever_started_it
                 await scene.publish()
                 await scene.die()
                 await scene.collect()
-                parts = RunnerParts(store=store, client=client, owner="runner", clock_ms=lambda: now_ms() + 10_000)
-                round = await AutoRetry(Redriver(parts), luck=luck).once()
+                parts = RedriverParts(store=store, client=client, owner="runner", clock_ms=lambda: now_ms() + 10_000)
+                round = await AutoRetry(Redriver(parts), random_bits=random_bits).once()
                 assert [one.sent for one in round.operations] == [1]
                 await scene.die()
                 await scene.collect()

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from redrive.client import Client, PreconditionFailed
-from redrive.deadletters.hands import Taker
-from redrive.deadletters.witness import Witness, witness_queue
+from redrive.deadletters.collect.batches import BatchTaker
+from redrive.deadletters.redrive.witness import Witness, witness_queue
 from redrive.embedded import EmbeddedBroker
 from redrive.records import Target
 from redrive.testing import run_in_virtual_time
@@ -26,7 +26,7 @@ def test_one_ack_settles_the_whole_batch_and_nothing_of_it_comes_again() -> None
             channel = await client.channel()
             await channel.declare_queue("orders.parked")
             await park(client, "orders.parked", numbered(5))
-            taker = Taker(client, "orders.parked")
+            taker = BatchTaker(client, "orders.parked")
             taken = await taker.take(at_least=0, idle_s=1.0, stop=asyncio.Event())
             assert [one.body for one in taken.deliveries] == [b"body %d" % number for number in range(5)]
             await park(client, "orders.parked", numbered(1, start=5))  # came later: it is not in the batch

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.runner import RunnerParts
-from redrive.deadletters.runner_overlap import send_overlapped
+from redrive.deadletters.redrive.operation_run import RedriverParts
+from redrive.deadletters.redrive.overlap import send_overlapped
+from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import EmbeddedBroker
 from redrive.records import Claimed, ItemState, OperationState, Sent
 from redrive.stores import LeaseLost, StoreUnavailable, open_store
@@ -295,7 +295,9 @@ def test_an_exchange_that_the_database_committed_and_could_not_answer_leaves_no_
                 return done
 
             setattr(store.operations, "exchange", unheard)  # noqa: B010 - a method is replaced
-            redriver = Redriver(RunnerParts(store=store, client=client, owner="first", clock_ms=now_ms, options=SMALL))
+            redriver = Redriver(
+                RedriverParts(store=store, client=client, owner="first", clock_ms=now_ms, options=SMALL)
+            )
             done = await redriver.run(operation.id)
             assert len(lost) == 4
             assert (done.state, done.sent, done.in_doubt) == (OperationState.DONE, 60, 0)

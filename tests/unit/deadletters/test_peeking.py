@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.peeking import PeekRefused, Permission, decide_peek, peek
-from redrive.deadletters.sources import Source
+from redrive.deadletters.actions.peek import PeekRefused, Permission, decide_peek, peek
+from redrive.deadletters.collect.sources import Source
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.management import Management, QueueInfo, parse_management_url
 from redrive.topology import BrokerVersion

@@ -4,7 +4,7 @@ import pytest
 
 from redrive.client import Client
 from redrive.core import Severity
-from redrive.deadletters.preflight import (
+from redrive.deadletters.redrive.preflight import (
     Preflight,
     QueueLimits,
     TargetHealth,

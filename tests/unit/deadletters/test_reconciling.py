@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redrive.deadletters.reconciling import (
+from redrive.deadletters.collect.reconciliation import (
     Circumstances,
-    Held,
+    DeliveryIdentity,
     OpenBatch,
     Reconciled,
     hand_needed,
@@ -30,8 +30,10 @@ class Message:
     redelivered: bool = False
 
     @property
-    def held(self) -> Held:
-        return Held(fingerprint=self.name.encode(), redelivered=self.redelivered, identified=self.name.isupper())
+    def held(self) -> DeliveryIdentity:
+        return DeliveryIdentity(
+            fingerprint=self.name.encode(), redelivered=self.redelivered, identified=self.name.isupper()
+        )
 
 
 @dataclass(slots=True)
@@ -210,7 +212,7 @@ def front(**changes: bool | int) -> Circumstances:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def held(*names: str) -> list[Held]:
+def held(*names: str) -> list[DeliveryIdentity]:
     return [Message(name, redelivered=True).held for name in names]
 
 

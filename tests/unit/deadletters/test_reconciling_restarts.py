@@ -1,6 +1,6 @@
 """After a restart of its broker a classic queue calls every message redelivered: what that may prove."""
 
-from redrive.deadletters.reconciling import Circumstances, Held, OpenBatch, Reconciled, reconcile
+from redrive.deadletters.collect.reconciliation import Circumstances, DeliveryIdentity, OpenBatch, Reconciled, reconcile
 
 HOUR_MS = 3_600_000
 
@@ -16,7 +16,7 @@ def met_again(*, identified: bool) -> Reconciled:
         now_ms=HOUR_MS,
         grace_ms=75_000,
     )
-    return reconcile([Held(fingerprint=b"print", redelivered=True, identified=identified)], [batch], given)
+    return reconcile([DeliveryIdentity(fingerprint=b"print", redelivered=True, identified=identified)], [batch], given)
 
 
 def test_a_message_without_id_may_be_a_twin_nobody_has_had_and_is_stored_as_a_copy() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from redrive import wire
 from redrive.client import Client
-from redrive.deadletters.redriver import Redriver, RunsElsewhere
-from redrive.deadletters.runner import RunnerParts
-from redrive.deadletters.runner_loop import run_waiting
-from redrive.deadletters.runner_pace import Progress
+from redrive.deadletters.redrive.operation_run import RedriverParts
+from redrive.deadletters.redrive.pacing import RedriveProgress
+from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
+from redrive.deadletters.redrive.waiting_operations import run_waiting_operations
 from redrive.embedded import EmbeddedBroker
 from redrive.records import OperationState, Status, Target
 from redrive.stores import LeaseLost, StoreUnavailable, UnknownOperation, open_store
@@ -26,7 +26,7 @@ def test_every_dead_letter_is_in_its_queue_once_and_the_operation_is_done() -> N
     async def scenario(on: RunnerStage) -> None:
         ids = await on.letters(50)
         operation = await on.begin(redrive_of(*ids))
-        told: list[Progress] = []
+        told: list[RedriveProgress] = []
         done = await on.redriver().run(operation.id, on_progress=told.append)
         assert (done.state, done.sent, done.left) == (OperationState.DONE, 50, 0)
         assert await on.ids() == list(ids)
@@ -88,7 +88,7 @@ def test_a_rate_is_kept() -> None:
     async def scenario(on: RunnerStage) -> None:
         ids = await on.letters(10)
         operation = await on.begin(redrive_of(*ids, rate_per_s=0.5))
-        told: list[Progress] = []
+        told: list[RedriveProgress] = []
         began_s = asyncio.get_running_loop().time()
         await on.redriver().run(operation.id, on_progress=told.append)
         took_s = asyncio.get_running_loop().time() - began_s
@@ -435,7 +435,7 @@ def test_waiting_operations_are_picked_up_and_left_to_the_next_when_the_runner_s
         first = await on.begin(redrive_of(*ids[:2]))
         slow = await on.begin(redrive_of(*ids[2:], rate_per_s=1))
         stop = asyncio.Event()
-        looking = asyncio.create_task(run_waiting(on.redriver(), stop=stop))
+        looking = asyncio.create_task(run_waiting_operations(on.redriver(), stop=stop))
         await asyncio.sleep(3.5)
         stop.set()
         await looking
@@ -443,7 +443,7 @@ def test_waiting_operations_are_picked_up_and_left_to_the_next_when_the_runner_s
         assert on.store.all[slow.id].row.state is OperationState.RUNNING
         assert on.store.all[slow.id].states() == {"sent": 4, "queued": 4}
         stop.clear()
-        looking = asyncio.create_task(run_waiting(on.redriver("second"), stop=stop))
+        looking = asyncio.create_task(run_waiting_operations(on.redriver("second"), stop=stop))
         await asyncio.sleep(6)
         stop.set()
         await looking
@@ -483,7 +483,7 @@ def test_a_database_that_committed_and_could_not_say_so_leaves_no_doubt_and_no_d
                 return done
 
             setattr(store.operations, name, unheard)
-            redriver = Redriver(RunnerParts(store=store, client=client, owner="first", clock_ms=now_ms))
+            redriver = Redriver(RedriverParts(store=store, client=client, owner="first", clock_ms=now_ms))
             done = await redriver.run(operation.id)
             assert len(lost) == 3
             assert (done.state, done.sent, done.in_doubt) == (OperationState.DONE, 50, 0)

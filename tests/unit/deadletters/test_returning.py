@@ -8,11 +8,11 @@ import pytest
 
 from redrive.client import Client
 from redrive.core import SILENT
-from redrive.deadletters.copies import Uncopyable
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.returning import StillCollected, keep_collectors_away, returned_copy
-from redrive.deadletters.runner import RunnerParts
-from redrive.deadletters.sources import Source
+from redrive.deadletters.actions.restore import StillCollected, keep_collectors_away, restored_copy
+from redrive.deadletters.collect.sources import Source
+from redrive.deadletters.redrive.copies import Uncopyable
+from redrive.deadletters.redrive.operation_run import RedriverParts
+from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import EmbeddedBroker
 from redrive.records import (
     Claimed,
@@ -30,10 +30,10 @@ from redrive.records import (
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import (
-    luck,
     make_collector,
     now_ms,
     park,
+    random_bits,
     ready,
     sqlite_store,
     stored_letters,
@@ -95,7 +95,7 @@ def claimed(properties: Properties | bytes, **changes: Any) -> Claimed:
 
 
 def copied(properties: Properties | bytes, **changes: Any) -> Properties:
-    copy = returned_copy(OPERATION, claimed(properties, **changes), 0)
+    copy = restored_copy(OPERATION, claimed(properties, **changes), 0)
     assert (copy.exchange, copy.routing_key, copy.body, copy.mandatory) == ("", "orders.dlq", b"body", True)
     assert isinstance(copy.properties, Properties)
     return copy.properties
@@ -160,9 +160,9 @@ def test_all_that_was_collected_is_in_its_queue_again_and_stays_there(profile: s
             await park(client, "orders.dlq", [(ORIGINAL, b"one"), (ORIGINAL, b"two")])
             await make_collector(client, store, [source]).run(once=True)
             assert await ready(client, "orders.dlq") == 0
-            parts = RunnerParts(store=store, client=client, owner="r", clock_ms=now_ms, returning=returned_copy)
+            parts = RedriverParts(store=store, client=client, owner="r", clock_ms=now_ms, returning=restored_copy)
             everything = NewOperation(kind=OperationKind.RETURN, selection=Selection(filter=Filter()), who="ann")
-            id = make_id(now_ms(), luck())
+            id = make_id(now_ms(), random_bits())
             await store.operations.create(everything, id=id, now_ms=now_ms())
             async with keep_collectors_away(
                 store, "/", ["orders.dlq"], owner="r", who="ann", clock_ms=now_ms, observer=SILENT

@@ -14,7 +14,10 @@ import pytest
 
 from redrive.client import Client
 from redrive.core import SILENT
-from redrive.deadletters.preflight import (
+from redrive.deadletters.actions.restore import keep_collectors_away
+from redrive.deadletters.collect.reconciliation import OpenBatch, without_repeated
+from redrive.deadletters.redrive.operation_run import RedriveOptions, RedriverParts, Run
+from redrive.deadletters.redrive.preflight import (
     Preflight,
     QueueLimits,
     TargetHealth,
@@ -22,11 +25,8 @@ from redrive.deadletters.preflight import (
     judge_for_witness,
     queue_state,
 )
-from redrive.deadletters.reconciling import OpenBatch, without_repeated
-from redrive.deadletters.redriver import Redriver
-from redrive.deadletters.returning import keep_collectors_away
-from redrive.deadletters.runner import Run, RunnerParts, RunOptions
-from redrive.deadletters.witness import Witness, settle_by_witness, witness_queue
+from redrive.deadletters.redrive.redriver import Redriver
+from redrive.deadletters.redrive.witness import Witness, settle_by_witness, witness_queue
 from redrive.embedded import EmbeddedBroker
 from redrive.records import (
     Content,
@@ -48,11 +48,11 @@ from tests.unit.deadletters.collecting_scene import (
     PROMPT,
     Killed,
     kill_at,
-    luck,
     make_collector,
     now_ms,
     numbered,
     park,
+    random_bits,
     ready,
     sqlite_store,
     stored_bodies,
@@ -163,12 +163,12 @@ def test_the_witness_does_not_forget_while_a_doubt_is_unsettled(tmp_path: Path) 
             operation = await store.operations.get(operation_id)
             assert operation is not None
             running = replace(operation, state=OperationState.RUNNING, total=9)
-            parts = RunnerParts(
+            parts = RedriverParts(
                 store=store,
                 client=cast(Client, SimpleNamespace()),
                 owner="ada",
                 clock_ms=lambda: NOW_MS,
-                options=RunOptions(witness_s=0.0),
+                options=RedriveOptions(witness_s=0.0),
             )
             run = Run(
                 parts,
@@ -196,7 +196,7 @@ def test_a_witness_that_was_not_there_from_the_beginning_is_not_asked(tmp_path: 
             operation_id, lease = await begin(store, *ids)
             assert len(await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)) == 1
             await store.leases.release(lease)  # its sender is gone, and what it sent was confirmed
-            parts = RunnerParts(store=store, client=client, owner="ada", clock_ms=now_ms, has_witness=True)
+            parts = RedriverParts(store=store, client=client, owner="ada", clock_ms=now_ms, has_witness=True)
             ended = await Redriver(parts).run(operation_id)
             assert (ended.in_doubt, ended.sent) == (1, 1)
             assert await statuses(store, *ids) == ["in_doubt", "retrying"]
@@ -214,8 +214,8 @@ def test_a_witness_is_heard_by_whoever_goes_on_with_its_operation(tmp_path: Path
             assert len(await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)) == 1
             await store.leases.release(lease)
             await Witness(client, operation_id).declare()  # and nothing reached it
-            options = RunOptions(witness_s=0.0)
-            parts = RunnerParts(store=store, client=client, owner="ada", clock_ms=now_ms, options=options)
+            options = RedriveOptions(witness_s=0.0)
+            parts = RedriverParts(store=store, client=client, owner="ada", clock_ms=now_ms, options=options)
             await Redriver(parts).run(operation_id)
             assert await statuses(store, *ids) == ["pending"]
             assert await queue_state(client, witness_queue(operation_id)) is None
@@ -254,8 +254,8 @@ async def _give_back(client: Client, store: Store) -> Operation:
     every = Selection(filter=Filter(), filter_text="all")
     new = NewOperation(kind=OperationKind.RETURN, selection=every, target=Target(), who="ada")
     async with keep_collectors_away(store, "/", [DLQ], owner="ada", who="ada", clock_ms=now_ms, observer=SILENT):
-        made = await store.operations.create(new, id=make_id(now_ms(), luck()), now_ms=now_ms())
-        return await Redriver(RunnerParts(store=store, client=client, owner="ada", clock_ms=now_ms)).run(made.id)
+        made = await store.operations.create(new, id=make_id(now_ms(), random_bits()), now_ms=now_ms())
+        return await Redriver(RedriverParts(store=store, client=client, owner="ada", clock_ms=now_ms)).run(made.id)
 
 
 @pytest.mark.slow

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from redrive.core import Severity
-from redrive.deadletters.sources import (
+from redrive.deadletters.collect.sources import (
     NAME_PATTERNS,
-    Selected,
     Source,
+    SourceSelection,
     matches,
     select_by_name,
     select_from_broker,
@@ -149,7 +149,7 @@ def test_what_looks_like_a_main_queue_must_be_named_exactly_and_insisted_on() ->
         Binding(source="shop", destination="notes", destination_type=DestinationType.EXCHANGE),
     ]
 
-    def select(*patterns: str, forced: bool = False) -> Selected:
+    def select(*patterns: str, forced: bool = False) -> SourceSelection:
         book = PolicyBook([])
         return select_from_broker(queues, policies=book, patterns=patterns, forced=forced, bindings=bindings)
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from redrive import wire
 from redrive.core import Attempt
-from redrive.deadletters.desk import Desk
-from redrive.deadletters.editing import Edit
-from redrive.deadletters.transfer import BadLine, export_lines, import_lines, read_line, write_line
+from redrive.deadletters.actions.dead_letter_service import DeadLetterService
+from redrive.deadletters.actions.edits import LetterEdit
+from redrive.deadletters.actions.transfer import BadLine, export_lines, import_lines, read_line, write_line
 from redrive.records import Content, Filter, Named, Selection
 from redrive.stores import Exported, Imported, Store, open_store
 from redrive.wire import Properties
@@ -58,9 +58,9 @@ async def fill(store: Store) -> list[str]:
         arrival(Properties.of(message_id="d"), b"x" * 100_000),
     ]
     await store_arrivals(store, arrivals)
-    desk = Desk(store, clock_ms=now_ms)
+    desk = DeadLetterService(store, clock_ms=now_ms)
     ids = [one.id for one in arrivals]
-    await desk.edit(ids[1], Edit(body=b"\xfe new"), who="ann", why="was empty")
+    await desk.edit(ids[1], LetterEdit(body=b"\xfe new"), who="ann", why="was empty")
     await desk.resolve(Selection(ids=(ids[2],)), who="ann", why="done by hand")
     return ids
 

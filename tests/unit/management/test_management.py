@@ -13,10 +13,10 @@ import pytest
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.management import (
-    Endpoint,
     InvalidManagementUrl,
     Management,
     ManagementDenied,
+    ManagementEndpoint,
     ManagementFailed,
     ManagementUnreachable,
     guess_endpoint,
@@ -104,7 +104,7 @@ def test_a_wrong_password_and_a_missing_vhost_are_one_sentence_each() -> None:
 
 def test_nobody_there_is_said_with_the_address_and_what_to_do() -> None:
     async def steps() -> None:
-        async with Management(Endpoint(host="127.0.0.1", port=1)) as management:
+        async with Management(ManagementEndpoint(host="127.0.0.1", port=1)) as management:
             with pytest.raises(ManagementUnreachable, match=r"does not answer at http://127\.0\.0\.1:1: .*refused"):
                 await management.version()
 
@@ -145,7 +145,7 @@ async def server(
     listening = await asyncio.start_server(converse, "127.0.0.1", 0, ssl=None if tls is None else tls[0])
     port = listening.sockets[0].getsockname()[1]
     try:
-        endpoint = Endpoint(host="localhost" if tls else "127.0.0.1", port=port, is_tls=tls is not None)
+        endpoint = ManagementEndpoint(host="localhost" if tls else "127.0.0.1", port=port, is_tls=tls is not None)
         ours = None if tls is None else tls[1]
         async with Management(endpoint, tls=ours, timeout_s=timeout_s) as management:
             yield management, connections
@@ -235,12 +235,12 @@ def test_tls_opens_to_who_is_trusted_and_says_why_not_to_others(tmp_path: Path) 
 
 def test_a_url_says_where_and_as_whom_and_never_shows_the_password() -> None:
     read = parse_management_url("https://ann:se%40cret@broker.example/rabbit/api", user="x", password="y")
-    assert read == Endpoint(
+    assert read == ManagementEndpoint(
         host="broker.example", port=15671, is_tls=True, prefix="/rabbit", user="ann", password="se@cret"
     )
     assert read.address == "https://broker.example:15671/rabbit"
     assert "se@cret" not in repr(read)
-    assert parse_management_url("http://h", user="x", password="y") == Endpoint(
+    assert parse_management_url("http://h", user="x", password="y") == ManagementEndpoint(
         host="h", port=15672, user="x", password="y"
     )
     assert guess_endpoint("h", is_tls=True, user="u", password="p").address == "https://h:15671"

@@ -2,7 +2,7 @@
 
 from redrive import App, Message
 from redrive.client import Confirmed
-from redrive.deadletters.copies import CopyRules, copy_of
+from redrive.deadletters.redrive.copies import CopyRules, copy_of
 from redrive.records import Claimed, Content, Target
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until

@@ -11,11 +11,11 @@ import pytest
 
 from redrive.admin import Doing, WorkerState
 from redrive.collecting import select_sources
-from redrive.deadletters.sources import Selected
+from redrive.deadletters.collect.sources import SourceSelection
 from redrive.dlq import Place, StoreUnavailable, find_place, new_luck, now_ms
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.records import Filter
-from redrive.redriving import RedriveDesk
+from redrive.redriving import RedriveService
 from redrive.serving import work
 from redrive.stores import open_store
 from redrive.stores.collecting import Collecting
@@ -64,7 +64,7 @@ def test_an_operation_is_run_as_soon_as_somebody_says_so(tmp_path: Path) -> None
                 await park(broker, "a")
                 await wait_stored(store, 1)
                 (letter,) = (await store.letters.page(Filter(), limit=10, now_ms=now_ms())).letters
-                desk = RedriveDesk(store, clock_ms=now_ms, luck=new_luck)
+                desk = RedriveService(store, clock_ms=now_ms, random_bits=new_luck)
                 await desk.retry_manually(letter.id, who="test")
                 worker.wake()
                 await wait_until(lambda: broker.depths()["availability"] == 1)
@@ -92,7 +92,7 @@ def test_it_collects_as_soon_as_it_can_be_asked_which_queues_there_are_and_works
     monkeypatch.setattr(work, "_LONGEST_S", 0.05)
     asked: list[Place] = []
 
-    async def counted(place: Place, *others: Any) -> Selected:
+    async def counted(place: Place, *others: Any) -> SourceSelection:
         asked.append(place)
         return await select_sources(place, *others)
 

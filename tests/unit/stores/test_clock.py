@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from redrive.core import SILENT
-from redrive.deadletters.runner_lease import HeldLease, hold_lease
+from redrive.deadletters.held_leases import HeldLease, hold_lease
 from redrive.dlq import desk_on
 from redrive.records import Selection
 from redrive.stores import Store, open_store

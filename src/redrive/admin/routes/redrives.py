@@ -29,7 +29,7 @@ from redrive.records import (
     Term,
     item_json,
 )
-from redrive.redriving import ClientError, Plan
+from redrive.redriving import ClientError, RedrivePlan
 
 router = APIRouter(prefix="/api/v1/redrives", tags=["redrives"])
 
@@ -217,7 +217,7 @@ async def _plan(services: Services, new: NewOperation) -> dict[str, Any]:
     return _told_plan(plan, note).model_dump(mode="json")
 
 
-def _told_plan(plan: Plan, note: str) -> shapes.Plan:
+def _told_plan(plan: RedrivePlan, note: str) -> shapes.Plan:
     preflight = plan.preflight
     targets = None
     if preflight is not None:

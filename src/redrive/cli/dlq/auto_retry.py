@@ -13,7 +13,7 @@ from redrive.cli.tables import Cell, Column, counted
 from redrive.core import RedriveError, format_duration_ms
 from redrive.dlq import Store, opened_store
 from redrive.records import RetryRule, rule_json
-from redrive.redriving import AUTO_RETRY_INTERVAL_S, Broker, Round, declare_rules, opened_broker
+from redrive.redriving import AUTO_RETRY_INTERVAL_S, AutoRetryReport, Broker, declare_rules, opened_broker
 
 _EVERYTHING = "*"
 _DEFAULT = RetryRule(scope=_EVERYTHING)
@@ -205,7 +205,7 @@ async def _rounds(broker: Broker, every_s: float, stop: asyncio.Event) -> None:
             pass
 
 
-def _tell(round: Round, *, is_once: bool) -> None:
+def _tell(round: AutoRetryReport, *, is_once: bool) -> None:
     if round.is_elsewhere:
         if is_once:
             say("Another instance does it at the moment.")

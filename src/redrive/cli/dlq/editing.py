@@ -13,7 +13,7 @@ from redrive.cli.dlq.output import is_confirmed, print_json, print_line
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import printable
 from redrive.core import UnreadableFile
-from redrive.dlq import Edit, Edited, Store, desk_on, edit_content
+from redrive.dlq import EditedContent, LetterEdit, Store, desk_on, edit_content
 from redrive.records import Content, DeadLetter, letter_json
 
 _PROPERTIES = (
@@ -72,9 +72,9 @@ def edit_command(
 
     keep_result()
 
-    async def work(store: Store) -> tuple[DeadLetter, Edited] | None:
+    async def work(store: Store) -> tuple[DeadLetter, EditedContent] | None:
         found, content = await _found(store, letter)
-        edit = Edit(
+        edit = LetterEdit(
             body=_edited_by_hand(content) if editor else new_body,
             set_headers=set_headers,
             drop_headers=dropped,

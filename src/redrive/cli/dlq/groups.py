@@ -9,7 +9,7 @@ from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_
 from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, on_store
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
-from redrive.dlq import Desk, Store, desk_on, now_ms
+from redrive.dlq import DeadLetterService, Store, desk_on, now_ms
 from redrive.records import Group, GroupState, Status, group_json
 
 _COLUMNS = (
@@ -111,7 +111,7 @@ def show_command(place: PlaceOptions, group_id: str, form: str) -> None:
         print_line(f"note      {moment_text(note.at_ms)} {note.who}: {note.text}")
 
 
-_Saying = Callable[[Desk, str, str, str], Awaitable[Group]]
+_Saying = Callable[[DeadLetterService, str, str, str], Awaitable[Group]]
 _SAY: dict[GroupState, _Saying] = {
     GroupState.ACKNOWLEDGED: lambda desk, group, who, why: desk.acknowledge_group(group, who=who, why=why),
     GroupState.RESOLVED: lambda desk, group, who, why: desk.resolve_group(group, who=who, why=why),

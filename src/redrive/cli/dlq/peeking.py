@@ -12,7 +12,7 @@ from redrive.cli.dlq.showing import body_lines, header_rows
 from redrive.cli.tables import Column, counted, size_text
 from redrive.dlq import describe
 from redrive.records import Content
-from redrive.redriving import Peeked, PeekedMessage, peek_at
+from redrive.redriving import PeekedMessage, PeekResult, peek_at
 
 
 @click.command("peek")
@@ -32,7 +32,7 @@ def peek_command(place: PlaceOptions, queue: str, limit: int, form: str) -> None
       redrive dlq peek orders.parked --format json
     """
 
-    async def work() -> Peeked:
+    async def work() -> PeekResult:
         return await peek_at(place_of(place), queue, limit=limit)
 
     peeked = run_to_end(work)

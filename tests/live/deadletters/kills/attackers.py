@@ -20,10 +20,10 @@ from redrive.admin import BrokerLink, Services, Settings, WorkerState
 from redrive.admin.broker_link import Doing
 from redrive.client import Client
 from redrive.core import headers
-from redrive.deadletters import Redriver, RunnerParts
-from redrive.dlq import Desk, find_place, new_id, new_luck, now_ms
+from redrive.deadletters import Redriver, RedriverParts
+from redrive.dlq import DeadLetterService, find_place, new_id, new_luck, now_ms
 from redrive.records import DeadLetter, Role
-from redrive.redriving import RedriveDesk
+from redrive.redriving import RedriveService
 from redrive.stores import Store, open_store
 from redrive.wire import Got
 from tests.unit.admin.conftest import Noted, app_on, make_token
@@ -112,8 +112,8 @@ class NarrowOperator:
 
     async def attack(self) -> None:
         """Asks for all it can think of, whatever dies meanwhile."""
-        luck = random.Random(self.seed)
-        labels = [*luck.sample(sorted(ATTACKS), LABELS_EACH), "POST /api/v1/redrives"]
+        rng = random.Random(self.seed)
+        labels = [*rng.sample(sorted(ATTACKS), LABELS_EACH), "POST /api/v1/redrives"]
         async with await open_store(self.database_url) as store:
             place = find_place(url=self.amqp_url, database=self.database_url, environment={})
             link = BrokerLink(place, store, patience_s=5.0)
@@ -121,8 +121,8 @@ class NarrowOperator:
                 Services(
                     place=place,
                     store=store,
-                    desk=Desk(store, clock_ms=now_ms),
-                    redrives=RedriveDesk(store, clock_ms=now_ms, luck=new_luck),
+                    desk=DeadLetterService(store, clock_ms=now_ms),
+                    redrives=RedriveService(store, clock_ms=now_ms, random_bits=new_luck),
                     link=link,
                     settings=Settings(),
                     workers=lambda: WorkerState(doing=Doing.OFF),
@@ -135,7 +135,7 @@ class NarrowOperator:
             try:
                 for label in labels:
                     calls = ATTACKS[label](self._ids)
-                    for call in luck.sample(calls, min(len(calls), 8)):
+                    for call in rng.sample(calls, min(len(calls), 8)):
                         await self._call(app, self._named(call))
             finally:
                 await link.close()
@@ -143,7 +143,7 @@ class NarrowOperator:
     async def send(self) -> None:
         """Whatever it was allowed to ask for is sent by a redriver."""
         async with await open_store(self.database_url) as store, Client(self.amqp_url) as client:
-            redriver = Redriver(RunnerParts(store=store, client=client, owner=NARROW, clock_ms=now_ms))
+            redriver = Redriver(RedriverParts(store=store, client=client, owner=NARROW, clock_ms=now_ms))
             for operation_id in await store.operations.waiting():
                 operation = await store.operations.get(operation_id)
                 if operation is not None and operation.who == NARROW:

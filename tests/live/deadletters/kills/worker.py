@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from redrive.client import Client
-from redrive.deadletters.auto_retry import AutoRetry
-from redrive.deadletters.collector import CollectOptions, Collector
-from redrive.deadletters.redriver import Redriver, RunsElsewhere
-from redrive.deadletters.runner import RunnerParts, RunOptions
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.collector import CollectOptions, Collector
+from redrive.deadletters.collect.sources import Source
+from redrive.deadletters.redrive.auto_retry import AutoRetry
+from redrive.deadletters.redrive.operation_run import RedriveOptions, RedriverParts
+from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
 from redrive.records import OperationState
 from redrive.stores import LeaseLost, Store
 from tests.live.deadletters.kills.cells import Flow, QueueType
@@ -98,7 +98,7 @@ async def _collect(job: Job, store: Store, client: Client, gate: Gate, notes: No
         [source],
         owner=f"worker {os.getpid()}",
         clock_ms=lambda: round(time.time() * 1000) + job.ahead_ms,
-        luck=_luck,
+        random_bits=_luck,
         observer=notes,
         options=CollectOptions(lease_s=job.lease_s),
         pause_at=pause_at,
@@ -117,7 +117,7 @@ async def _redrive(job: Job, store: Store, client: Client, gate: Gate, notes: No
 
 
 async def _auto_retry(job: Job, store: Store, client: Client, gate: Gate, notes: Notes) -> None:
-    auto_retry = AutoRetry(Redriver(_parts(job, store, client, gate, notes)), luck=_luck)
+    auto_retry = AutoRetry(Redriver(_parts(job, store, client, gate, notes)), random_bits=_luck)
     for _ in range(job.rounds):
         try:
             await auto_retry.once()
@@ -126,17 +126,17 @@ async def _auto_retry(job: Job, store: Store, client: Client, gate: Gate, notes:
                 raise
 
 
-def _parts(job: Job, store: Store, client: Client, gate: Gate, notes: Notes) -> RunnerParts:
+def _parts(job: Job, store: Store, client: Client, gate: Gate, notes: Notes) -> RedriverParts:
     async def pause_at(step: str) -> None:
         await gate.pause_at(step)
 
-    return RunnerParts(
+    return RedriverParts(
         store=store,
         client=client,
         owner=f"worker {os.getpid()}",
         clock_ms=lambda: round(time.time() * 1000) + job.ahead_ms,
         observer=notes,
-        options=RunOptions(lease_s=job.lease_s, batch=BATCH),
+        options=RedriveOptions(lease_s=job.lease_s, batch=BATCH),
         pause_at=pause_at,
     )
 

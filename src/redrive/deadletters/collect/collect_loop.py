@@ -20,20 +20,20 @@ from typing import TypeVar
 
 from redrive.client import Client
 from redrive.core import Observer
-from redrive.deadletters.ahead import Ahead, Taken
-from redrive.deadletters.arrivals import Explaining, deliveries_so_far
-from redrive.deadletters.hands import HAND_BYTES, Hand, HandLost, Taker
-from redrive.deadletters.reconciling import (
+from redrive.deadletters.collect.arrivals import BatchExplainer, deliveries_so_far
+from redrive.deadletters.collect.batch_prefetch import BatchPrefetch, TakenBatch
+from redrive.deadletters.collect.batches import BATCH_BYTES, BatchLost, BatchTaker, CollectBatch
+from redrive.deadletters.collect.reconciliation import (
     Circumstances,
-    Held,
+    DeliveryIdentity,
     OpenBatch,
     Reconciled,
     hand_needed,
     reconcile,
     without_repeated,
 )
-from redrive.deadletters.runner_lease import HeldLease
-from redrive.deadletters.sources import Source, resume_command
+from redrive.deadletters.collect.sources import Source, resume_command
+from redrive.deadletters.held_leases import HeldLease
 from redrive.records import Arrival, make_id
 from redrive.stores import Batch, Store, Stored
 from redrive.topology import BrokerVersion, QueueType
@@ -51,7 +51,7 @@ _PREFETCH_LIMIT = 65_535  # AMQP's own
 _Result = TypeVar("_Result")
 
 
-class End(Enum):
+class CollectEnd(Enum):
     """How the rounds of a queue ended."""
 
     ASKED = "asked"
@@ -61,7 +61,7 @@ class End(Enum):
 
 
 @dataclass(slots=True)
-class Tally:
+class CollectTally:
     """What became of the messages of a queue."""
 
     inserted: int = 0
@@ -74,16 +74,16 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundParts:
-    """What rounds work with. `luck` gives random bits for ids; `pause_at` is awaited at every checkpoint, for tests
+class CollectLoopParts:
+    """What a collect loop works with. `random_bits` is for ids; `pause_at` is awaited at every checkpoint, for tests
     that kill the process there."""
 
     client: Client
     store: Store
     clock_ms: Callable[[], int]
-    luck: Callable[[], int]
+    random_bits: Callable[[], int]
     observer: Observer
-    hand_bytes: int = HAND_BYTES
+    hand_bytes: int = BATCH_BYTES
     idle_s: float = 20.0
     """How long a consumer waits for a first message before it looks around."""
     store_s: float = 30.0
@@ -95,15 +95,15 @@ class RoundParts:
     """Queues that must be stopped and could not be: no database to write it into."""
 
 
-class Rounds:
+class CollectLoop:
     """Collects one queue, under one lease."""
 
-    def __init__(self, parts: RoundParts, source: Source, held: HeldLease, tally: Tally) -> None:
+    def __init__(self, parts: CollectLoopParts, source: Source, held: HeldLease, tally: CollectTally) -> None:
         self._parts = parts
         self._source = source
         self._held = held
         self._tally = tally
-        self._taker = Taker(parts.client, source.dlq, hand_bytes=parts.hand_bytes)
+        self._taker = BatchTaker(parts.client, source.dlq, hand_bytes=parts.hand_bytes)
         self._batches: tuple[OpenBatch, ...] = ()
         self._announced: OpenBatch | None = None
         self._is_first = True
@@ -111,15 +111,17 @@ class Rounds:
         self._acked: deque[tuple[str, float]] = deque()
         """Batches whose ack may not be on the broker's disk yet, and when they were acked."""
         self._connection: object = None
-        self._ahead = Ahead(
+        self._ahead = BatchPrefetch(
             self._taker,
-            lambda: Explaining(source, new_id=self._new_id, clock_ms=parts.clock_ms, group_key=parts.store.group_key),
+            lambda: BatchExplainer(
+                source, new_id=self._new_id, clock_ms=parts.clock_ms, group_key=parts.store.group_key
+            ),
         )
 
-    async def run(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> End:
-        """Rounds until `stop`, until the queue was seen empty (`once`), or, if idle, until others want our place.
+    async def run(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> CollectEnd:
+        """CollectLoop until `stop`, until the queue was seen empty (`once`), or, if idle, until others want our place.
 
-        Raises `LeaseLost`, `StoreUnavailable`, `HandLost`, `QueueBusy`, and what the broker refuses with.
+        Raises `LeaseLost`, `StoreUnavailable`, `BatchLost`, `QueueBusy`, and what the broker refuses with.
         """
         parts = self._parts
         try:
@@ -135,19 +137,19 @@ class Rounds:
             await self._ahead.drop()
             await self._taker.close()
 
-    async def _until_an_end(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> End:
+    async def _until_an_end(self, *, stop: asyncio.Event, once: bool, gives_way: Callable[[], bool]) -> CollectEnd:
         # What was taken ahead is stored, also if it is to stop.
         while not stop.is_set() or self._ahead.is_taking:
             # What a quorum queue says without a leader is not to be trusted: there a consumer must be tried first.
             is_trusted = self._source.queue_type == QueueType.CLASSIC and not self._ahead.is_taking
             if once and is_trusted and not self._batches and await self._taker.is_drained():
-                return End.DRAINED
+                return CollectEnd.DRAINED
             end = await self._turn(stop=stop, once=once, is_last=not once and gives_way())
             if end is not None:
                 return end
             if not self._ahead.is_taking and not once and gives_way():
-                return End.GAVE_WAY
-        return End.ASKED
+                return CollectEnd.GAVE_WAY
+        return CollectEnd.ASKED
 
     async def _read_open(self) -> None:
         """What is open in the store. Whatever was acked before on another connection is among it."""
@@ -181,14 +183,14 @@ class Rounds:
             await self._bounded(self._parts.store.collecting.own(batch_id))
             self._acked.popleft()
 
-    async def _turn(self, *, stop: asyncio.Event, once: bool, is_last: bool) -> End | None:
+    async def _turn(self, *, stop: asyncio.Event, once: bool, is_last: bool) -> CollectEnd | None:
         if await self._is_elsewhere():
             if self._ahead.is_taking:
                 await self._ahead.drop()
                 self._announced = None  # it stays open: what was taken ahead comes back like any hand that was lost
             await self._read_open()
         if await self._stops_for_lost_hands():
-            return End.QUEUE_STOPPED
+            return CollectEnd.QUEUE_STOPPED
         needed = min(hand_needed(self._batches) + 1, _PREFETCH_LIMIT) if self._batches else 0
         if not self._ahead.is_taking:
             await self._announce(max(needed, self._taker.prefetch))
@@ -201,15 +203,15 @@ class Rounds:
             return None
         if len(taken.hand):
             next_stop = None if is_last or stop.is_set() else stop
-            return End.QUEUE_STOPPED if await self._round(taken, needed, next_stop) else None
+            return CollectEnd.QUEUE_STOPPED if await self._round(taken, needed, next_stop) else None
         await taken.hand.close()
         is_drained = await self._taker.is_drained()
         if is_drained:
             await self._look_at_open(needed)
         if (self._source.vhost, self._source.dlq) in await self._parts.store.collecting.stopped_queues():
-            return End.QUEUE_STOPPED
+            return CollectEnd.QUEUE_STOPPED
         if stop.is_set() or (once and is_drained):
-            return End.ASKED if stop.is_set() else End.DRAINED
+            return CollectEnd.ASKED if stop.is_set() else CollectEnd.DRAINED
         return None
 
     async def _stops_for_lost_hands(self) -> bool:
@@ -240,7 +242,7 @@ class Rounds:
         del dangers[source.dlq]
         self._note("collector.stopped", reason=reason)
 
-    async def _round(self, taken: Taken, needed: int, next_stop: asyncio.Event | None) -> bool:
+    async def _round(self, taken: TakenBatch, needed: int, next_stop: asyncio.Event | None) -> bool:
         """From taken to owned; true if the queue is stopped with it. The next hand may be taken meanwhile if there is a
         `next_stop` that ends that."""
         hand, explaining = taken.hand, taken.explaining
@@ -276,7 +278,7 @@ class Rounds:
         self._is_first = False
         return danger is not None
 
-    async def _store(self, taken: Taken, helds: Sequence[Held], decided: Reconciled) -> str:
+    async def _store(self, taken: TakenBatch, helds: Sequence[DeliveryIdentity], decided: Reconciled) -> str:
         """tx 1; and the rest of batches that came back in part."""
         known: list[tuple[bytes, str]] = []
         arrivals: list[Arrival] = []
@@ -341,7 +343,7 @@ class Rounds:
             )
         )
 
-    def _circumstances(self, hand: Hand | None, needed: int, *, is_drained: bool) -> Circumstances:
+    def _circumstances(self, hand: CollectBatch | None, needed: int, *, is_drained: bool) -> Circumstances:
         return Circumstances(
             returns_to_front=self._source.returns_to_front(self._version),
             is_complete=is_drained or (hand is not None and len(hand) >= needed),
@@ -351,7 +353,7 @@ class Rounds:
             grace_ms=round(self._parts.grace_s * 1000),
         )
 
-    def _danger(self, hand: Hand) -> str | None:
+    def _danger(self, hand: CollectBatch) -> str | None:
         """Why this queue must be left alone from now on, if it must."""
         limit = self._source.effective_limit(self._version)
         if limit is None:
@@ -389,10 +391,10 @@ class Rounds:
             async with asyncio.timeout(self._parts.store_s):
                 return await call
         except TimeoutError:
-            raise HandLost(f"the database did not answer in {self._parts.store_s:.0f} s") from None
+            raise BatchLost(f"the database did not answer in {self._parts.store_s:.0f} s") from None
 
     def _new_id(self) -> str:
-        return make_id(self._parts.clock_ms(), self._parts.luck())
+        return make_id(self._parts.clock_ms(), self._parts.random_bits())
 
     def _note(self, event: str, **fields: object) -> None:
         self._parts.observer.note(event, queue=self._source.dlq, vhost=self._source.vhost, **fields)

@@ -3,9 +3,9 @@
     claimed → [ taken → published → confirmed → recorded ] …        the checkpoints; a batch is in brackets
 
 The intent to send is committed before anything is sent (`taken`), the outcomes once all are known (`recorded`). Between
-the two are at most `RunOptions.batch`: one batch, or in a long operation two of half that size, of which one is on the
-wire while the database works on the other (`runner_overlap`). So whenever this process dies, what it had taken and not
-recorded is in doubt for whoever claims the operation next, everything else is certain. One runner at a time: the lease
+the two are at most `RedriveOptions.batch` dead letters: one batch, or in a long operation two of half that size, of
+which one is on the wire while the database works on the other. So when this process dies, what it had taken and not
+recorded is in doubt for the next runner, and everything else is certain. One runner at a time: the lease
 `operation:<id>`, whose fence the store checks at every step.
 """
 
@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from redrive.client import ClientError
 from redrive.core import RedriveError
-from redrive.deadletters.preflight import queue_state
-from redrive.deadletters.runner import Run, RunnerParts
-from redrive.deadletters.runner_lease import hold_lease
-from redrive.deadletters.runner_pace import Progress
-from redrive.deadletters.witness import witness_queue
+from redrive.deadletters.held_leases import hold_lease
+from redrive.deadletters.redrive.operation_run import RedriverParts, Run
+from redrive.deadletters.redrive.pacing import RedriveProgress
+from redrive.deadletters.redrive.preflight import queue_state
+from redrive.deadletters.redrive.witness import witness_queue
 from redrive.records import Operation, OperationKind
 from redrive.stores import UnknownOperation
 
@@ -37,7 +37,7 @@ class RunsElsewhere(RedriveError):
 class Redriver:
     """Runs operations on one broker and vhost. Safe to have many times, in many processes."""
 
-    def __init__(self, parts: RunnerParts) -> None:
+    def __init__(self, parts: RedriverParts) -> None:
         self.parts = parts
 
     async def run(
@@ -46,7 +46,7 @@ class Redriver:
         *,
         stop: asyncio.Event | None = None,
         pauses_when_stopped: bool = True,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[RedriveProgress], None] | None = None,
     ) -> Operation:
         """Runs the operation until it has ended or is paused, and returns it as it is then.
 

@@ -20,7 +20,7 @@ _RATE_WINDOW = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RedriveProgress:
     """How far an operation is. `rate_per_s` and `eta_s` are None while nobody can know."""
 
     operation: Operation
@@ -29,14 +29,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RampStep:
     """The next batch: how many at most, and whether to watch for returns after it."""
 
     size: int
     is_canary: bool
 
 
-class Pace:
+class RateLimiter:
     """Spreads sends over time, so that no more than `rate_per_s` leave; None is without limit."""
 
     def __init__(self, rate_per_s: float | None) -> None:
@@ -92,24 +92,24 @@ class RateMeter:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque(maxlen=_RATE_WINDOW)
 
-    def progress(self, operation: Operation, now_s: float) -> Progress:
+    def progress(self, operation: Operation, now_s: float) -> RedriveProgress:
         """How far it is now; asked after every batch."""
         done = operation.total - operation.left
         self._seen.append((now_s, done))
         (first_s, first_done), (last_s, last_done) = self._seen[0], self._seen[-1]
         rate = (last_done - first_done) / (last_s - first_s) if last_s > first_s and last_done > first_done else None
         eta_s = 0.0 if operation.left == 0 else None if rate is None else operation.left / rate
-        return Progress(operation=operation, rate_per_s=rate, eta_s=eta_s)
+        return RedriveProgress(operation=operation, rate_per_s=rate, eta_s=eta_s)
 
 
-def next_step(ramp: Sequence[int], done: int, most: int) -> Step:
+def next_step(ramp: Sequence[int], done: int, most: int) -> RampStep:
     """The next batch of an operation of which `done` items have ended: by its ramp, at most `most`."""
     if not ramp:
-        return Step(most, False)
+        return RampStep(most, False)
     until = 0
     for size in ramp:
         until += size
         if done < until:
             size = min(until - done, most)
-            return Step(size, done + size == until)
-    return Step(min(ramp[-1], most), False)
+            return RampStep(size, done + size == until)
+    return RampStep(min(ramp[-1], most), False)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from redrive.client import AccessRefused, ChannelClosed, Client, NotFound, QueueState
 from redrive.core import Finding, RedriveError, Severity, format_duration_ms
-from redrive.deadletters.copies import NAME_BYTES_MAX, targets_of
+from redrive.deadletters.redrive.copies import NAME_BYTES_MAX, targets_of
 from redrive.records import Target
 
 BACKLOG_WARN = 10_000

@@ -3,11 +3,11 @@
 import asyncio
 
 from redrive.core import RedriveError
-from redrive.deadletters.redriver import Redriver, RunsElsewhere
-from redrive.deadletters.stopping import idle
+from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
+from redrive.deadletters.waits import idle
 
 
-async def run_waiting(
+async def run_waiting_operations(
     redriver: Redriver,
     *,
     stop: asyncio.Event,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from redrive.client import AccessRefused
 from redrive.core import RedriveError
-from redrive.deadletters.preflight import queue_state
-from redrive.deadletters.redriver import Redriver, RunsElsewhere
-from redrive.deadletters.runner import RunOptions
-from redrive.deadletters.runner_lease import HeldLease, hold_lease
-from redrive.deadletters.stopping import idle
+from redrive.deadletters.held_leases import HeldLease, hold_lease
+from redrive.deadletters.redrive.operation_run import RedriveOptions
+from redrive.deadletters.redrive.preflight import queue_state
+from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
+from redrive.deadletters.waits import idle
 from redrive.records import Operation, OperationKind, make_id
 from redrive.stores import acting_as
 
@@ -28,7 +28,7 @@ _ROUNDS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class AutoRetryReport:
     """What one look did. `is_elsewhere`: another instance does it; this one did nothing."""
 
     is_elsewhere: bool = False
@@ -37,14 +37,14 @@ class Round:
 
 
 class AutoRetry:
-    """The loop. `luck` gives random bits for the ids of its operations."""
+    """The loop. `random_bits` gives random bits for the ids of its operations."""
 
     def __init__(
-        self, redriver: Redriver, *, luck: Callable[[], int], interval_s: float = AUTO_RETRY_INTERVAL_S
+        self, redriver: Redriver, *, random_bits: Callable[[], int], interval_s: float = AUTO_RETRY_INTERVAL_S
     ) -> None:
         self._redriver = redriver
         self._parts = redriver.parts
-        self._luck = luck
+        self._luck = random_bits
         self._interval_s = interval_s
 
     async def run(self, *, stop: asyncio.Event) -> None:
@@ -56,7 +56,7 @@ class AutoRetry:
                 self._parts.observer.note("deadletters.auto_retry_failed", reason=str(error))
             await idle(stop, self._interval_s)
 
-    async def once(self, *, stop: asyncio.Event | None = None) -> Round:
+    async def once(self, *, stop: asyncio.Event | None = None) -> AutoRetryReport:
         """One look: settles what has been silent, sends what is due, waits for the end of that.
 
         Raises StoreUnavailable, LeaseLost, ClientError.
@@ -66,7 +66,7 @@ class AutoRetry:
         with acting_as(""):
             return await self._look(stopping, options)
 
-    async def _look(self, stopping: asyncio.Event, options: RunOptions) -> Round:
+    async def _look(self, stopping: asyncio.Event, options: RedriveOptions) -> AutoRetryReport:
         async with hold_lease(
             self._parts.store,
             "auto-retry",
@@ -77,10 +77,10 @@ class AutoRetry:
             observer=self._parts.observer,
         ) as held:
             if held is None:
-                return Round(is_elsewhere=True)
+                return AutoRetryReport(is_elsewhere=True)
             settled = await self._settle(held)
             operations = [*await self._left_behind(held, stopping), *await self._due(held, stopping)]
-            return Round(settled=settled, operations=tuple(operations))
+            return AutoRetryReport(settled=settled, operations=tuple(operations))
 
     async def _settle(self, held: HeldLease) -> int:
         settled, asked, waiting = 0, set[str](), dict[str, str]()

@@ -6,14 +6,22 @@ from dataclasses import dataclass, field
 
 from redrive.client import Backoff, Client, ClientError
 from redrive.core import SILENT, Observer
-from redrive.deadletters.returning import returned_copy
-from redrive.deadletters.runner_copying import Copier, Copying
-from redrive.deadletters.runner_lease import HeldLease
-from redrive.deadletters.runner_overlap import send_overlapped
-from redrive.deadletters.runner_pace import BATCH_MAX, BatchSize, Pace, Progress, RateMeter, Step, next_step
-from redrive.deadletters.runner_sending import Sender, ended, wait_or_stop
-from redrive.deadletters.stopping import idle
-from redrive.deadletters.witness import Witness, settle_by_witness
+from redrive.deadletters.actions.restore import restored_copy
+from redrive.deadletters.held_leases import HeldLease
+from redrive.deadletters.redrive.batch_sender import Sender, ended, wait_or_stop
+from redrive.deadletters.redrive.copier import Copier, Copying
+from redrive.deadletters.redrive.overlap import send_overlapped
+from redrive.deadletters.redrive.pacing import (
+    BATCH_MAX,
+    BatchSize,
+    RampStep,
+    RateLimiter,
+    RateMeter,
+    RedriveProgress,
+    next_step,
+)
+from redrive.deadletters.redrive.witness import Witness, settle_by_witness
+from redrive.deadletters.waits import idle
 from redrive.records import Claimed, ItemState, Operation, OperationKind, OperationState, Sent, Status
 from redrive.stores import Store, StoreUnavailable, acting_as
 
@@ -22,7 +30,7 @@ WHO = "redriver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RedriveOptions:
     """How patient a runner is, and how much it has in flight."""
 
     window: int = 1_000
@@ -45,7 +53,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerParts:
+class RedriverParts:
     """What a runner works with.
 
     `owner` names it among all runners; `returning` makes the copies of operations that give back to the DLQ; `pause_at`
@@ -57,8 +65,8 @@ class RunnerParts:
     owner: str
     clock_ms: Callable[[], int]
     observer: Observer = SILENT
-    options: RunOptions = field(default_factory=RunOptions)
-    returning: Copying = returned_copy
+    options: RedriveOptions = field(default_factory=RedriveOptions)
+    returning: Copying = restored_copy
     pause_at: Callable[[str], Awaitable[None]] | None = None
     has_witness: bool = False
 
@@ -68,13 +76,13 @@ class Run:
 
     def __init__(
         self,
-        parts: RunnerParts,
+        parts: RedriverParts,
         held: HeldLease,
         operation: Operation,
         *,
         stop: asyncio.Event,
         pauses_when_stopped: bool,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[RedriveProgress], None] | None,
     ) -> None:
         self._parts = parts
         self._options = parts.options
@@ -87,7 +95,7 @@ class Run:
         self._stop = stop
         self._pauses_when_stopped = pauses_when_stopped
         self._on_progress = on_progress
-        self._pace = Pace(operation.rate_per_s)
+        self._pace = RateLimiter(operation.rate_per_s)
         self._batch = BatchSize(self._options.batch)
         self._meter = RateMeter()
         self._turn = 0
@@ -179,7 +187,7 @@ class Run:
         await self._look()
         return True
 
-    async def _take(self, step: Step) -> Sequence[Claimed]:
+    async def _take(self, step: RampStep) -> Sequence[Claimed]:
         self._held.require()
         # Asked again after a database that went away, the same turn gives the same batch: nothing is taken unknown.
         self._turn += 1

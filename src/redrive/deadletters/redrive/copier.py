@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from redrive.client import Client, ClientError, Outgoing
 from redrive.core import shorten
-from redrive.deadletters.copies import CopyRules, Uncopyable, copy_of
-from redrive.deadletters.preflight import exchange_exists
+from redrive.deadletters.redrive.copies import CopyRules, Uncopyable, copy_of
+from redrive.deadletters.redrive.preflight import exchange_exists
 from redrive.records import Claimed, ItemState, Operation, OperationKind, Sent, may_send
 
 Copying: TypeAlias = Callable[[Operation, Claimed, int], Outgoing]

@@ -13,7 +13,7 @@ from redrive.core import RedriveError
 
 PREFETCH_FIRST = 20
 PREFETCH_MAX = 4_000
-HAND_BYTES = 32 * 1024 * 1024
+BATCH_BYTES = 32 * 1024 * 1024
 QUIET_S = 0.05
 """Nothing more for so long, and the hand is closed; what comes later is in the next one."""
 HAND_S_MAX = 1.0
@@ -23,7 +23,7 @@ RECOVERING_S_MAX = 30.0
 """The same while open batches may come back: then the hand should be complete."""
 
 
-class HandLost(RedriveError):
+class BatchLost(RedriveError):
     """The channel went while messages were in hand: the broker has them back, and nothing here owns them."""
 
 
@@ -37,7 +37,7 @@ class QueueBusy(RedriveError):
         super().__init__(f"{queue} has {named} already; it is collected when we have it alone")
 
 
-class Hand:
+class CollectBatch:
     """Messages of one queue, held by one consumer that has stopped."""
 
     def __init__(self, consumer: Consumer, deliveries: list[Delivery], *, is_full: bool) -> None:
@@ -55,16 +55,16 @@ class Hand:
         return sum(len(one.body) + len(one.header) for one in self.deliveries)
 
     def ack(self) -> None:
-        """All of it is done. Raises `HandLost` if nothing could be said."""
+        """All of it is done. Raises `BatchLost` if nothing could be said."""
         try:
             self.deliveries[-1].ack(multiple=True)
         except ClientError as error:
-            raise HandLost(str(error)) from None
+            raise BatchLost(str(error)) from None
 
     async def wait_settled(self) -> None:
-        """Until the broker was seen to have read what was said. Raises `HandLost` if it was not."""
+        """Until the broker was seen to have read what was said. Raises `BatchLost` if it was not."""
         if not await self._consumer.flush():
-            raise HandLost("the broker did not confirm that it read the ack")
+            raise BatchLost("the broker did not confirm that it read the ack")
 
     async def give_back(self) -> None:
         """All of it goes back to the queue. If the channel is gone it is there already."""
@@ -83,10 +83,10 @@ class Hand:
         self.deliveries.clear()
 
 
-class Taker:
+class BatchTaker:
     """Takes hands from one queue."""
 
-    def __init__(self, client: Client, queue: str, *, hand_bytes: int = HAND_BYTES) -> None:
+    def __init__(self, client: Client, queue: str, *, hand_bytes: int = BATCH_BYTES) -> None:
         self._client = client
         self._queue = queue
         self._hand_bytes = hand_bytes
@@ -101,13 +101,13 @@ class Taker:
         idle_s: float,
         stop: asyncio.Event,
         on_delivery: Callable[[Delivery], None] | None = None,
-    ) -> Hand:
+    ) -> CollectBatch:
         """The next hand; an empty one if nothing came for `idle_s`, or when it is to stop.
 
         `at_least` is how many it must be able to hold; 0 unless open batches may come back. `on_delivery` is called
         with each as it comes, for work that can be done while the broker sends the next; it must not raise, and the
         hand may yet be lost. Raises what the broker refuses to let us consume with (`NotFound`, `AccessRefused` …), and
-        `HandLost`.
+        `BatchLost`.
         """
         prefetch = max(self.prefetch, at_least)
         # What comes back was two hands before, and they may have been a little larger than they should.
@@ -116,7 +116,7 @@ class Taker:
             async with asyncio.timeout(CONSUME_S_MAX):
                 consumer = await self._consume(taking, prefetch)
         except TimeoutError:
-            raise HandLost(f"no connection, or no answer, in {CONSUME_S_MAX:.0f} s") from None
+            raise BatchLost(f"no connection, or no answer, in {CONSUME_S_MAX:.0f} s") from None
         try:
             await taking.wait_first(idle_s, stop)
             if taking.deliveries:
@@ -128,10 +128,10 @@ class Taker:
         except BaseException:
             await consumer.close()
             raise
-        hand = Hand(consumer, taking.deliveries, is_full=taking.is_full)
+        hand = CollectBatch(consumer, taking.deliveries, is_full=taking.is_full)
         if any(one.is_stale for one in hand.deliveries):
             await hand.give_back()
-            raise HandLost("the connection or the channel went while messages were in hand; they come again")
+            raise BatchLost("the connection or the channel went while messages were in hand; they come again")
         if hand.deliveries:
             average = max(1, hand.size_bytes // len(hand))
             self.prefetch = max(1, min(self._hand_bytes // average, PREFETCH_MAX))

@@ -100,7 +100,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selected:
+class SourceSelection:
     """What to collect from, and what is to be said about it: an error is a queue that was refused."""
 
     sources: tuple[Source, ...]
@@ -122,7 +122,7 @@ def select_from_topology(
     patterns: Sequence[str] = (),
     observe_only: Sequence[str] = (),
     forced: bool = False,
-) -> Selected:
+) -> SourceSelection:
     """Every parking queue of a topology; with `patterns`, the queues that match one of them.
 
     A declaration's arrangements say which they are; without them (a definitions.json) dead-letter routing does.
@@ -157,7 +157,7 @@ def select_from_topology(
                 delivery_limit=graph.settings[node].delivery_limit,
             )
         )
-    return Selected(sources=tuple(sources), findings=tuple(findings))
+    return SourceSelection(sources=tuple(sources), findings=tuple(findings))
 
 
 def select_from_broker(
@@ -167,9 +167,9 @@ def select_from_broker(
     patterns: Sequence[str] = NAME_PATTERNS,
     observe_only: Sequence[str] = (),
     forced: bool = False,
-    topology: Selected | None = None,
+    topology: SourceSelection | None = None,
     bindings: Iterable[Binding] = (),
-) -> Selected:
+) -> SourceSelection:
     """The queues of a broker whose names match, judged by what the management API says about them.
 
     `topology` is what a declaration said before: what it refused stays refused, what it knows is kept. `bindings` are
@@ -219,7 +219,7 @@ def select_from_broker(
                 delivery_limit=info.delivery_limit(policies),
             )
         )
-    return Selected(sources=tuple(sources), findings=tuple(findings), depths=depths)
+    return SourceSelection(sources=tuple(sources), findings=tuple(findings), depths=depths)
 
 
 def _signs_of_life(info: QueueInfo, settings: Settings, exchange: str | None) -> list[str]:
@@ -245,7 +245,7 @@ def select_by_name(
     depths: dict[str, int] | None = None,
     forced: bool = False,
     unlisted: str = "say where the management API is with --management-url",
-) -> Selected:
+) -> SourceSelection:
     """Queues by their exact names, where there is no management API to look with; a pattern is refused, and without
     `forced` a name that does not say dead letters: nothing else could tell it from a main queue.
 
@@ -272,7 +272,7 @@ def select_by_name(
         if consumers is not None and consumers.get(name):
             findings.append(_consumed(f"queue {name}", consumers[name]))
         sources.append(Source(vhost=vhost, dlq=name, observe_only=matches(name, observe_only)))
-    return Selected(sources=tuple(sources), findings=tuple(findings), depths={} if depths is None else depths)
+    return SourceSelection(sources=tuple(sources), findings=tuple(findings), depths={} if depths is None else depths)
 
 
 def resume_command(dlq: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from redrive.deadletters.copies import targets_of
-from redrive.deadletters.desk import Missing, Refused, check_reason
-from redrive.deadletters.preflight import Preflight, outside_scope
+from redrive.deadletters.actions.dead_letter_service import ActionRefused, RecordNotFound, check_reason
+from redrive.deadletters.redrive.copies import targets_of
+from redrive.deadletters.redrive.preflight import Preflight, outside_scope
 from redrive.records import (
     NewOperation,
     Operation,
@@ -33,38 +33,38 @@ _PLACEHOLDER = re.compile(r"\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RedrivePlan:
     """What an operation would take, and where that would go; None where no broker was at hand."""
 
     preview: Preview
     preflight: Preflight | None
 
 
-class RedriveDesk:
-    """One desk on a store. `luck` gives random bits for ids; without `check_targets` nothing is asked of a broker."""
+class RedriveService:
+    """Redrives of one store. `random_bits` is for ids; without `check_targets` no broker is asked."""
 
     def __init__(
         self,
         store: Store,
         *,
         clock_ms: Callable[[], int],
-        luck: Callable[[], int],
+        random_bits: Callable[[], int],
         check_targets: CheckTargets | None = None,
     ) -> None:
         self._store = store
         self._clock_ms = clock_ms
-        self._luck = luck
+        self._luck = random_bits
         self._check_targets = check_targets
 
-    async def plan(self, new: NewOperation) -> Plan:
-        """The dry run. Raises Refused for what can't be asked; a target that is not fit is in the plan."""
+    async def plan(self, new: NewOperation) -> RedrivePlan:
+        """The dry run. Raises ActionRefused for what can't be asked; a target that is not fit is in the plan."""
         check_operation(new)
         preview = await self._store.operations.preview(new.selection, now_ms=self._clock_ms())
         preflight = None
         # What is given back goes to the queues it lay in, which its own way looks after.
         if self._check_targets is not None and preview.total and new.kind is not OperationKind.RETURN:
             preflight = await self._check(self._check_targets, preview, new)
-        return Plan(preview=preview, preflight=preflight)
+        return RedrivePlan(preview=preview, preflight=preflight)
 
     async def _check(self, check: CheckTargets, preview: Preview, new: NewOperation) -> Preflight:
         """The targets that whoever asks may send to. Others are told alike, whether they are there or not: nobody is
@@ -82,11 +82,11 @@ class RedriveDesk:
         return replace(found, findings=(*found.findings, *beyond))
 
     async def start(self, new: NewOperation) -> Operation:
-        """Creates the operation, to be run by a redriver. Raises Refused, TargetRefused, IdempotencyConflict."""
+        """Creates the operation, to be run by a redriver. Raises ActionRefused, TargetRefused, IdempotencyConflict."""
         plan = await self.plan(new)
         # With an idempotency key the answer may be an operation that has long taken everything.
         if plan.preview.total == 0 and new.idempotency_key is None:
-            raise Refused(_nothing(plan.preview))
+            raise ActionRefused(_nothing(plan.preview))
         if plan.preflight is not None:
             plan.preflight.require()
         now_ms = self._clock_ms()
@@ -95,7 +95,7 @@ class RedriveDesk:
     async def retry_manually(self, letter_id: str, *, who: str, why: str = "") -> Operation:
         """Bookly's `retryManually`: an operation for this one dead letter, to its failed queue."""
         if await self._store.letters.get(letter_id) is None:
-            raise Missing(f"there is no dead letter {letter_id}")
+            raise RecordNotFound(f"there is no dead letter {letter_id}")
         new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(ids=(letter_id,)), who=who, why=why)
         return await self.start(new)
 
@@ -110,7 +110,7 @@ class RedriveDesk:
         check_reason(who, "")
         operation = await self._open(operation_id)
         if operation.state is not OperationState.PAUSED:
-            raise Refused(f"operation {operation_id} is {operation.state}, not paused")
+            raise ActionRefused(f"operation {operation_id} is {operation.state}, not paused")
         return await self._store.operations.resume(operation_id, now_ms=self._clock_ms(), who=who)
 
     async def cancel(self, operation_id: str, *, who: str) -> Operation:
@@ -124,29 +124,29 @@ class RedriveDesk:
         if operation is None:
             raise UnknownOperation(operation_id)
         if operation.state in (OperationState.DONE, OperationState.CANCELLED):
-            raise Refused(f"operation {operation_id} has ended: it is {operation.state}")
+            raise ActionRefused(f"operation {operation_id} has ended: it is {operation.state}")
         return operation
 
 
 def check_operation(new: NewOperation) -> None:
-    """Raises Refused unless it can be asked for."""
+    """Raises ActionRefused unless it can be asked for."""
     check_reason(new.who, new.why)
     selection = new.selection
     if selection.ids and selection.filter is not None:
-        raise Refused("choose dead letters by ids or by a filter, not by both")
+        raise ActionRefused("choose dead letters by ids or by a filter, not by both")
     if not selection.ids and selection.filter is None:
-        raise Refused("choose which dead letters: by ids, by a filter, or all of them by an empty filter")
+        raise ActionRefused("choose which dead letters: by ids, by a filter, or all of them by an empty filter")
     if selection.limit is not None and selection.limit < 1:
-        raise Refused(f"a limit of {selection.limit} takes nothing")
+        raise ActionRefused(f"a limit of {selection.limit} takes nothing")
     if new.rate_per_s is not None and not 0 < new.rate_per_s < 1_000_000:
-        raise Refused(f"a rate of {new.rate_per_s:g} messages a second can't be kept; it must be above zero")
+        raise ActionRefused(f"a rate of {new.rate_per_s:g} messages a second can't be kept; it must be above zero")
     if len(new.ramp) > _RAMP_STEPS_MAX or any(step < 1 for step in new.ramp):
-        raise Refused(f"a ramp is at most {_RAMP_STEPS_MAX} batches of one or more, such as 1, 2, 5, 20")
+        raise ActionRefused(f"a ramp is at most {_RAMP_STEPS_MAX} batches of one or more, such as 1, 2, 5, 20")
     if not new.settle_s > 0:
-        raise Refused("the time after which silence counts as resolved must be above zero")
+        raise ActionRefused("the time after which silence counts as resolved must be above zero")
     for name in (new.target.exchange, new.target.routing_key):
         if name is not None and _PLACEHOLDER.search(name.replace("{queue}", "")):
-            raise Refused(f"the target {name!r} has a placeholder other than {{queue}}")
+            raise ActionRefused(f"the target {name!r} has a placeholder other than {{queue}}")
 
 
 def _nothing(preview: Preview) -> str:

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class DeliveryIdentity:
     """One message in hand. `identified`: it carries an id of its own."""
 
     fingerprint: bytes
@@ -117,7 +117,7 @@ def hand_needed(batches: Sequence[OpenBatch]) -> int:
     return stored + max((batch.hand_max for batch in batches), default=0)
 
 
-def reconcile(hand: Sequence[Held], batches: Sequence[OpenBatch], given: Circumstances) -> Reconciled:
+def reconcile(hand: Sequence[DeliveryIdentity], batches: Sequence[OpenBatch], given: Circumstances) -> Reconciled:
     """What to do with each message in hand, and with each open batch."""
     if not batches:
         return Reconciled(known=(None,) * len(hand), settled=(), left=())
@@ -158,7 +158,7 @@ def reconcile(hand: Sequence[Held], batches: Sequence[OpenBatch], given: Circums
 class _Matching:
     """Messages in hand against entries of batches; each is used once."""
 
-    def __init__(self, hand: Sequence[Held]) -> None:
+    def __init__(self, hand: Sequence[DeliveryIdentity]) -> None:
         self._hand = hand
         self.known: list[str | None] = [None] * len(hand)
         self.doubtful: dict[int, str] = {}

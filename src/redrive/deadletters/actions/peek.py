@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 from redrive.client import Channel, Client
 from redrive.core import RedriveError
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.sources import Source
 from redrive.management import MANY_DELIVERIES, Management, QueueInfo
 from redrive.topology import BrokerVersion, QueueType
 from redrive.wire import Got
@@ -56,7 +56,7 @@ class PeekedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peeked:
+class PeekResult:
     """What was seen, from the head of the queue. `note` says what looking did, if anything; `left` are ready messages
     behind."""
 
@@ -72,7 +72,7 @@ class Permission:
     only_whole: bool = False
 
 
-async def peek(client: Client, management: Management | None, queue: str, limit: int) -> Peeked:
+async def peek(client: Client, management: Management | None, queue: str, limit: int) -> PeekResult:
     """The first `limit` messages of a queue, which stay where they are. Raises `PeekRefused`, `ClientError` and
     `ManagementError`.
 
@@ -135,7 +135,7 @@ class _Look:
         self._held: list[Got] = []
         self._bytes = 0
 
-    async def take(self, limit: int) -> Peeked:
+    async def take(self, limit: int) -> PeekResult:
         note = ""
         if self._only_whole:
             ready = await self._ready()
@@ -167,7 +167,7 @@ class _Look:
             )
             for place, got in enumerate(self._held, start=1)
         )
-        return Peeked(messages=messages[:limit], left=self._left + max(0, len(messages) - limit), note=note)
+        return PeekResult(messages=messages[:limit], left=self._left + max(0, len(messages) - limit), note=note)
 
     async def _fill(self, limit: int) -> None:
         while len(self._held) < limit and (self._only_whole or self._bytes < PEEK_BYTES_MAX):

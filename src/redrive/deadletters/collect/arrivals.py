@@ -6,9 +6,9 @@ from typing import Any
 
 from redrive.client import Delivery
 from redrive.core import RedriveError, headers, read_count
-from redrive.deadletters.fingerprints import fingerprint, fingerprint_apart
-from redrive.deadletters.reconciling import Held
-from redrive.deadletters.sources import Source
+from redrive.deadletters.collect.fingerprints import fingerprint, fingerprint_apart
+from redrive.deadletters.collect.reconciliation import DeliveryIdentity
+from redrive.deadletters.collect.sources import Source
 from redrive.records import ID_LENGTH, Arrival, Content, explain, marking_operation, search_text
 from redrive.wire import Properties, open_envelope
 
@@ -16,7 +16,7 @@ _UNREAD = frozenset((headers.HISTORY,))
 """Read from the stored properties when somebody looks at the letter; and before only if nothing else tells."""
 
 
-class Explaining:
+class BatchExplainer:
     """Explains the messages of one hand, most of them while the broker still sends the others."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Explaining:
         self._group_key = group_key
         self._new_id = new_id
         self._clock_ms = clock_ms
-        self._early: dict[Delivery, tuple[Held, Arrival]] = {}
+        self._early: dict[Delivery, tuple[DeliveryIdentity, Arrival]] = {}
 
     def explain_early(self, delivery: Delivery) -> None:
         """As soon as it is here; but not what was given back before and may have killed us then: whoever counts
@@ -36,12 +36,12 @@ class Explaining:
             held = _held(delivery, letter.fingerprint(delivery))
             self._early[delivery] = (held, self._arrival(delivery, held, letter))
 
-    def held(self, delivery: Delivery) -> Held:
+    def held(self, delivery: Delivery) -> DeliveryIdentity:
         """A delivery as reconciling sees it."""
         explained = self._early.get(delivery)
         return held_of(delivery) if explained is None else explained[0]
 
-    def arrival(self, delivery: Delivery, held: Held, *, twin_of: str | None = None) -> Arrival:
+    def arrival(self, delivery: Delivery, held: DeliveryIdentity, *, twin_of: str | None = None) -> Arrival:
         """A delivery as it is stored; a twin's, where it may be one."""
         explained = self._early.get(delivery)
         if explained is None:
@@ -54,7 +54,7 @@ class Explaining:
         """The hand is stored, or lost."""
         self._early.clear()
 
-    def _arrival(self, delivery: Delivery, held: Held, letter: "DeliveredLetter") -> Arrival:
+    def _arrival(self, delivery: Delivery, held: DeliveryIdentity, letter: "DeliveredLetter") -> Arrival:
         return arrival_of(
             delivery,
             held,
@@ -132,7 +132,7 @@ class DeliveredLetter:
         return getattr(self._properties, name)
 
 
-def held_of(delivery: Delivery) -> Held:
+def held_of(delivery: Delivery) -> DeliveryIdentity:
     """A delivery as reconciling sees it."""
     exchange, routing_key = delivery.route
     return _held(
@@ -142,7 +142,14 @@ def held_of(delivery: Delivery) -> Held:
 
 
 def arrival_of(
-    delivery: Delivery, held: Held, letter: DeliveredLetter, *, source: Source, id: str, now_ms: int, group_key: bytes
+    delivery: Delivery,
+    held: DeliveryIdentity,
+    letter: DeliveredLetter,
+    *,
+    source: Source,
+    id: str,
+    now_ms: int,
+    group_key: bytes,
 ) -> Arrival:
     """A delivery, explained. Whatever its properties hold, it becomes an arrival: nothing is too odd to be kept."""
     explanation = explain(
@@ -183,10 +190,10 @@ def deliveries_so_far(delivery: Delivery) -> int:
     return read_count(_header(delivery, headers.DELIVERY_COUNT)) or 0
 
 
-def _held(delivery: Delivery, made_of_it: bytes) -> Held:
+def _held(delivery: Delivery, made_of_it: bytes) -> DeliveryIdentity:
     # Whether it has an id matters only after a crash, and then only of what comes again.
     identified = delivery.redelivered and _is_identified(delivery)
-    return Held(fingerprint=made_of_it, redelivered=delivery.redelivered, identified=identified)
+    return DeliveryIdentity(fingerprint=made_of_it, redelivered=delivery.redelivered, identified=identified)
 
 
 def _is_identified(delivery: Delivery) -> bool:

@@ -1,11 +1,11 @@
 """What queues may hold, asked of the management API, for the preflight."""
 
-from redrive.deadletters.preflight import LimitsOf, QueueLimits
+from redrive.deadletters.redrive.preflight import LimitsOf, QueueLimits
 from redrive.management import Management, ManagementError
 from redrive.topology import queue_settings
 
 
-def limits_by(management: Management) -> LimitsOf:
+def limits_from_management(management: Management) -> LimitsOf:
     """Asks the management API for the limits of a queue. Where it does not answer, they can't be known."""
 
     async def limits_of(vhost: str, queue: str, /) -> QueueLimits | None:

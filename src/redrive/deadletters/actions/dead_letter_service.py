@@ -7,7 +7,7 @@ The store writes the audit entry in the same transaction as the change. Bookly's
 from collections.abc import Callable
 
 from redrive.core import RedriveError
-from redrive.deadletters.editing import Edit, edit_content
+from redrive.deadletters.actions.edits import LetterEdit, edit_content
 from redrive.records import AWAY, DeadLetter, Filter, Group, GroupState, Selection, Status
 from redrive.stores import Changed, Page, Stats, Store
 
@@ -15,15 +15,15 @@ NAME_CHARACTERS_MAX = 200
 REASON_CHARACTERS_MAX = 2_000
 
 
-class Refused(RedriveError):
+class ActionRefused(RedriveError):
     """What was asked can't be done; the text says why. Nothing was changed."""
 
 
-class Missing(Refused):
+class RecordNotFound(ActionRefused):
     """What it was asked about is not there."""
 
 
-class Desk:
+class DeadLetterService:
     """One desk on a store. `clock_ms` is the present, in milliseconds since 1970."""
 
     def __init__(self, store: Store, *, clock_ms: Callable[[], int]) -> None:
@@ -60,19 +60,19 @@ class Desk:
         )
 
     async def edit(
-        self, letter_id: str, edit: Edit, *, who: str, why: str, if_version: int | None = None
+        self, letter_id: str, edit: LetterEdit, *, who: str, why: str, if_version: int | None = None
     ) -> DeadLetter:
         """Changes the body or headers that a redrive will send; the original and the difference are kept.
 
-        Raises Refused, InvalidEdit, VersionConflict.
+        Raises ActionRefused, InvalidEdit, VersionConflict.
         """
         check_reason(who, why, needs_why=True)
         letter = await self._letter(letter_id)
         if letter.status in AWAY:
-            raise Refused(f"dead letter {letter_id} is on its way; edit it when it comes back")
+            raise ActionRefused(f"dead letter {letter_id} is on its way; edit it when it comes back")
         content = await self._store.letters.content(letter_id)
         if content is None:
-            raise Refused(f"the content of dead letter {letter_id} is gone")
+            raise ActionRefused(f"the content of dead letter {letter_id} is gone")
         edited = edit_content(content, edit)
         # Without a version of the caller's, what was read here must still be there.
         version = letter.version if if_version is None else if_version
@@ -91,7 +91,7 @@ class Desk:
         check_reason(who, why, needs_why=True)
         letter = await self._letter(letter_id)
         if letter.status is not Status.IN_DOUBT:
-            raise Refused(f"dead letter {letter_id} is {letter.status}, not in doubt")
+            raise ActionRefused(f"dead letter {letter_id} is {letter.status}, not in doubt")
         selection = Selection(ids=(letter_id,))
         if arrived:
             changed = await self.resolve(selection, who=who, why=f"it arrived: {why}", if_version=letter.version)
@@ -122,7 +122,7 @@ class Desk:
         """Writes a note beside a group."""
         check_reason(who, text)
         if not text.strip():
-            raise Refused("the note is empty")
+            raise ActionRefused("the note is empty")
         await self._group(group_id)
         await self._store.groups.add_note(group_id, who=who, text=text, now_ms=self._clock_ms())
         return await self._group(group_id)
@@ -150,7 +150,7 @@ class Desk:
     ) -> Page:
         """A page of the dead letters that a filter holds for."""
         if not 1 <= limit <= 1_000:
-            raise Refused(f"a page has 1 to 1000 dead letters, not {limit}")
+            raise ActionRefused(f"a page has 1 to 1000 dead letters, not {limit}")
         return await self._store.letters.page(
             filter, limit=limit, cursor=cursor, newest_first=newest_first, now_ms=self._clock_ms()
         )
@@ -158,13 +158,13 @@ class Desk:
     async def _letter(self, letter_id: str) -> DeadLetter:
         letter = await self._store.letters.get(letter_id)
         if letter is None:
-            raise Missing(f"there is no dead letter {letter_id}")
+            raise RecordNotFound(f"there is no dead letter {letter_id}")
         return letter
 
     async def _group(self, group_id: str) -> Group:
         group = await self._store.groups.get(group_id)
         if group is None:
-            raise Missing(f"there is no group {group_id}")
+            raise RecordNotFound(f"there is no group {group_id}")
         return group
 
     async def _set_group(self, group_id: str, state: GroupState, who: str, why: str) -> Group:
@@ -175,18 +175,18 @@ class Desk:
 
 
 def check_reason(who: str, why: str, *, needs_why: bool = False) -> None:
-    """Raises Refused unless somebody says who they are and, where it is needed, why."""
+    """Raises ActionRefused unless somebody says who they are and, where it is needed, why."""
     if not who.strip():
-        raise Refused("say who you are: every change is kept with a name")
+        raise ActionRefused("say who you are: every change is kept with a name")
     if len(who) > NAME_CHARACTERS_MAX:
-        raise Refused(f"the name of who does it is longer than {NAME_CHARACTERS_MAX} characters")
+        raise ActionRefused(f"the name of who does it is longer than {NAME_CHARACTERS_MAX} characters")
     if needs_why and not why.strip():
-        raise Refused("say why: whoever looks at it later has only your reason")
+        raise ActionRefused("say why: whoever looks at it later has only your reason")
     if len(why) > REASON_CHARACTERS_MAX:
-        raise Refused(f"the reason is longer than {REASON_CHARACTERS_MAX:,} characters")
+        raise ActionRefused(f"the reason is longer than {REASON_CHARACTERS_MAX:,} characters")
 
 
 def _require(letter_id: str, changed: Changed) -> None:
     reason = changed.refused.get(letter_id)
     if reason is not None:
-        raise Refused(f"dead letter {letter_id}: {reason}")
+        raise ActionRefused(f"dead letter {letter_id}: {reason}")

@@ -36,7 +36,7 @@ class InvalidEdit(RedriveError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class LetterEdit:
     """What is to be different. None as a body: it stays. None as a property: it is taken away."""
 
     body: bytes | None = None
@@ -46,14 +46,14 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
+class EditedContent:
     """The content after an edit, and what is different about it."""
 
     content: Content
     diff: str
 
 
-def edit_content(content: Content, edit: Edit) -> Edited:
+def edit_content(content: Content, edit: LetterEdit) -> EditedContent:
     """Makes the edit. Raises InvalidEdit, also where nothing would change."""
     _check(edit)
     try:
@@ -68,7 +68,7 @@ def edit_content(content: Content, edit: Edit) -> Edited:
         described += body_diff(content.body, body)
     if not described:
         raise InvalidEdit("the edit changes nothing")
-    return Edited(
+    return EditedContent(
         content=Content(properties=new.raw, body=body), diff=shorten("\n".join(described) + "\n", DIFF_BYTES_MAX)
     )
 
@@ -86,7 +86,7 @@ def body_diff(old: bytes, new: bytes) -> list[str]:
     return diff or [f"body: {_size(old)} → {_size(new)}, only its line ends"]
 
 
-def _check(edit: Edit) -> None:
+def _check(edit: LetterEdit) -> None:
     for name in edit.properties:
         if name in _FIXED:
             raise InvalidEdit(f"{name} can't be edited: a redriven copy never takes it along")

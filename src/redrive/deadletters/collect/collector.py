@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound, ResourceLocked
 from redrive.core import SILENT, Observer, RedriveError
-from redrive.deadletters.hands import HAND_BYTES, QueueBusy
-from redrive.deadletters.rounds import WHO, End, RoundParts, Rounds, Tally
-from redrive.deadletters.runner_lease import hold_lease
-from redrive.deadletters.sources import Source
-from redrive.deadletters.stopping import idle
+from redrive.deadletters.collect.batches import BATCH_BYTES, QueueBusy
+from redrive.deadletters.collect.collect_loop import WHO, CollectEnd, CollectLoop, CollectLoopParts, CollectTally
+from redrive.deadletters.collect.sources import Source
+from redrive.deadletters.held_leases import hold_lease
+from redrive.deadletters.waits import idle
 from redrive.stores import Store, acting_as
 from redrive.topology import BrokerVersion
 
@@ -47,13 +47,13 @@ class CollectOptions:
 class CollectReport:
     """What a run did, by dead-letter queue; `left` says why a queue was not collected to its end."""
 
-    tallies: dict[str, Tally]
+    tallies: dict[str, CollectTally]
     left: dict[str, str] = field(default_factory=dict)
 
     @property
-    def total(self) -> Tally:
+    def total(self) -> CollectTally:
         """Of all queues."""
-        total = Tally()
+        total = CollectTally()
         for one in self.tallies.values():
             total.inserted += one.inserted
             total.came_back += one.came_back
@@ -74,7 +74,7 @@ class Collector:
         *,
         owner: str,
         clock_ms: Callable[[], int],
-        luck: Callable[[], int],
+        random_bits: Callable[[], int],
         observer: Observer = SILENT,
         options: CollectOptions | None = None,
         pause_at: Callable[[str], Awaitable[None]] | None = None,
@@ -87,16 +87,16 @@ class Collector:
         self._options = CollectOptions() if options is None else options
         self._clock_ms = clock_ms
         self._places = asyncio.Semaphore(self._options.at_once)
-        self._tallies = {one.dlq: Tally() for one in self._sources}
+        self._tallies = {one.dlq: CollectTally() for one in self._sources}
         self._left: dict[str, str] = {}
         share = HANDS_BYTES_MAX // (2 * max(1, min(len(self._sources), self._options.at_once)))
-        self._parts = RoundParts(
+        self._parts = CollectLoopParts(
             client=client,
             store=store,
             clock_ms=clock_ms,
-            luck=luck,
+            random_bits=random_bits,
             observer=observer,
-            hand_bytes=max(_HAND_BYTES_MIN, min(HAND_BYTES, share)),
+            hand_bytes=max(_HAND_BYTES_MIN, min(BATCH_BYTES, share)),
             idle_s=self._options.idle_s,
             store_s=self._options.store_s,
             grace_s=self._options.grace_s,
@@ -215,8 +215,8 @@ class Collector:
             if (source.vhost, source.dlq) in stopped:
                 return stopped[source.vhost, source.dlq], True
             self._left.pop(source.dlq, None)  # whatever it waited for, it is collected now
-            rounds = Rounds(self._parts, source, held, self._tallies[source.dlq])
+            rounds = CollectLoop(self._parts, source, held, self._tallies[source.dlq])
             end = await rounds.run(stop=stop, once=once, gives_way=self._places.locked)
-            if end is not End.QUEUE_STOPPED:
+            if end is not CollectEnd.QUEUE_STOPPED:
                 return None, False
             return (await self._store.collecting.stopped_queues()).get((source.vhost, source.dlq)), True

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.core import RedriveError
-from redrive.deadletters.arrivals import Explaining
-from redrive.deadletters.hands import HAND_S_MAX, Hand, Taker
+from redrive.deadletters.collect.arrivals import BatchExplainer
+from redrive.deadletters.collect.batches import HAND_S_MAX, BatchTaker, CollectBatch
 
 AHEAD_IDLE_S = 0.5
 """How long it waits for a first message: there was more a moment ago."""
@@ -19,20 +19,20 @@ _DROP_S_MAX = AHEAD_IDLE_S + HAND_S_MAX + 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenBatch:
     """A hand, and what is known of its messages already."""
 
-    hand: Hand
-    explaining: Explaining
+    hand: CollectBatch
+    explaining: BatchExplainer
 
 
-class Ahead:
+class BatchPrefetch:
     """Takes hands, and sometimes the next one before it is asked for."""
 
-    def __init__(self, taker: Taker, new_explaining: Callable[[], Explaining]) -> None:
+    def __init__(self, taker: BatchTaker, new_explaining: Callable[[], BatchExplainer]) -> None:
         self._taker = taker
         self._new_explaining = new_explaining
-        self._task: asyncio.Task[Taken] | None = None
+        self._task: asyncio.Task[TakenBatch] | None = None
 
     @property
     def is_taking(self) -> bool:
@@ -44,8 +44,8 @@ class Ahead:
         assert self._task is None
         self._task = asyncio.create_task(self._take(at_least=0, idle_s=AHEAD_IDLE_S, stop=stop))
 
-    async def take(self, *, at_least: int, idle_s: float, stop: asyncio.Event) -> Taken:
-        """The hand that was taken ahead, or one taken now (`Taker.take`)."""
+    async def take(self, *, at_least: int, idle_s: float, stop: asyncio.Event) -> TakenBatch:
+        """The hand that was taken ahead, or one taken now (`BatchTaker.take`)."""
         if self._task is None:
             return await self._take(at_least=at_least, idle_s=idle_s, stop=stop)
         await asyncio.wait({self._task})  # not the task itself: who is cancelled here must still be able to drop it
@@ -59,16 +59,18 @@ class Ahead:
             # Shielded: if we are cancelled again meanwhile, the hand would stay out for as long as the client lives.
             await asyncio.shield(_give_back(task))
 
-    def _take(self, *, at_least: int, idle_s: float, stop: asyncio.Event) -> Coroutine[Any, Any, Taken]:
+    def _take(self, *, at_least: int, idle_s: float, stop: asyncio.Event) -> Coroutine[Any, Any, TakenBatch]:
         return _taken(self._taker, self._new_explaining(), at_least=at_least, idle_s=idle_s, stop=stop)
 
 
-async def _taken(taker: Taker, explaining: Explaining, *, at_least: int, idle_s: float, stop: asyncio.Event) -> Taken:
+async def _taken(
+    taker: BatchTaker, explaining: BatchExplainer, *, at_least: int, idle_s: float, stop: asyncio.Event
+) -> TakenBatch:
     hand = await taker.take(at_least=at_least, idle_s=idle_s, stop=stop, on_delivery=explaining.explain_early)
-    return Taken(hand, explaining)
+    return TakenBatch(hand, explaining)
 
 
-async def _give_back(task: asyncio.Task[Taken]) -> None:
+async def _give_back(task: asyncio.Task[TakenBatch]) -> None:
     await asyncio.wait({task}, timeout=_DROP_S_MAX)  # soon: it is closed when it is full, or after a moment
     if not task.done():
         task.cancel()

@@ -25,9 +25,9 @@ from typing import Any
 
 from redrive.client import Outgoing
 from redrive.core import Observer, RedriveError, headers
-from redrive.deadletters.copies import Uncopyable
-from redrive.deadletters.runner_lease import hold_lease
-from redrive.deadletters.sources import Source, resume_command
+from redrive.deadletters.collect.sources import Source, resume_command
+from redrive.deadletters.held_leases import hold_lease
+from redrive.deadletters.redrive.copies import Uncopyable
 from redrive.records import Claimed, Operation
 from redrive.stores import Store
 from redrive.wire import Properties, ProtocolError, odd_deaths, stripped_of
@@ -48,7 +48,7 @@ class StillCollected(RedriveError):
         )
 
 
-def returned_copy(operation: Operation, letter: Claimed, now_ms: int) -> Outgoing:
+def restored_copy(operation: Operation, letter: Claimed, now_ms: int) -> Outgoing:
     """The copy of a dead letter for the queue it came from: a runner's `Copying`. Raises Uncopyable."""
     if not letter.dlq:
         raise Uncopyable("nobody knows the queue it was collected from")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from redrive.client import ChannelClosed, Client, ClientError, Outgoing
 from redrive.core import headers, read_count
-from redrive.deadletters.copies import targets_of
-from redrive.deadletters.preflight import queue_state
+from redrive.deadletters.redrive.copies import targets_of
+from redrive.deadletters.redrive.preflight import queue_state
 from redrive.records import DeadLetter, ItemState, Operation, Selection, Sent, Status
 from redrive.stores import Store, VersionConflict
 from redrive.wire import Properties
