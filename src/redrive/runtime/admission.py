@@ -88,14 +88,12 @@ class Admission:
         stays = self._counts_itself or plan.queue.type == QueueType.STREAM
         self._crashes_max = None if stays else crashes_max
         # Up to 4.0 a quorum queue counts a nack. Where that count is the attempts (the literal requeue), what is given
-        # back would pay for a run it never had; `native` needs 4.3, which does not count it.
-        is_quorum = plan.queue.type == QueueType.QUORUM
-        returns_cost = self._counts_itself and is_quorum and plan.shape_name != "native"
-        self._copies_home = self._crashes_max is not None or returns_cost
+        # back would pay for a run it never had.
+        self._copies_home = self._crashes_max is not None or plan.requeue_costs_attempt
         self._runs_max = plan.policy.attempts_max
         waits = () if plan.arrangement is None else plan.arrangement.waits
         self._aside_ms = min(ASIDE_MS_MAX, max((wait.delay_ms for wait in waits), default=0))
-        self.early_mark = PROCESS_AFTER.encode() if plan.shape_name == "service" else None
+        self.early_mark = PROCESS_AFTER.encode() if plan.traits.honours_process_after else None
         """What an early delivery certainly contains, None if none can be early."""
 
     @property

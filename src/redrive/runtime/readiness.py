@@ -24,7 +24,6 @@ from redrive.runtime.app import Consumption
 from redrive.runtime.errors import UnsupportedBroker
 from redrive.topology import Queue, QueuePlan
 
-NATIVE_SINCE = (4, 3, 1)
 OWN_DEATHS_SINCE = (4, 0, 0)
 """From then on a broker does not read the x-death that a message brings along."""
 DEFAULT_LIMIT, DEFAULT_LIMIT_SINCE = 20, (4, 0, 0)
@@ -36,14 +35,14 @@ _SETTINGS_MAX = 40
 
 
 def check_version(consumptions: Iterable[Consumption], server_version: str) -> None:
-    """Raises `UnsupportedBroker` where a shape needs a newer broker: below 4.3.1 `native` would retry without a
-    pause."""
-    if read_version(server_version) >= NATIVE_SINCE:
-        return
+    """Raises `UnsupportedBroker` where a shape needs a newer broker."""
+    version = read_version(server_version)
     for one in consumptions:
-        if one.plan.shape_name == "native":
+        needed = one.plan.traits.min_version
+        if needed is not None and version < needed:
             raise UnsupportedBroker(
-                f"queue {one.plan.name} has shape native, which needs RabbitMQ 4.3.1 or newer, and this broker is"
+                f"queue {one.plan.name} has shape {one.plan.shape_name}, which needs RabbitMQ"
+                f" {'.'.join(map(str, needed))} or newer, and this broker is"
                 f" {server_version or 'of an unknown version'}; use shape ladder, which runs on every version"
             )
 

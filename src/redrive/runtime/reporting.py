@@ -17,8 +17,6 @@ WORDS: dict[type[Any], str] = {
     Defer: "defer",
     Skip: "skipped",
 }
-MAX_RETRIES_EXCEEDED = "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
-"""The tag the service document asks for."""
 
 
 class Reporter:
@@ -27,7 +25,7 @@ class Reporter:
     def __init__(self, observer: Observer, plan: QueuePlan, *, attempts_max: int) -> None:
         self._note = observer.note
         self._shape = plan.shape_name
-        self._spent_tag = MAX_RETRIES_EXCEEDED if plan.shape_name == "service" else None
+        self._spent_tag = plan.traits.attempts_spent_tag
         self._attempts_max = attempts_max
 
     def tell_unread(self, decision: Parked, delivery: Delivery, failure: Failure) -> None:

@@ -19,6 +19,7 @@ from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
 from redrive.topology.shapes import carrying, unretried
 from redrive.topology.shapes.base import DELIVERY_LIMIT_NEVER, Shape
 from redrive.topology.shapes.origins import Belief, handler_routing_key, is_foreign_copy, judge_headers, must_be_copied
+from redrive.topology.shapes.traits import NO_TRAITS, Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +49,23 @@ class QueuePlan:
         return "none" if self.shape is None else self.shape.name
 
     @property
+    def traits(self) -> Traits:
+        """What to know about its shape; the defaults without one."""
+        return NO_TRAITS if self.shape is None else self.shape.traits
+
+    @property
     def relies_on_dead_lettering(self) -> bool:
         """Whether a message would be lost, or loop without a pause, if the queue dead-letters nothing."""
         if self.arrangement is None:
             return self.dead_letters
-        return Way.REJECT in (self.arrangement.retry_by, self.arrangement.park_by) or self.shape_name == "native"
+        rejects = Way.REJECT in (self.arrangement.retry_by, self.arrangement.park_by)
+        return rejects or self.traits.ends_by_delivery_limit
+
+    @property
+    def requeue_costs_attempt(self) -> bool:
+        """Whether a requeue may count as a run: where x-delivery-count is the number of runs, and a nack raises it."""
+        counted = self.counted_by is Counter.DELIVERIES and self.queue.type == QueueType.QUORUM
+        return counted and self.traits.counts_requeues
 
     def not_guaranteed(self, arguments: Mapping[str, Any], *, default_limit: int | None = 20) -> Iterator[str]:
         """What a quorum queue does not keep that has these arguments, a sentence each.

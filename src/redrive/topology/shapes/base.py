@@ -30,6 +30,7 @@ from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, QueueType
 from redrive.topology.options import Count, Flag, Invalid, option
 from redrive.topology.shapes import carrying, origins
+from redrive.topology.shapes.traits import NO_TRAITS, Traits
 from redrive.topology.values import Arguments
 
 DELIVERY_LIMIT_MAIN = 20
@@ -60,7 +61,7 @@ class Shape(ABC):
     """The options of one shape around one queue; made from YAML or directly, e.g. `Ladder(delays=["30s", "5m"])`."""
 
     name: ClassVar[str]
-    quorum_only: ClassVar[bool] = False
+    traits: ClassVar[Traits] = NO_TRAITS
 
     def __post_init__(self) -> None:
         """Puts every option into its canonical form. Raises `Invalid`, the option's name in its path."""
@@ -155,11 +156,11 @@ class Shape(ABC):
                 "use a quorum queue, or retry: false",
                 ("type",),
             )
-        if self.quorum_only and kind == QueueType.CLASSIC:
+        if self.traits.quorum_only and kind == QueueType.CLASSIC:
             raise Invalid(
                 f"shape {self.name} needs quorum queues", "leave type out, or choose another shape", ("type",)
             )
-        return kind or (QueueType.QUORUM if self.quorum_only else QueueType.CLASSIC)
+        return kind or (QueueType.QUORUM if self.traits.quorum_only else QueueType.CLASSIC)
 
     def main_queue(self, queue: DeclaredQueue, arguments: Mapping[str, Any]) -> Queue:
         """The declared queue itself with the shape's arguments; the author's own may not contradict them."""

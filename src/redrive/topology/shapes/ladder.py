@@ -33,6 +33,7 @@ from redrive.topology.shapes.base import (
     bindings_of,
     returning_to,
 )
+from redrive.topology.shapes.traits import Traits
 from redrive.topology.values import Arguments
 
 
@@ -41,7 +42,7 @@ class Ladder(Shape):
     """One quorum wait queue per delay, at-least-once back to the failed queue only; parked when all else fails."""
 
     name: ClassVar[str] = "ladder"
-    quorum_only: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(quorum_only=True)
 
     delays: Sequence[DurationText] = option(Delays(), ("30s", "5m", "30m"), "how long to wait before each retry")
     attempts: int | None = option(

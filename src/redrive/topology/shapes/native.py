@@ -37,6 +37,7 @@ from redrive.topology.options import Duration, DurationText, Invalid, Template, 
 from redrive.topology.shapes import carrying
 from redrive.topology.shapes.base import AT_LEAST_ONCE, ATTEMPTS, Built, Shape, bindings_of, returning_to
 from redrive.topology.shapes.ladder import parking_queue
+from redrive.topology.shapes.traits import Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,12 @@ class Native(Shape):
     """The broker delays a returned message itself: min × deliveries, at most max."""
 
     name: ClassVar[str] = "native"
-    quorum_only: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        quorum_only=True,
+        min_version=(4, 3, 1),  # below, the broker ignores the delay and a message would be retried without a pause
+        counts_requeues=False,
+        ends_by_delivery_limit=True,
+    )
 
     min: DurationText = option(Duration(), "30s", "the first delay; the n-th is n times as long")
     max: DurationText = option(Duration(), "30m", "the longest delay")

@@ -25,6 +25,7 @@ from redrive.topology.declared import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
 from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
 from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of, returning_to
+from redrive.topology.shapes.traits import Traits
 
 _NAME = Template(("queue",), required=("queue",))
 
@@ -34,7 +35,7 @@ class Quorum(DocumentedShape):
     """A quorum retry loop through the default exchange, and a DLQ behind a fanout exchange of the same name."""
 
     name: ClassVar[str] = "quorum"
-    quorum_only: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(quorum_only=True)
 
     delays: Sequence[DurationText] = option(
         Delays(1, "shape quorum has one retry queue; use ladder for several delays"), ("30s",), "the one delay"

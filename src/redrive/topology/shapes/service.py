@@ -44,6 +44,7 @@ from redrive.topology.options import (
     parse_duration_ms,
 )
 from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of
+from redrive.topology.shapes.traits import Traits
 
 _NAMES = ("service", "prefix")
 _RETRY_KEY = "retry"
@@ -60,6 +61,9 @@ class Service(DocumentedShape):
     """One queue, one short retry loop by reject and one DLQ per service, named by its prefix."""
 
     name: ClassVar[str] = "service"
+    traits: ClassVar[Traits] = Traits(
+        honours_process_after=True, attempts_spent_tag="RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
+    )
 
     delays: Sequence[DurationText] = option(
         Delays(1, "shape service has one retry queue; use ladder for several delays"), ("5s",), "the one delay"
