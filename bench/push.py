@@ -166,7 +166,7 @@ async def measure_push(url: str, hook: str, file: str) -> dict[str, float]:
 
         async def run() -> None:
             runner = await start(prepared, observer=telemetry)
-            account = telemetry.accounts.of("orders")
+            account = telemetry.metrics.of("orders")
             while account.first_acks < MESSAGES:  # noqa: ASYNC110 - nobody is told of a plain ack
                 await asyncio.sleep(0.02)
             stops.append(runner)

@@ -30,7 +30,7 @@ from redrive.records import Status
 from redrive.redriving import Broker, declare_rules
 from redrive.running import Watching
 from redrive.stores import Store
-from redrive.telemetry import Endpoint, Telemetry
+from redrive.telemetry import MetricsEndpoint, Telemetry
 
 __all__ = [
     "CollectReport",
@@ -158,7 +158,7 @@ async def _prepared(
     confirm(selected)
     store = await stack.enter_async_context(opened_store(place, observer=telemetry))
     if watching.metrics_port is not None:
-        endpoint = Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
+        endpoint = MetricsEndpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
         await stack.enter_async_context(endpoint)
     if request.auto_retry:
         await declare_rules(place, store)

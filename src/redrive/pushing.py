@@ -16,7 +16,7 @@ from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
 from redrive.files import load
 from redrive.running import Connect, Prepared, Watching, run
 from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
-from redrive.telemetry import Endpoint
+from redrive.telemetry import MetricsEndpoint
 from redrive.topology import declare
 
 __all__ = [
@@ -155,7 +155,7 @@ def run_push(
             if watching.metrics_port is None:
                 yield
                 return
-            async with Endpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port):
+            async with MetricsEndpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port):
                 yield
 
     async def look(connect: Connect) -> None:

@@ -36,7 +36,7 @@ from redrive.runtime import (
     RunRecords,
     wait_parent_gone,
 )
-from redrive.telemetry import Endpoint, Level, Log, LogFormat, Telemetry
+from redrive.telemetry import Level, Log, LogFormat, MetricsEndpoint, Telemetry
 from redrive.topology import Compiled, Declaration, compile_declaration
 
 __all__ = [
@@ -284,7 +284,7 @@ def run_watched(
     def endpoint() -> AbstractAsyncContextManager[object]:
         if port is None:
             return nullcontext()
-        return Endpoint(telemetry, host=watching.metrics_host, port=port)
+        return MetricsEndpoint(telemetry, host=watching.metrics_host, port=port)
 
     try:
         run(

@@ -246,7 +246,7 @@ class _Serving:
             clock_ms=store.clock_ms,
             new_id=new_id,
             wake=worker.wake,
-            metrics=self._telemetry.accounts.exposition,
+            metrics=self._telemetry.metrics.exposition,
         )
 
     def _state(self) -> WorkerState:

@@ -1,15 +1,15 @@
-"""What operators see: a line for everything that is not a plain ack, metrics, health.
+"""What operators see: a log line for everything that is not a plain ack, metrics, health.
 
-`Telemetry` is the `Observer` that wiring gives to the rooms below; `Log` writes in a thread of its own, `Accounts`
-count, `Endpoint` serves `/metrics`, `/healthz` and `/readyz`. `catalogue` names every event, field and metric. No
-payload and no password goes through here.
+`Telemetry` is the `Observer` that wiring passes to the other rooms. `Log` writes lines in a thread of its own,
+`MetricsRegistry` counts, `MetricsEndpoint` serves `/metrics`, `/healthz` and `/readyz`. `catalogue` names every event,
+field and metric. No payload and no password goes through here.
 """
 
-from redrive.telemetry.accounts import Accounts
-from redrive.telemetry.catalogue import DECISIONS, EVENTS, FIELDS, METRICS, Kind, Level, Metric
-from redrive.telemetry.endpoint import Endpoint, EndpointFailed
+from redrive.telemetry.catalogue import DECISIONS, EVENTS, FIELDS, METRICS, Level, Metric, MetricType
 from redrive.telemetry.log import Log
-from redrive.telemetry.rendering import LogFormat
+from redrive.telemetry.log_records import LogFormat
+from redrive.telemetry.metrics_endpoint import EndpointFailed, MetricsEndpoint
+from redrive.telemetry.registry import MetricsRegistry
 from redrive.telemetry.telemetry import Telemetry
 
 __all__ = [
@@ -17,13 +17,13 @@ __all__ = [
     "EVENTS",
     "FIELDS",
     "METRICS",
-    "Accounts",
-    "Endpoint",
     "EndpointFailed",
-    "Kind",
     "Level",
     "Log",
     "LogFormat",
     "Metric",
+    "MetricType",
+    "MetricsEndpoint",
+    "MetricsRegistry",
     "Telemetry",
 ]

@@ -1,7 +1,7 @@
-"""The log: events become lines in a thread of their own, so that a slow disk or a stopped terminal stops no consumer.
+"""The log: a thread of its own writes events as lines, so that a slow disk or a stopped terminal stops no consumer.
 
-`put` takes an event and returns; it costs some microseconds, never blocks and never raises. What waits to be written
-is bounded: beyond that lines are dropped and counted, and a line says so when there is room again.
+`put` takes an event and returns; it costs some microseconds, never blocks and never raises. The number of waiting lines
+is bounded: beyond it lines are dropped and counted, and a line reports how many when there is room again.
 """
 
 import atexit
@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from redrive.telemetry.catalogue import Level
-from redrive.telemetry.records import make_record
-from redrive.telemetry.rendering import LogFormat, Render, render_json, render_text
+from redrive.telemetry.log_records import LogFormat, Render, make_record, render_json, render_text
 
 LINES_MAX = 10_000
 BATCH_MAX = 500
@@ -46,11 +45,11 @@ class Log:
         self._lines_max = lines_max
         self._items: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._told_dropped = 0
+        self._reported_dropped = 0
         self._is_closed = False
 
     def put(self, time_s: float, event: str, fields: Mapping[str, object]) -> None:
-        """One event to be written soon. Its fields must not change any more."""
+        """Queues one event for writing. The caller must not change its fields afterwards."""
         if self._items.qsize() >= self._lines_max or self._is_closed:
             self.dropped += 1
             return
@@ -59,7 +58,7 @@ class Log:
             self._start()
 
     def close(self, timeout_s: float = CLOSE_S_MAX) -> None:
-        """Writes what waits, as far as the stream takes it in time. Nothing is taken afterwards."""
+        """Writes the waiting lines, as far as the stream takes them in time. Later events are dropped."""
         self._is_closed = True
         atexit.unregister(self.close)
         if self._thread is not None:
@@ -81,8 +80,8 @@ class Log:
             self._write([item for item in batch if item is not None])
 
     def _write(self, items: list[_Item]) -> None:
-        if self.dropped > self._told_dropped and items:
-            lost, self._told_dropped = self.dropped - self._told_dropped, self.dropped
+        if self.dropped > self._reported_dropped and items:
+            lost, self._reported_dropped = self.dropped - self._reported_dropped, self.dropped
             items.append((items[-1][0], "telemetry.lines_dropped", {"lines": lost}))
         lines = [self._line(item) for item in items]
         try:
@@ -91,7 +90,7 @@ class Log:
         except (OSError, ValueError, UnicodeError):
             # A full disk, a reader that went away, a closed stream: messages matter more than lines about them.
             self.dropped += len(lines)
-            self._told_dropped = self.dropped
+            self._reported_dropped = self.dropped
 
     def _line(self, item: _Item) -> str:
         time_s, event, fields = item

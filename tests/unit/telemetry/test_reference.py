@@ -33,7 +33,7 @@ def test_every_level_and_event_is_told() -> None:
 
 def test_every_metric_is_told() -> None:
     assert rows("| metric | type | labels | |") == [
-        (one.name, one.kind.value, ", ".join(one.labels) or "–", one.help) for one in METRICS
+        (one.name, one.type.value, ", ".join(one.labels) or "–", one.help) for one in METRICS
     ]
 
 

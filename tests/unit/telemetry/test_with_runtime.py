@@ -12,7 +12,7 @@ from redrive.running import declare_missing, running
 from redrive.runtime import App, RunOptions
 from redrive.telemetry import Log, Telemetry
 from redrive.topology import compile_declaration, read_declaration
-from tests.unit.telemetry.test_accounts import samples
+from tests.unit.telemetry.prometheus import samples
 
 DECLARED = "queues: {orders: {retry: [30s]}}\n"
 
@@ -44,11 +44,11 @@ def test_an_app_is_counted_told_and_ready_through_a_lost_connection() -> None:
                     for number, body in enumerate((b"good", b"good", b"bad")):
                         properties = wire.Properties.of(message_id=f"m-{number}", delivery_mode=2)
                         assert await publisher.publish("", "orders", body, properties) == Confirmed()
-                await until(lambda: broker.depths()["orders.parked"] == 1 and telemetry.accounts.of("orders").parked)
+                await until(lambda: broker.depths()["orders.parked"] == 1 and telemetry.metrics.of("orders").parked)
                 await until(lambda: sum(broker.depths().values()) == 1)  # or an ack on its way would be lost
                 await broker.restart()
-                await until(lambda: telemetry.unready() != [] or telemetry.accounts.reconnects)
-                await until(lambda: telemetry.unready() == [] and telemetry.accounts.reconnects == 2)
+                await until(lambda: telemetry.unready() != [] or telemetry.metrics.reconnects)
+                await until(lambda: telemetry.unready() == [] and telemetry.metrics.reconnects == 2)
             assert broker.depths() == {"orders": 0, "orders.wait.30s": 0, "orders.parked": 1}
 
     stream = io.StringIO()

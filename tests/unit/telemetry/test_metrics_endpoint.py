@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from redrive.telemetry import Endpoint, EndpointFailed, Telemetry
+from redrive.telemetry import EndpointFailed, MetricsEndpoint, Telemetry
 
 
-async def ask(endpoint: Endpoint, request: bytes) -> tuple[int, dict[str, str], str]:
+async def ask(endpoint: MetricsEndpoint, request: bytes) -> tuple[int, dict[str, str], str]:
     reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     writer.write(request)
     head, _, body = (await asyncio.wait_for(reader.read(), 5)).partition(b"\r\n\r\n")
@@ -25,7 +25,7 @@ def test_metrics_health_and_readiness_are_told() -> None:
     async def run() -> None:
         telemetry = Telemetry()
         telemetry.acked("orders", 0.1)
-        async with Endpoint(telemetry) as endpoint:
+        async with MetricsEndpoint(telemetry) as endpoint:
             status, headers, body = await ask(endpoint, get("/metrics"))
             assert status == 200
             assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -45,7 +45,7 @@ def test_metrics_health_and_readiness_are_told() -> None:
 
 def test_who_says_nothing_does_not_keep_it_from_ending() -> None:
     async def run() -> None:
-        async with Endpoint(Telemetry()) as endpoint:
+        async with MetricsEndpoint(Telemetry()) as endpoint:
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
             await ask(endpoint, get("/healthz"))
         async with asyncio.timeout(5):
@@ -60,7 +60,7 @@ def test_who_says_nothing_does_not_keep_it_from_ending() -> None:
 
 def test_a_head_without_end_is_not_kept() -> None:
     async def run() -> None:
-        async with Endpoint(Telemetry()) as endpoint:
+        async with MetricsEndpoint(Telemetry()) as endpoint:
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
             writer.write(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 10_000)
             async with asyncio.timeout(5):
@@ -75,9 +75,9 @@ def test_a_head_without_end_is_not_kept() -> None:
 
 def test_a_taken_port_is_said_in_one_sentence() -> None:
     async def run() -> None:
-        async with Endpoint(Telemetry()) as first:
+        async with MetricsEndpoint(Telemetry()) as first:
             with pytest.raises(EndpointFailed) as refused:
-                await Endpoint(Telemetry(), port=first.port).__aenter__()
+                await MetricsEndpoint(Telemetry(), port=first.port).__aenter__()
             assert str(refused.value) == (
                 f"can't serve metrics on 127.0.0.1:{first.port}: the port is taken; choose another with --metrics-port"
             )

@@ -6,15 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from redrive.client import InDoubt, Nacked, Returned
 from redrive.telemetry import DECISIONS, METRICS, Telemetry
-
-
-def samples(telemetry: Telemetry) -> dict[str, float]:
-    """Every sample as the reference parser reads it: `name{label=value,…}`."""
-    return {
-        sample.name + "".join(f"|{key}={value}" for key, value in sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(telemetry.accounts.exposition())
-        for sample in family.samples
-    }
+from tests.unit.telemetry.prometheus import samples
 
 
 def test_an_acked_message_counts_the_same_on_the_short_way_and_on_the_long_one() -> None:
@@ -124,5 +116,5 @@ def test_an_odd_event_does_not_raise() -> None:
 
 def test_every_metric_of_the_catalogue_is_written() -> None:
     telemetry = Telemetry()
-    families = {family.name for family in text_string_to_metric_families(telemetry.accounts.exposition())}
+    families = {family.name for family in text_string_to_metric_families(telemetry.metrics.exposition())}
     assert families == {metric.name.removesuffix("_total") for metric in METRICS}

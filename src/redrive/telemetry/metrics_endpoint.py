@@ -1,7 +1,7 @@
 """`/metrics`, `/healthz` and `/readyz` over HTTP, in the event loop that consumes.
 
-That it answers at all says that the loop turns, so `/healthz` needs to look at nothing. The server is small on purpose:
-GET and HEAD, one answer a connection, everything bounded.
+An answer at all shows that the event loop runs, so `/healthz` checks nothing else. It takes GET and HEAD, and answers
+once per connection.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 from redrive.core import RedriveError
 from redrive.http1 import Http1Server, HttpError, RequestLine, read_request_line, response_bytes
-from redrive.telemetry.accounts import CONTENT_TYPE
+from redrive.telemetry.registry import CONTENT_TYPE
 from redrive.telemetry.telemetry import Telemetry
 
 HEAD_BYTES_MAX = 16 * 1024
@@ -22,7 +22,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class EndpointFailed(RedriveError):
-    """The metrics port can't be had."""
+    """Nothing can listen on the metrics port."""
 
     def __init__(self, *, host: str, port: int, reason: str) -> None:
         self.host = host
@@ -30,8 +30,8 @@ class EndpointFailed(RedriveError):
         super().__init__(f"can't serve metrics on {host}:{port}: {reason}; choose another with --metrics-port")
 
 
-class Endpoint:
-    """Serves a telemetry's numbers while it is entered: `async with Endpoint(telemetry, port=9102): …`.
+class MetricsEndpoint:
+    """Serves metrics and health while it is entered: `async with MetricsEndpoint(telemetry, port=9102): …`.
 
     Port 0 takes any free one; `url` says which. Raises `EndpointFailed`.
     """
@@ -57,7 +57,7 @@ class Endpoint:
         """Where it is, without a path."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
-    async def __aenter__(self) -> "Endpoint":
+    async def __aenter__(self) -> "MetricsEndpoint":
         try:
             await self._server.start()
         except OSError as error:
@@ -87,7 +87,7 @@ class Endpoint:
         without_body = request.method == "HEAD"
         match request.target.split("?", 1)[0]:
             case "/metrics":
-                text = self._telemetry.accounts.exposition()
+                text = self._telemetry.metrics.exposition()
                 return _response(HTTPStatus.OK, text, content_type=CONTENT_TYPE, without_body=without_body)
             case "/healthz":
                 return _response(HTTPStatus.OK, "ok\n", without_body=without_body)
@@ -101,7 +101,7 @@ class Endpoint:
 
 
 def _reason(error: OSError) -> str:
-    """Why a port can't be had. asyncio's own texts name the address once more."""
+    """Why the port can't be used. asyncio's own texts repeat the address."""
     if error.errno == errno.EADDRINUSE:
         return "the port is taken"
     if error.errno is not None and error.errno in errno.errorcode:

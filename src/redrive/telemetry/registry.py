@@ -1,4 +1,4 @@
-"""The numbers: what is counted for each queue, and the process; written out as Prometheus text.
+"""The metrics registry: counters and histograms of each queue and of the process, as Prometheus text.
 
 A plain ack is the hot path and costs a fifth of a microsecond here: integers and one bisect, no locks. So everything is
 counted in the event loop's thread, and scraped there too.
@@ -7,7 +7,7 @@ counted in the event loop's thread, and scraped there too.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
-from redrive.telemetry.catalogue import ATTEMPT_BOUNDS, HANDLER_S_BOUNDS, METRICS, Kind, Metric
+from redrive.telemetry.catalogue import ATTEMPT_BOUNDS, HANDLER_S_BOUNDS, METRICS, Metric, MetricType
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -16,7 +16,7 @@ Sample = tuple[tuple[str, ...], float]
 
 
 class Histogram:
-    """How many were at most each bound, and their sum."""
+    """Counts values by bucket, and sums them."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -26,13 +26,13 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """One more."""
+        """Counts one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
 
-class QueueAccount:
-    """What is counted for one queue."""
+class QueueMetrics:
+    """The counters and histograms of one queue."""
 
     __slots__ = ("attempts", "decisions", "first_acks", "handler_s", "is_paused", "parked", "publishes", "restarts")
 
@@ -61,24 +61,28 @@ class QueueAccount:
         return merged
 
 
-class Accounts:
-    """Everything that is counted. A queue begins with its first event."""
+class MetricsRegistry:
+    """All metrics of a process. A queue is added with its first event.
 
-    def __init__(self) -> None:
-        self.queues: dict[str, QueueAccount] = {}
+    `is_ready` and `lines_dropped` are called at every scrape, as are the functions in `in_hand`.
+    """
+
+    def __init__(self, *, is_ready: Callable[[], bool], lines_dropped: Callable[[], int]) -> None:
+        self.queues: dict[str, QueueMetrics] = {}
         self.in_hand: dict[str, Callable[[], int]] = {}
-        self.is_ready: Callable[[], bool] = lambda: False
-        self.lines_dropped: Callable[[], int] = lambda: 0
+        """By queue: how many deliveries are taken and not settled."""
+        self._is_ready = is_ready
+        self._lines_dropped = lines_dropped
         self.reconnects = 0
         self.connect_failures = 0
 
-    def of(self, queue: str) -> QueueAccount:
-        """A queue's account."""
+    def of(self, queue: str) -> QueueMetrics:
+        """The metrics of one queue."""
         try:
             return self.queues[queue]
         except KeyError:
-            account = self.queues[queue] = QueueAccount()
-            return account
+            made = self.queues[queue] = QueueMetrics()
+            return made
 
     def exposition(self) -> str:
         """All metrics in Prometheus' text format, families in the catalogue's order, queues by name."""
@@ -86,16 +90,16 @@ class Accounts:
         lines: list[str] = []
         for metric in METRICS:
             lines.append(f"# HELP {metric.name} {metric.help}")
-            lines.append(f"# TYPE {metric.name} {metric.kind}")
-            if metric.kind is Kind.HISTOGRAM:
-                for queue, account in queues:
+            lines.append(f"# TYPE {metric.name} {metric.type}")
+            if metric.type is MetricType.HISTOGRAM:
+                for queue, counted in queues:
                     is_attempts = metric.name == "redrive_attempts"
-                    lines += _histogram(metric, queue, account.all_attempts() if is_attempts else account.handler_s)
+                    lines += _histogram(metric, queue, counted.all_attempts() if is_attempts else counted.handler_s)
             else:
                 lines += [_line(metric.name, metric.labels, *sample) for sample in self._samples(metric.name, queues)]
         return "\n".join(lines) + "\n"
 
-    def _samples(self, name: str, queues: list[tuple[str, QueueAccount]]) -> Iterable[Sample]:
+    def _samples(self, name: str, queues: list[tuple[str, QueueMetrics]]) -> Iterable[Sample]:
         match name:
             case "redrive_deliveries_total":
                 return [((queue,), sum(one.all_decisions().values())) for queue, one in queues]
@@ -116,11 +120,11 @@ class Accounts:
             case "redrive_connect_failures_total":
                 return [((), self.connect_failures)]
             case "redrive_ready":
-                return [((), int(self.is_ready()))]
+                return [((), int(self._is_ready()))]
             case "redrive_log_lines_dropped_total":
-                return [((), self.lines_dropped())]
+                return [((), self._lines_dropped())]
             case _:
-                raise AssertionError(f"{name} is in the catalogue and nobody counts it")
+                raise AssertionError(f"{name} is in the catalogue, but the registry does not count it")
 
 
 def _histogram(metric: Metric, queue: str, histogram: Histogram) -> Iterable[str]:
@@ -139,6 +143,6 @@ def _line(name: str, labels: tuple[str, ...], values: tuple[str, ...], number: f
 
 
 def _escaped(value: str) -> str:
-    """A label's value; what is no Unicode would make the whole page unreadable."""
+    """A label's value. Half a surrogate pair is replaced: it would make the whole page unreadable."""
     plain = value.encode("utf-8", "replace").decode()
     return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

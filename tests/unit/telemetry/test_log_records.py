@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.telemetry.catalogue import EVENTS, Level
-from redrive.telemetry.records import TEXT_BYTES_MAX, level_of, make_record, safe_text
-from redrive.telemetry.rendering import render_json, render_text
+from redrive.telemetry.log_records import TEXT_BYTES_MAX, level_of, make_record, render_json, render_text, safe_text
 
 NOON_S = 1_767_268_800.25
 RETRIED = {
@@ -138,7 +137,7 @@ def test_a_person_reads_what_happened_where_and_when_it_is_tried_again() -> None
     )
     lost = render_text(make_record(NOON_S, "consumer.cancelled", {"queue": "orders", "reason": "gone away"}))
     assert lost == (
-        "12:00:00.250 consumer.cancelled orders: the broker cancelled a consumer: its queue goes or moves"
+        "12:00:00.250 consumer.cancelled orders: the broker cancelled a consumer: its queue is deleted or moves"
         '  reason="gone away"'
     )
 
