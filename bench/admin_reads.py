@@ -34,10 +34,10 @@ from rig.serve_process import serving
 
 from bench.amqp.broker import Broker, start_broker
 from bench.dead_letter_reads import BAR_MS, BEGIN_MS, OLD_ERROR, QUEUES, STEP_MS, fill, load_average, slowest, vacuum
-from redrive.dlq import new_secret
 from redrive.records import Filter, Named, NewOperation, OperationKind, Role, Selection, Token, make_id, mint_token
 from redrive.stores import Store, open_store
 from redrive.stores.cursors import write_cursor
+from redrive.wiring import new_secret
 
 KEPT = Path(__file__).parent / "results" / "admin_reads.json"
 RUNS = 40

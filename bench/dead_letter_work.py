@@ -18,9 +18,9 @@ from typing import Any
 
 from redrive.client import Client
 from redrive.deadletters import CollectOptions, Collector, Redriver, RedriverParts, Source
-from redrive.garbage import seldom_collected
 from redrive.records import LUCK_BITS, Filter, Named, NewOperation, OperationKind, Selection, make_id
 from redrive.stores import Store, open_store
+from redrive.wiring import seldom_collected
 
 
 def main() -> None:

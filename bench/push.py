@@ -154,10 +154,9 @@ async def measure_loop(url: str, hook: str) -> dict[str, float]:
 
 async def measure_push(url: str, hook: str, file: str) -> dict[str, float]:
     """The same with `redrive push`'s parts: signed, with metrics and a log."""
-    from redrive.pushing import push_app
-    from redrive.running import prepare, start
     from redrive.runtime import Pusher, PushTarget
     from redrive.telemetry import Log, Telemetry
+    from redrive.wiring import prepare, push_app, start
 
     telemetry = Telemetry(Log(sys.stderr))
     target = PushTarget(url=hook, concurrency=CONCURRENCY, secrets=(b"0123456789abcdef0123456789abcdef",))
@@ -228,8 +227,8 @@ def main() -> None:
     from rig.versions import cache_folder, choose_installations, find_installations, installation_for
 
     from redrive.client import Client
-    from redrive.running import declare_missing
     from redrive.topology import compile_declaration, read_declaration
+    from redrive.wiring import declare_missing
 
     libraries = [name for name in REQUESTS if importlib.util.find_spec(name) is not None]
     cases: list[dict[str, Any]] = []

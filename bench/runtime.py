@@ -32,8 +32,8 @@ from bench.amqp.programs import Missing, Program, Programs, cache_folder
 from bench.amqp.report import median_cpu_s_per_10k
 from redrive.client import Client as AmqpClient
 from redrive.client import Confirmed, Outgoing
-from redrive.garbage import seldom_collected
 from redrive.runtime import App
+from redrive.wiring import seldom_collected
 
 KEPT = Path(__file__).parent / "results" / "runtime.json"
 VERSION = "3.10"

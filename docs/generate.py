@@ -1,4 +1,5 @@
-"""Writes what in docs/ is made from code: references of shapes, decisions and simulations; pictures of the examples.
+"""Writes what in docs/ is made from code: references of shapes, decisions and simulations; pictures of the examples;
+the drawing of the rooms in ARCHITECTURE.md.
 
 `make docs` writes; a test calls `outdated` and fails when what stands there is not what the code would write.
 """
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from tests.architecture.rooms import draw_rooms
 
 from docs.decisions_reference import decisions_reference
 from docs.simulate_reference import simulate_reference
@@ -58,6 +61,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield DOCS / "diagrams" / f"{name}.svg", svg
     yield DOCS / "diagrams" / "README.md", gallery()
     yield DOCS / "performance.md", performance()
+    yield ROOT / "ARCHITECTURE.md", architecture()
 
 
 def outdated() -> list[str]:
@@ -180,6 +184,15 @@ def performance() -> str:
             f"<!-- {name} -->", table.read_text(encoding="utf-8").strip() if table.exists() else missing
         )
     return text
+
+
+def architecture() -> str:
+    """ARCHITECTURE.md, with the drawing of the rooms between its marks."""
+    begin, end = "<!-- rooms: made by make docs from tests/architecture/rooms.py -->", "<!-- end of rooms -->"
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    return f"{head}{begin}\n{draw_rooms()}\n{end}{tail}"
 
 
 def _topology_table(result: dict[str, Any]) -> str:

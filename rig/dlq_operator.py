@@ -12,7 +12,7 @@ from typing import Any
 
 from redrive import App, wire
 from redrive.client import Channel, Client, Confirmed
-from redrive.running import running
+from redrive.wiring import running
 from rig import Vhost
 
 ROOT = Path(__file__).parents[1]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from redrive import App
 from redrive.client import Client, Confirmed
-from redrive.running import declare_missing, running
 from redrive.topology import compile_declaration, read_declaration
 from redrive.wire import Properties
+from redrive.wiring import declare_missing, running
 
 ORDER = "order-7"
 PARKED = "orders.parked"

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.running import running
+from redrive.wiring import running
 from rig.dlq_operator import Operator
 
 ROOT = Path(__file__).parents[1]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
         RetryAfter,
         Rule,
     )
-    from redrive.running import run
     from redrive.runtime import App, Json, Message, PublishFailed
+    from redrive.wiring import run, running
 
 _HOMES = {
     "App": "runtime",
@@ -38,7 +38,8 @@ _HOMES = {
     "Requeue": "core",
     "RetryAfter": "core",
     "Rule": "core",
-    "run": "running",
+    "run": "wiring",
+    "running": "wiring",
 }
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
@@ -58,4 +59,5 @@ __all__ = [
     "RetryAfter",
     "Rule",
     "run",
+    "running",
 ]

@@ -6,64 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.rooms import FOUNDATION, LAYERS, PARTS, PURE, ROOMS
+
 SOURCE = Path(__file__).parents[2] / "src" / "redrive"
 MODULES = sorted(SOURCE.rglob("*.py"))
-
-# What a room may import besides itself. A room that is not listed does not exist.
-ROOMS: dict[str, set[str]] = {
-    "core": set(),
-    "wire": {"core"},
-    "topology": {"core"},
-    "records": {"core"},
-    "http1": set(),
-    "client": {"core", "wire"},
-    "management": {"core", "topology"},
-    "stores": {"core", "wire", "records"},
-    "embedded": {"core", "wire", "topology", "http1"},
-    "telemetry": {"core", "http1"},
-    "runtime": {"core", "wire", "topology", "client", "management", "stores", "telemetry"},
-    "deploy": {"core", "topology", "client", "management"},
-    "deadletters": {"core", "wire", "records", "topology", "client", "management", "stores"},
-    "simulation": {"core", "wire", "topology", "embedded", "runtime"},
-    "config": {"core"},
-    "garbage": set(),
-    "files": {"core", "topology"},
-    "connecting": {"core", "client", "management", "config", "deploy"},
-    "importing": {"core", "runtime"},
-    "wiring": {"*"},
-    "running": {"*"},
-    "hosting": {"*"},
-    "pushing": {"*"},
-    "dlq": {"*"},
-    "collecting": {"*"},
-    "redriving": {"*"},
-    "serving": {"*"},
-    "testing": {"*"},
-    "demo": {"core", "wire", "topology", "client", "embedded", "deploy", "runtime"},
-    "admin": {"core", "records", "topology", "config", "files", "wiring", "dlq", "collecting", "redriving"},
-    "cli": {
-        "core",
-        "records",
-        "topology",
-        "config",
-        "connecting",
-        "files",
-        "garbage",
-        "wiring",
-        "running",
-        "hosting",
-        "pushing",
-        "dlq",
-        "collecting",
-        "redriving",
-        "serving",
-        "demo",
-    },
-    "__main__": {"cli"},
-}
-FOUNDATION = {"lazy_exports"}
-"""No rooms: modules that import nothing of redrive, and that every room may import."""
-PURE = {"core", "wire", "topology", "records"}
 IMPURE_MODULES = {
     "asyncio",
     "logging",
@@ -101,7 +47,7 @@ def violations(module: Path, room: str, *, source: Path = SOURCE) -> list[str]:
         parts = name.split(".")
         place = f"{module.relative_to(source.parent)}:{line}"
         if parts[0] == "redrive" and len(parts) > 1 and parts[1] != room and parts[1] not in FOUNDATION:
-            if "*" not in allowed and parts[1] not in allowed:
+            if parts[1] not in allowed:
                 found.append(f"{place}: {room} must not import {parts[1]}")
             elif len(parts) > 2:
                 found.append(f"{place}: import from redrive.{parts[1]}, not from its inside ({name})")
@@ -117,6 +63,38 @@ def test_a_room_imports_only_downwards_and_only_what_others_export(module: Path)
         return
     assert room in ROOMS or room in FOUNDATION, f"{room} is no room of the design"
     assert violations(module, room) == []
+
+
+def test_a_room_may_import_only_rooms_that_stand_before_it() -> None:
+    before: set[str] = set()
+    for layer in LAYERS:
+        for room, allowed in layer.rooms.items():
+            assert allowed <= before, f"{room} may not import {sorted(allowed - before)}"
+            before.add(room)
+
+
+def test_every_room_uses_what_it_may_import() -> None:
+    used: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for module in MODULES:
+        for name, _ in imports(module):
+            parts = name.split(".")
+            if room_of(module) in used and parts[0] == "redrive" and len(parts) > 1:
+                used[room_of(module)].add(parts[1])
+    assert {room: sorted(allowed - used[room]) for room, allowed in ROOMS.items() if allowed - used[room]} == {}
+
+
+@pytest.mark.parametrize("room", ["cli", "admin"])
+def test_commands_and_the_admin_api_choose_no_parts(room: str) -> None:
+    chosen = [
+        f"{module.relative_to(SOURCE)}:{node.lineno}: {alias.name}"
+        for module in MODULES
+        if room_of(module) == room
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("redrive.")
+        for alias in node.names
+        if alias.name in PARTS
+    ]
+    assert chosen == []
 
 
 def test_the_check_itself_notices_an_upward_import(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from redrive import wire
 from redrive.client import Client
 from redrive.core import Requeue, Rule
 from redrive.embedded import EmbeddedBroker
-from redrive.running import declare_missing
 from redrive.runtime import App, Message, Runner, RunOptions
 from redrive.runtime.executing import Executor
 from redrive.runtime.turns import Turns
 from redrive.testing import run_in_virtual_time
 from redrive.topology import Compiled, compile_declaration, declare
+from redrive.wiring import declare_missing
 from tests.simulation.tally import play_seed
 
 DECLARED = compile_declaration(declare(exchanges={"shop": "topic"}, queues={"orders": {"retry": ["30s"]}}))

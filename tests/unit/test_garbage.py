@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from redrive.garbage import YOUNG_MAX, seldom_collected
+from redrive.wiring import YOUNG_MAX, seldom_collected
 
 
 @pytest.fixture(autouse=True)

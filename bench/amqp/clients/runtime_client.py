@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 from bench.amqp.clients.contract import RETRIES, Case, Progress, run
 from redrive.client import Client
-from redrive.garbage import seldom_collected
 from redrive.runtime import App, Runner, RunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
+from redrive.wiring import seldom_collected
 
 _LOOK_S = 0.01
 

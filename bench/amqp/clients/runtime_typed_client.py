@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bench.amqp.clients.contract import Case, Progress, run
 from bench.amqp.clients.runtime_client import compiled_for, idle, runner_for, surroundings
-from redrive.garbage import seldom_collected
 from redrive.runtime import App
+from redrive.wiring import seldom_collected
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from redrive.admin.problems import Problem, management_unavailable
-from redrive.collecting import KnownQueues, known_queues
+from redrive.client import ClientError
 from redrive.core import SILENT, Observer
-from redrive.dlq import Place, Store
-from redrive.redriving import Broker, ClientError, ManagementError, PeekResult, opened_broker
+from redrive.deadletters import PeekResult
+from redrive.management import ManagementError
+from redrive.stores import Store
+from redrive.wiring import Broker, ConnectionSettings, KnownQueues, known_queues, opened_broker
 
 CONNECT_S_MAX = 3.0
 RETRY_AFTER_S = 5
@@ -76,7 +78,7 @@ class BrokerLink:
 
     def __init__(
         self,
-        place: Place,
+        place: ConnectionSettings,
         store: Store,
         *,
         patterns: tuple[str, ...] = (),

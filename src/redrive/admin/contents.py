@@ -3,8 +3,9 @@
 from typing import Any
 
 from redrive.admin.access import View
-from redrive.dlq import body_as_seen, describe
 from redrive.records import Content, body_of
+from redrive.stores import body_as_seen
+from redrive.wiring import describe
 
 
 async def shown_content(view: View, content: Content) -> dict[str, Any]:

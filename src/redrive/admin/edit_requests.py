@@ -9,8 +9,10 @@ from redrive.admin.access import Caller, View
 from redrive.admin.problems import invalid
 from redrive.admin.selecting import forbade
 from redrive.admin.shapes.messages import EditRequest
-from redrive.dlq import LetterEdit, body_as_seen, headers_from_json
+from redrive.deadletters import LetterEdit
 from redrive.records import Content
+from redrive.stores import body_as_seen
+from redrive.wiring import headers_from_json
 
 
 def read_edit(asked: EditRequest) -> LetterEdit:

@@ -16,7 +16,7 @@ from redrive.admin.access.guard import CALLER
 from redrive.admin.limits import replaying
 from redrive.admin.problems import Problem, conflict, invalid
 from redrive.admin.services import Services
-from redrive.dlq import Answer, InFlight, KeyReused, Reservation, StoreUnavailable
+from redrive.stores import Answer, InFlight, KeyReused, Reservation, StoreUnavailable
 
 HEADER = "Idempotency-Key"
 REPLAYED = (b"idempotency-replayed", b"true")

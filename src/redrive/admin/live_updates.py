@@ -16,8 +16,8 @@ from fastapi import FastAPI, Request
 from redrive.admin.problems import unavailable
 from redrive.admin.services import Services, services_of
 from redrive.core import RedriveError
-from redrive.dlq import Stats
 from redrive.records import Operation
+from redrive.stores import Stats
 
 EVERY_S = 1.0
 OPEN_MAX = 200

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redrive.dlq import Stats
+from redrive.stores import Stats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -13,17 +13,18 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from redrive.admin.wrong_requests import sentences, short, validation_problems
+from redrive.client import ClientError
 from redrive.core import InvalidInput, RedriveError
-from redrive.dlq import (
-    ActionRefused,
+from redrive.deadletters import ActionRefused, InvalidEdit, PeekRefused, RecordNotFound, StillCollected, TargetRefused
+from redrive.management import ManagementError
+from redrive.records import InvalidFilter, InvalidRedaction, InvalidToken, Role
+from redrive.stores import (
     FilterTooDear,
     IdempotencyConflict,
     InvalidCursor,
-    InvalidEdit,
     InvalidScope,
     LeaseLost,
     LetterBusy,
-    RecordNotFound,
     StoreUnavailable,
     TokenNameTaken,
     UnknownGroup,
@@ -33,8 +34,6 @@ from redrive.dlq import (
     UnknownToken,
     VersionConflict,
 )
-from redrive.records import InvalidFilter, InvalidRedaction, InvalidToken, Role
-from redrive.redriving import ClientError, ManagementError, PeekRefused, StillCollected, TargetRefused
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5

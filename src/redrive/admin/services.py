@@ -10,11 +10,13 @@ from redrive.admin.access.refusals import Refusals
 from redrive.admin.settings import Settings
 from redrive.admin.shares import Shares
 from redrive.core import Observer
-from redrive.dlq import DeadLetterService, Place, Store
+from redrive.deadletters import DeadLetterService
+from redrive.stores import Store
+from redrive.wiring import ConnectionSettings
 
 if TYPE_CHECKING:
     from redrive.admin.broker_link import BrokerLink, WorkerState
-    from redrive.redriving import RedriveService
+    from redrive.deadletters import RedriveService
 
 
 def _no_metrics() -> str:
@@ -25,7 +27,7 @@ def _no_metrics() -> str:
 class Services:
     """What routes need. All of it belongs to the event loop that serves."""
 
-    place: Place
+    place: ConnectionSettings
     store: Store
     desk: DeadLetterService
     redrives: "RedriveService"

@@ -14,9 +14,9 @@ from redrive.admin.idempotency import HEADER
 from redrive.admin.problems import Problem, conflict
 from redrive.admin.services import Services
 from redrive.admin.telling import none_sent_text
-from redrive.dlq import StoreUnavailable
+from redrive.client import ClientError
 from redrive.records import ItemState, NewOperation, Operation, OperationState
-from redrive.redriving import ClientError
+from redrive.stores import StoreUnavailable
 
 _LOOKED_AFTER_S = 0.05
 _UNDER_WAY = (OperationState.WAITING, OperationState.RUNNING)

@@ -13,13 +13,22 @@ import click
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, keep_result, say, wants_colour, warn, write
 from redrive.cli.secret_files import with_broker_files
 from redrive.cli.tables import printable
-from redrive.config import broker_url, names_vhost
-from redrive.config import management_url as management_setting
-from redrive.connecting import management_of, target_of, telling, where_rights_are
 from redrive.core import Finding, InvalidDeclaration, InvalidDuration, parse_duration_ms
-from redrive.files import LoadedFile, load
+from redrive.deploy import Difference, Inspection
 from redrive.topology import Topology
-from redrive.wiring import Applied, Difference, Inspection, apply_topology
+from redrive.wiring import (
+    Applied,
+    LoadedFile,
+    apply_topology,
+    broker_url,
+    explain_refusals,
+    load_file,
+    management_of,
+    names_vhost,
+    target_of,
+    where_rights_are,
+)
+from redrive.wiring import management_url as management_setting
 
 _MANAGEMENT_S_MAX = 5.0
 """It is only asked which bindings there are; where it is guessed, it may not be there at all."""
@@ -50,13 +59,13 @@ def apply_command(
     """
     keep_result()
     wait_s = _seconds(wait)
-    loaded = load(file)
+    loaded = load_file(file)
     warn(loaded.warnings)
     setting = broker_url(flag=url, environment=os.environ, file=loaded.broker, file_name=file)
     target = target_of(setting)
     management = management_setting(flag=management_url, environment=os.environ)
     vhost, topology = _one_vhost(loaded, target.vhost if names_vhost(setting.value) else None)
-    with telling(replace(target, vhost=vhost), setting, file=file):
+    with explain_refusals(replace(target, vhost=vhost), setting, file=file):
         applied = apply_topology(
             topology,
             compiled=loaded.compiled,

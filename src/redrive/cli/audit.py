@@ -17,8 +17,8 @@ from redrive.cli.dlq.selecting import on_store
 from redrive.cli.private_files import writing_private
 from redrive.cli.tables import counted, printable
 from redrive.core import UnreadableFile
-from redrive.dlq import Store
 from redrive.records import ChainHead, ChainReport, InvalidHead, audit_json, read_head
+from redrive.stores import Store
 
 _FORMAT = "redrive-audit/1"
 

@@ -3,7 +3,7 @@
 import click
 
 from redrive.cli.console import say
-from redrive.hosting import PROFILES, run_broker
+from redrive.wiring import PROFILES, run_broker
 
 
 @click.command("broker")
@@ -43,9 +43,9 @@ def broker_command(
     """
     topology = None
     if file is not None:
-        from redrive.files import load  # the grammar is for those who have a file; the others start sooner
+        from redrive.wiring import load_file
 
-        topology = load(file).topology
+        topology = load_file(file).topology
     run_broker(
         host=host,
         port=port,

@@ -9,9 +9,9 @@ from redrive.cli.dlq.options import with_who
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, print_line, warn_line
 from redrive.cli.secret_files import with_secret_files
 from redrive.cli.tables import counted, printable
-from redrive.collecting import CollectReport, CollectRequest, SourceSelection, Watching, run_collect
 from redrive.core import Finding, Severity
-from redrive.dlq import Place, find_place
+from redrive.deadletters import CollectReport, SourceSelection
+from redrive.wiring import CollectRequest, ConnectionSettings, Watching, find_connection_settings, run_collect
 
 _QUEUES_SHOWN = 50
 
@@ -77,7 +77,7 @@ def collect_command(
       redrive collect redrive.yaml --database postgresql://redrive@db/redrive --auto-retry --metrics-port 9103
     """
     keep_result()
-    place = find_place(url=url, management_url=management_url, database=database, file=file)
+    place = find_connection_settings(url=url, management_url=management_url, database=database, file=file)
     request = CollectRequest(
         patterns=patterns, observe=observe, resumed=resumed, once=once, auto_retry=auto_retry, forced=force, who=who
     )
@@ -120,7 +120,7 @@ def _say_findings(selected: SourceSelection) -> None:
         (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
 
 
-def _told(selected: SourceSelection, place: Place) -> str:
+def _told(selected: SourceSelection, place: ConnectionSettings) -> str:
     """From which queues messages are taken, and how many lie there now."""
     sources = [one for one in selected.sources if not one.observe_only]
     shown = [_with_depth(one.dlq, selected.depths.get(one.dlq)) for one in sources[:_QUEUES_SHOWN]]

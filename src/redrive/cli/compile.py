@@ -8,7 +8,6 @@ import click
 
 from redrive.cli.console import fail, wants_colour, warn
 from redrive.core import Finding, InvalidDeclaration, Severity
-from redrive.files import LoadedFile, load
 from redrive.topology import (
     BrokerVersion,
     Compiled,
@@ -19,6 +18,7 @@ from redrive.topology import (
     render_tree,
     write_definitions,
 )
+from redrive.wiring import LoadedFile, load_file
 
 FORMATS = ("definitions", "tree", "mermaid", "svg", "permissions")
 
@@ -48,7 +48,7 @@ def compile_command(file: str, form: str, version: str | None, per_vhost: bool) 
     """
     # One pass over acyclic data, then the process ends: looking for garbage costs a fifth of the time and finds none.
     gc.disable()
-    loaded = load(file)
+    loaded = load_file(file)
     warn(loaded.warnings)
     if version is not None:
         _check_version(loaded, version)

@@ -7,8 +7,8 @@ import click
 
 from redrive.cli.console import greet
 from redrive.cli.secret_files import with_broker_files
-from redrive.files import read_text
-from redrive.pushing import CRASHES_MAX, Existing, Other4xx, Prepared, Watching, push_target, run_push
+from redrive.runtime import CRASHES_MAX
+from redrive.wiring import Existing, Other4xx, Prepared, Watching, push_target, read_text, run_push
 
 
 @click.command("push")

@@ -8,7 +8,7 @@ import click
 from redrive.cli.console import greet
 from redrive.cli.secret_files import with_broker_files
 from redrive.core import InvalidDuration, parse_duration_ms
-from redrive.running import Prepared, Watching, load_app, run_fleet, run_watched, take_worker_url
+from redrive.wiring import Prepared, Watching, load_app, run_fleet, run_watched, take_worker_url
 
 
 @click.command("run")

@@ -1,5 +1,5 @@
 """`--url-file`, `--password-file`, `--database-file`: secrets that no other user of the machine sees in a list of
-processes. They are said to `redrive.config` as their variables are, and win over the environment."""
+processes. They are said to `redrive.wiring` as their variables are, and win over the environment."""
 
 import os
 from collections.abc import Callable

@@ -9,9 +9,9 @@ from redrive.cli.console import say
 from redrive.cli.dlq.output import print_json_line, print_line, print_table
 from redrive.cli.secret_files import with_secret_files
 from redrive.cli.tables import Column, moment_text
-from redrive.collecting import Watching
 from redrive.records import moment_json
 from redrive.serving import ServeConfig, Started, check_configuration, find_configuration, run_serve
+from redrive.wiring import Watching
 
 
 @click.command("serve")

@@ -6,8 +6,10 @@ import sys
 import click
 
 from redrive.cli.console import EXIT_FOUND, wants_colour, warn
-from redrive.files import load
-from redrive.wiring import PROFILES, Entrance, simulate, tell_as_json, tell_life
+from redrive.simulation import Entrance, simulate
+from redrive.simulation import as_json as tell_as_json
+from redrive.simulation import tell as tell_life
+from redrive.wiring import PROFILES, load_file
 
 
 @click.command("simulate")
@@ -54,7 +56,7 @@ def simulate_command(
         raise click.UsageError("--fail and --script both say what the handler does; give one of them.")
     if key is not None and exchange is None:
         raise click.UsageError('--key needs --exchange; --exchange "" is the default exchange.')
-    loaded = load(file)
+    loaded = load_file(file)
     warn(loaded.warnings)
     life, left_out = simulate(
         loaded.topology,

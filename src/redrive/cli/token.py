@@ -9,8 +9,9 @@ from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_pl
 from redrive.cli.dlq.output import fail_line, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Cell, Column, moment_text
-from redrive.dlq import Store, UnknownToken, new_id, new_secret
 from redrive.records import Role, Token, check_token, clean_name, mint_token, token_json
+from redrive.stores import Store, UnknownToken
+from redrive.wiring import new_id, new_secret
 
 _COLUMNS = (
     Column(title="id"),

@@ -8,9 +8,9 @@ and imported only when it is to run.
 
 from collections.abc import Callable
 
-from redrive.running import Watching
 from redrive.serving.configuration import ServeConfig, find_configuration, require_console
 from redrive.serving.started import FirstToken, ServeFailed, Started
+from redrive.wiring import Watching
 
 __all__ = [
     "FirstToken",

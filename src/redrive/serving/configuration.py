@@ -8,11 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from redrive.collecting import CollectRequest
-from redrive.config import DEFAULT_HOST, Setting, chosen, chosen_port, switched
 from redrive.core import RedriveError, mask_url
-from redrive.dlq import Place, find_place
 from redrive.serving.started import ServeFailed
+from redrive.wiring import (
+    DEFAULT_HOST,
+    CollectRequest,
+    ConnectionSettings,
+    Setting,
+    chosen,
+    chosen_port,
+    find_connection_settings,
+    switched,
+)
 
 _NEEDED = ("fastapi", "uvicorn")
 
@@ -21,7 +28,7 @@ _NEEDED = ("fastapi", "uvicorn")
 class ServeConfig:
     """Where to listen, what to serve, what to do beside it."""
 
-    place: Place
+    place: ConnectionSettings
     host: Setting
     port: Setting
     match: Setting
@@ -109,7 +116,9 @@ def find_configuration(
 ) -> ServeConfig:
     """All settings with their sources. Raises `InvalidSetting`, and what reading a file may."""
     known = os.environ if environment is None else environment
-    place = find_place(url=url, management_url=management_url, database=database, file=file, environment=known)
+    place = find_connection_settings(
+        url=url, management_url=management_url, database=database, file=file, environment=known
+    )
     patterns = tuple(match) or _listed(known.get("REDRIVE_MATCH", ""))
     observed = tuple(observe) or _listed(known.get("REDRIVE_OBSERVE", ""))
     return ServeConfig(
@@ -148,7 +157,7 @@ def require_console() -> None:
         )
 
 
-def _guessed_management(place: Place) -> Setting:
+def _guessed_management(place: ConnectionSettings) -> Setting:
     try:
         address = place.management().endpoint.address
     except RedriveError:

@@ -21,11 +21,8 @@ import uvicorn
 
 from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, keep_first, mint_first
 from redrive.deadletters import RedriveService
-from redrive.dlq import Store, StoreUnavailable, desk_on, exposed_mode, new_id, new_luck, opened_store
-from redrive.garbage import seldom_collected
 from redrive.management import ManagementError
 from redrive.records import Filter, Role
-from redrive.running import Watching
 from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import ServeConfig
 from redrive.serving.connections import Patience, guarded
@@ -34,7 +31,9 @@ from redrive.serving.proxies import TrustedProxies
 from redrive.serving.started import FirstToken, ServeFailed, Started
 from redrive.serving.work import Work
 from redrive.serving.worker import Worker
+from redrive.stores import Store, StoreUnavailable, exposed_mode
 from redrive.telemetry import Telemetry
+from redrive.wiring import Watching, dead_letter_service, new_id, new_random_bits, opened_store, seldom_collected
 
 _MANAGEMENT_S_MAX = 10.0
 _WORKER_S_MAX = 75.0
@@ -237,8 +236,8 @@ class _Serving:
         return Services(
             place=self._config.place,
             store=store,
-            desk=desk_on(store),
-            redrives=RedriveService(store, clock_ms=store.clock_ms, random_bits=new_luck),
+            desk=dead_letter_service(store),
+            redrives=RedriveService(store, clock_ms=store.clock_ms, random_bits=new_random_bits),
             link=link,
             settings=self._settings,
             workers=self._state,

@@ -12,13 +12,21 @@ from typing import Any
 
 from redrive.admin import Doing, WorkerState
 from redrive.client import Backoff, Client, ClientError
-from redrive.collecting import CollectRequest, SourceSelection, select_sources
 from redrive.core import RedriveError
-from redrive.deadletters import Collector, RedriveOptions, run_waiting_operations
-from redrive.dlq import Place, Store, new_luck, opened_store, owner_name
+from redrive.deadletters import Collector, RedriveOptions, SourceSelection, run_waiting_operations
 from redrive.management import ManagementError
-from redrive.redriving import Broker, declare_rules
+from redrive.stores import Store
 from redrive.telemetry import Telemetry
+from redrive.wiring import (
+    Broker,
+    CollectRequest,
+    ConnectionSettings,
+    declare_rules,
+    new_random_bits,
+    opened_store,
+    owner_name,
+    select_sources,
+)
 
 _LOST_S = 2.0
 """Without a connection for so long, it is said to wait."""
@@ -34,7 +42,13 @@ class Work:
     """The work of one process, in one event loop. `state` and `queues` may be read from any thread."""
 
     def __init__(
-        self, place: Place, request: CollectRequest, *, collects: bool, auto_retries: bool, telemetry: Telemetry
+        self,
+        place: ConnectionSettings,
+        request: CollectRequest,
+        *,
+        collects: bool,
+        auto_retries: bool,
+        telemetry: Telemetry,
     ) -> None:
         self.wake = asyncio.Event()
         self._place = place
@@ -140,7 +154,7 @@ class Work:
                 sources,
                 owner=owner_name(),
                 clock_ms=store.clock_ms,
-                random_bits=new_luck,
+                random_bits=new_random_bits,
                 observer=self._telemetry,
             )
             self._collector = collector

@@ -23,9 +23,9 @@ from urllib.parse import quote, urlsplit
 
 from rig.serve_process import serving
 
-from redrive.dlq import new_id, new_secret, now_ms
 from redrive.records import Redaction, Role, Token, mint_token
 from redrive.stores import open_store
+from redrive.wiring import new_id, new_secret, now_ms
 from tests.unit.stores.letter_making import make_exported, make_letter, put
 
 LETTERS, LARGE, LARGE_BYTES = 3_000, 20, 1_000_000

@@ -20,7 +20,7 @@ from rig.dlq_operator import Operator
 from rig.serve_process import Served, serving
 
 from redrive import App
-from redrive.running import running
+from redrive.wiring import running
 from tests.live.admin.test_bookly_runbook import LIST, RESOLVE, RETRY, STATS, by_event
 from tests.live.client.accounts import drain
 from tests.live.documents.stage import (

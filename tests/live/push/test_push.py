@@ -10,10 +10,9 @@ from rig import Vhost
 
 from redrive import wire
 from redrive.client import Channel, Client, Confirmed
-from redrive.pushing import push_app
-from redrive.running import declare_missing, running
 from redrive.runtime import Pusher, PushTarget, is_signed
 from redrive.topology import compile_declaration, read_declaration
+from redrive.wiring import declare_missing, push_app, running
 from tests.unit.runtime_push.scripted import (
     CASES,
     TOO_SLOW_S,

@@ -17,11 +17,11 @@ from rig.brokers import Vhost
 
 from redrive.client import Backoff, Client, Confirmed
 from redrive.core import Park, Requeue
-from redrive.running import declare_missing, running
 from redrive.runtime import App, Message, Runner, RunOptions
 from redrive.telemetry import Log, Telemetry
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wire import Properties
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import Held, drain
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 

@@ -10,9 +10,9 @@ from rig.brokers import Vhost
 
 from redrive import App
 from redrive.client import Client
-from redrive.running import declare_missing, running
 from redrive.runtime import RunOptions
 from redrive.topology import permissions
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
 from tests.live.runtime.test_flows_shapes import (
     EVERYWHERE,

@@ -7,10 +7,10 @@ from rig.brokers import Vhost
 
 from redrive import App
 from redrive.client import Client, Confirmed
-from redrive.running import declare_missing, running
 from redrive.runtime import RunOptions
 from redrive.topology import compile_declaration, read_declaration
 from redrive.wire import Properties
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
 from tests.live.runtime.test_app_rights import add_user
 from tests.unit.client.scenario import Notes, run_scenario, wait_until

@@ -13,8 +13,8 @@ from rig.brokers import Vhost
 
 from redrive import App, Message, Park, Requeue, RetryAfter
 from redrive.client import Client
-from redrive.running import declare_missing, running
 from redrive.topology import Compiled, compile_declaration, read_declaration
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import Held, drain
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 

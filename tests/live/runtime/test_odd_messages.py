@@ -13,8 +13,8 @@ from rig.brokers import Vhost
 
 from redrive import App, Park
 from redrive.client import Client, Confirmed
-from redrive.running import declare_missing, running
 from redrive.wire import Properties
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
 from tests.live.runtime.test_flows_shapes import EVERYWHERE, FLOWS, Flow, compiled, parking_of
 from tests.live.runtime.test_parking_by_reject import LITERAL

@@ -11,8 +11,8 @@ from rig.brokers import Vhost
 from redrive import App, Message
 from redrive.client import Client
 from redrive.core import Answered
-from redrive.running import declare_missing, running
 from redrive.topology import compile_declaration, read_declaration
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 

@@ -11,7 +11,7 @@ from rig.brokers import Vhost
 
 from redrive import App
 from redrive.client import Client
-from redrive.running import declare_missing, running
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import Held, drain, wait_ready
 from tests.live.runtime.test_flows_shapes import FLOWS, Flow, Recorder, compiled, decisions, parking_of, send
 from tests.unit.client.scenario import Notes, run_scenario, wait_until

@@ -18,9 +18,9 @@ from rig.brokers import Vhost
 from redrive import App, Message
 from redrive.client import Client
 from redrive.core import Answered
-from redrive.running import declare_missing, running
 from redrive.telemetry import Level, Log, Telemetry
 from redrive.topology import Compiled, compile_declaration, read_declaration
+from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import Held, drain
 from tests.unit.client.scenario import run_scenario, wait_until
 

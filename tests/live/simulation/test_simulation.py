@@ -10,10 +10,10 @@ from rig.brokers import Broker, Vhost
 from redrive import App, Message, wire
 from redrive.client import Client, Confirmed, Publisher
 from redrive.deploy import apply, inspect
-from redrive.running import running
 from redrive.simulation import Ending, Entrance, Life, simulate
 from redrive.simulation.script import SimulatedFailure
 from redrive.topology import Compiled, compile_declaration, declare
+from redrive.wiring import running
 
 EXCHANGE = "shop.events"
 DELAY = "300ms"

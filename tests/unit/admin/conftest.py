@@ -25,10 +25,10 @@ from starlette.routing import BaseRoute
 
 from redrive.admin import BrokerLink, Services, Settings, WorkerState, create_app
 from redrive.admin.broker_link import Doing
-from redrive.dlq import DeadLetterService, find_place, new_id, new_luck, new_secret
+from redrive.deadletters import DeadLetterService, RedriveService
 from redrive.records import Content, DeadLetter, Role, Token, mint_token
-from redrive.redriving import RedriveService
 from redrive.stores import Store, open_store
+from redrive.wiring import find_connection_settings, new_id, new_random_bits, new_secret
 from tests.unit.conftest import Run as Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
 
@@ -123,13 +123,13 @@ def services(
     tmp_path: Path, store: Store, settings: Settings, clock: Clock, noted: Noted, woken: list[bool], run: Run
 ) -> Iterator[Services]:
     """Services on the store; the broker is nowhere."""
-    place = find_place(url=NOWHERE, database=f"sqlite:///{tmp_path / 'redrive.db'}", environment={})
+    place = find_connection_settings(url=NOWHERE, database=f"sqlite:///{tmp_path / 'redrive.db'}", environment={})
     link = BrokerLink(place, store, patience_s=0.5)
     yield Services(
         place=place,
         store=store,
         desk=DeadLetterService(store, clock_ms=clock),
-        redrives=RedriveService(store, clock_ms=clock, random_bits=new_luck),
+        redrives=RedriveService(store, clock_ms=clock, random_bits=new_random_bits),
         link=link,
         settings=settings,
         workers=lambda: WorkerState(doing=Doing.OFF),

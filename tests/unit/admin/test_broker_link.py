@@ -8,8 +8,8 @@ import pytest
 
 from redrive.admin import BrokerLink, Doing, Services, WorkerState
 from redrive.admin.problems import Problem
-from redrive.config import Setting
 from redrive.embedded import EmbeddedBroker
+from redrive.wiring import Setting
 from tests.unit.admin.conftest import Run
 
 

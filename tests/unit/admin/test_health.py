@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from redrive.admin import Services, Settings, WorkerState
 from redrive.admin.broker_link import Doing
 from redrive.records import Role, Status
-from redrive.redriving import Broker
 from redrive.stores import StoreUnavailable
 from redrive.stores.tokens import Tokens
+from redrive.wiring import Broker
 from tests.unit.admin.conftest import BASE_URL, ClientFor, PutLetter, Run, app_on
 
 

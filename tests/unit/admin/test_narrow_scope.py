@@ -17,12 +17,11 @@ from fastapi import FastAPI
 from redrive.admin import Services, create_app
 from redrive.admin.broker_link import BrokerLink
 from redrive.client import Client, Confirmed
-from redrive.config import Setting
 from redrive.deadletters import AutoRetry, Redriver, RedriverParts
-from redrive.dlq import new_luck
 from redrive.embedded import EmbeddedBroker
 from redrive.records import DeadLetter, ItemState, NewOperation, OperationKind, RetryRule, Role, Selection, Target
 from redrive.stores import Store
+from redrive.wiring import Setting, new_random_bits
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, make_token
 from tests.unit.admin.seeding import ask
 from tests.unit.admin.test_events import Watch
@@ -296,7 +295,7 @@ class Stage:
         redriver = Redriver(parts)
         for operation_id in await self.store.operations.waiting():
             await redriver.run(operation_id)
-        await AutoRetry(redriver, random_bits=new_luck).once()
+        await AutoRetry(redriver, random_bits=new_random_bits).once()
 
     async def reached(self) -> dict[str, int]:
         """How many messages lie in each queue that is not the attacker's."""

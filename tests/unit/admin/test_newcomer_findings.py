@@ -14,10 +14,10 @@ from redrive.admin import BrokerLink, Services, Settings, WorkerState
 from redrive.admin.broker_link import Doing
 from redrive.admin.problems import management_unavailable
 from redrive.admin.settings import InvalidSettings
-from redrive.collecting import KnownQueue, KnownQueues
+from redrive.deadletters import PeekResult
 from redrive.records import OperationState, Role
-from redrive.redriving import PeekResult
 from redrive.stores import Store
+from redrive.wiring import KnownQueue, KnownQueues
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, app_on
 
 DLQ = "orders.parked"

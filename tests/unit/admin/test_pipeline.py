@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from redrive.admin import BrokerLink, Services
-from redrive.collecting import KnownQueue, KnownQueues
-from redrive.dlq import find_place
+from redrive.deadletters import PeekedMessage, PeekRefused, PeekResult
 from redrive.records import Role, Status
-from redrive.redriving import PeekedMessage, PeekRefused, PeekResult
 from redrive.stores import Store
 from redrive.wire import Properties
+from redrive.wiring import KnownQueue, KnownQueues, find_connection_settings
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, app_on
 
 DLQ = "q.thumbnail.dlq"
@@ -47,7 +46,7 @@ def link(services: Services, run: Run) -> Iterator[Link]:
 def app(services: Services, link: Link, tmp_path: Path) -> Any:
     """The API with that link, and the document's own file."""
     file = Path(__file__).parents[3] / "examples" / "file-pipeline" / "redrive.yaml"
-    place = find_place(url=services.place.url.value, database="sqlite://", file=str(file), environment={})
+    place = find_connection_settings(url=services.place.url.value, database="sqlite://", file=str(file), environment={})
     return app_on(replace(services, link=link, place=place))
 
 

@@ -9,24 +9,23 @@ from fastapi import FastAPI
 
 from redrive.admin.etags import etag, expected_version, required_version
 from redrive.admin.problems import Problem, conflict, forbidden, invalid, not_found, problem_of
+from redrive.client import ClientError
 from redrive.core import RedriveError
-from redrive.dlq import (
-    ActionRefused,
+from redrive.deadletters import ActionRefused, InvalidEdit, PeekRefused, RecordNotFound, StillCollected, TargetRefused
+from redrive.management import ManagementError
+from redrive.records import InvalidFilter, Role, parse_filter
+from redrive.stores import (
     FilterTooDear,
     IdempotencyConflict,
     InvalidCursor,
-    InvalidEdit,
     InvalidScope,
     LetterBusy,
-    RecordNotFound,
+    Store,
     StoreError,
     StoreUnavailable,
     UnknownOperation,
     VersionConflict,
 )
-from redrive.records import InvalidFilter, Role, parse_filter
-from redrive.redriving import ClientError, ManagementError, PeekRefused, StillCollected, TargetRefused
-from redrive.stores import Store
 from redrive.stores.tokens import Tokens
 from tests.unit.admin.conftest import ClientFor, Run
 

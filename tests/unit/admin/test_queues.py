@@ -4,8 +4,8 @@ import pytest
 
 from redrive.admin import Services
 from redrive.admin.shapes.queues import Queue
-from redrive.collecting import KnownQueue, KnownQueues
 from redrive.records import Role
+from redrive.wiring import KnownQueue, KnownQueues
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
 
 QUEUES = "/api/v1/queues"

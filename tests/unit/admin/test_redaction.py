@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from redrive.admin.access.caller import Caller
 from redrive.admin.access.redaction import Redactor
-from redrive.dlq import Described, describe
 from redrive.records import (
     HIDDEN_FILTER,
     MASK,
@@ -28,6 +27,7 @@ from redrive.records.hiding import HIDING_BYTES_MAX, hide_in_body, hide_in_heade
 from redrive.stores import Store
 from redrive.wire import Properties
 from redrive.wire.envelopes import wrap
+from redrive.wiring import Described, describe
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, audited
 from tests.unit.loop_gaps import longest_gap_s
 from tests.unit.stores.letter_making import NOW_MS, make_letter

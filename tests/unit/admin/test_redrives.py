@@ -10,10 +10,10 @@ import pytest
 from redrive.admin.operation_scope import OperationScope
 from redrive.admin.services import Services
 from redrive.admin.telling import measured_per_s
-from redrive.dlq import new_luck
+from redrive.deadletters import Preflight, RedriveService
 from redrive.records import NewOperation, Operation, OperationKind, Role, Selection, Status
-from redrive.redriving import Preflight, RedriveService
 from redrive.stores import Store
+from redrive.wiring import new_random_bits
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
 
 REDRIVES = "/api/v1/redrives"
@@ -317,7 +317,7 @@ def test_where_the_broker_is_at_hand_a_plan_has_its_targets_and_a_missing_one_re
         return Preflight(targets=tuple(found), findings=tuple(each for one in found for each in judge(one)))
 
     class Broker:
-        desk = RedriveService(store, clock_ms=clock, random_bits=new_luck, check_targets=check)
+        desk = RedriveService(store, clock_ms=clock, random_bits=new_random_bits, check_targets=check)
 
         async def plan(self, new: NewOperation) -> object:
             return await self.desk.plan(new)

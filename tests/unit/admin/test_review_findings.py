@@ -11,13 +11,12 @@ from redrive.admin import Services, Settings, create_app
 from redrive.admin.broker_link import BrokerLink
 from redrive.admin.routes import pipeline
 from redrive.admin.settings import InvalidSettings
-from redrive.collecting import KnownQueue, KnownQueues
-from redrive.dlq import StoreUnavailable
+from redrive.deadletters import PeekRefused, RedriveService
 from redrive.records import Event, Role
 from redrive.records.hiding import overlaps
-from redrive.redriving import PeekRefused, RedriveService
-from redrive.stores import Store, changing
+from redrive.stores import Store, StoreUnavailable, changing
 from redrive.stores.transitions import note_life
+from redrive.wiring import KnownQueue, KnownQueues
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
 
 GONE = StoreUnavailable("the database", "it went", "try again")

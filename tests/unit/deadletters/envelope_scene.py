@@ -11,7 +11,6 @@ from redrive.deadletters.actions.edits import LetterEdit
 from redrive.deadletters.collect.sources import Source
 from redrive.deadletters.redrive.operation_run import RedriverParts
 from redrive.deadletters.redrive.redriver import Redriver
-from redrive.dlq import describe
 from redrive.records import (
     Content,
     DeadLetter,
@@ -22,10 +21,10 @@ from redrive.records import (
     make_id,
     parse_filter,
 )
-from redrive.running import declare_missing, running
 from redrive.stores import Store
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wire import ENVELOPE_CONTENT_TYPE, Got, Properties, wrap
+from redrive.wiring import declare_missing, describe, running
 from tests.unit.deadletters.collecting_scene import (
     make_collector,
     now_ms,

@@ -4,10 +4,9 @@ import asyncio
 from pathlib import Path
 
 from redrive.client import Client
-from redrive.collecting import known_queues
 from redrive.deadletters.collect.sources import Source
-from redrive.dlq import find_place
 from redrive.embedded import EmbeddedBroker, ManagementServer
+from redrive.wiring import find_connection_settings, known_queues
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import make_collector, numbered, park, sqlite_store
 
@@ -24,7 +23,7 @@ def test_a_message_that_is_stored_and_not_acked_yet_counts_once(tmp_path: Path) 
             Client(broker.url) as client,
             sqlite_store(tmp_path) as store,
         ):
-            place = find_place(
+            place = find_connection_settings(
                 url=broker.url,
                 management_url=management.url,
                 database=f"sqlite:///{tmp_path}/dead-letters.db",
@@ -76,7 +75,7 @@ def test_what_the_management_api_has_not_noticed_leaving_is_not_counted_again(tm
                 await park(one, DLQ, numbered(5))
             source = Source(vhost="/", dlq=DLQ, queue_type="classic")
             await make_collector(client, store, [source]).run(asyncio.Event(), once=True)
-            place = find_place(
+            place = find_connection_settings(
                 url=broker.url,
                 management_url=late.url,
                 database=f"sqlite:///{tmp_path}/dead-letters.db",

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from redrive.client import Client
-from redrive.collecting import CollectRequest, select_sources
-from redrive.dlq import find_place
 from redrive.embedded import EmbeddedBroker
+from redrive.wiring import CollectRequest, find_connection_settings, select_sources
 from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import numbered, park
 
@@ -21,7 +20,7 @@ def test_a_queue_that_is_somebody_elses_alone_hides_nothing_of_those_named_after
             await channel.declare_queue("reports.dlq", exclusive=True)
             await channel.declare_queue("orders.dlq")
             await park(client, "orders.dlq", numbered(3))
-            place = find_place(
+            place = find_connection_settings(
                 url=broker.url,
                 management_url="http://127.0.0.1:1",
                 database=f"sqlite:///{tmp_path}/dead-letters.db",

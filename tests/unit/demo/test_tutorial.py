@@ -10,11 +10,10 @@ import pytest
 from redrive import App, wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.running import running
 from redrive.runtime import RunOptions
 from redrive.simulation import simulate, tell
 from redrive.topology import Compiled, compile_declaration, read_declaration, render_tree
-from redrive.wiring import declare_on
+from redrive.wiring import declare_on, running
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tutorial" / "first-steps.md").read_text(encoding="utf-8")
 

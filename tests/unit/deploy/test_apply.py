@@ -6,14 +6,12 @@ import socket
 import pytest
 
 from redrive.client import AuthenticationFailed, Client, ConnectionFailed, parse_url
-from redrive.config import Setting
-from redrive.connecting import management_of
-from redrive.deploy import apply, inspect
+from redrive.deploy import Inspection, apply, inspect
 from redrive.embedded import EmbeddedBroker
 from redrive.testing.plugin import ThreadedBroker
 from redrive.topology import Binding, Queue, Topology, compile_declaration, read_declaration
 from redrive.wire import methods
-from redrive.wiring import Inspection, apply_topology, wait_connected
+from redrive.wiring import Setting, apply_topology, management_of, wait_connected
 from tests.unit.client.scenario import run_scenario, wait_until
 from tests.unit.client.scripted import ScriptedBroker
 

@@ -13,7 +13,7 @@ from types import TracebackType
 import pika
 
 from redrive.client import Client
-from redrive.running import declare_missing
+from redrive.wiring import declare_missing
 from tests.unit.runtime.stage import compiled
 
 ROOT = Path(__file__).parents[3]

@@ -10,9 +10,9 @@ from typing import Any
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.running import declare_missing, running
 from redrive.runtime import App, Runner, RunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
+from redrive.wiring import declare_missing, running
 from tests.unit.client.scenario import Notes
 
 LADDER = """

@@ -11,9 +11,9 @@ import pytest
 
 from redrive import App, Message
 from redrive.core import Rule
-from redrive.running import prepare
 from redrive.runtime import InvalidApp
 from redrive.topology import read_declaration
+from redrive.wiring import prepare
 from tests.unit.runtime.stage import LADDER, compiled
 
 

@@ -7,11 +7,20 @@ import pytest
 
 from redrive import App
 from redrive.client import AccessRefused, InvalidUrl, parse_url
-from redrive.config import Setting, broker_url
-from redrive.connecting import AccessMissing, NotLetIn, apply_arguments, target_of, telling
 from redrive.embedded import EmbeddedBroker
-from redrive.running import Prepared, prepare, start
 from redrive.runtime import InvalidApp
+from redrive.wiring import (
+    AccessMissing,
+    NotLetIn,
+    Prepared,
+    Setting,
+    apply_arguments,
+    broker_url,
+    explain_refusals,
+    prepare,
+    start,
+    target_of,
+)
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled
 
@@ -64,7 +73,7 @@ def test_an_unknown_vhost_is_named() -> None:
 
 def told(error: Exception, *, file: str | None) -> str:
     target, setting = parse_url("amqp://shop:secret@broker:5672/shop"), Setting(value="", source="--url")
-    with pytest.raises((NotLetIn, AccessMissing)) as refused, telling(target, setting, file=file):
+    with pytest.raises((NotLetIn, AccessMissing)) as refused, explain_refusals(target, setting, file=file):
         raise error
     assert "secret" not in str(refused.value)
     return str(refused.value)

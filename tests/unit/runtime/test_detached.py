@@ -6,8 +6,8 @@ import pytest
 
 from redrive.client import Client, Outgoing
 from redrive.core import Park
-from redrive.running import declare_missing
 from redrive.runtime import App, Runner, RunOptions, detached, ending, executing
+from redrive.wiring import declare_missing
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 

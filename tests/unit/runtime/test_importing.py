@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.importing import load_app
 from redrive.runtime import InvalidApp
+from redrive.wiring import load_app
 
 MODULES = {
     "rais": ("1 / 0\n", "module rais can't be imported: ZeroDivisionError: division by zero (rais.py, line 1)"),

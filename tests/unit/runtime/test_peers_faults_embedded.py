@@ -9,8 +9,8 @@ import pytest
 
 from redrive.client import Client
 from redrive.core import RetryAfter
-from redrive.running import declare_missing
 from redrive.runtime import App, Message
+from redrive.wiring import declare_missing
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 

@@ -8,11 +8,11 @@ import pytest
 from redrive import App, run
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.running import declare_missing, running
 from redrive.runtime import InvalidApp, RunOptions, TopologyMissing
 from redrive.testing.plugin import ThreadedBroker
 from redrive.topology import Compiled
 from redrive.wire import Properties
+from redrive.wiring import declare_missing, running
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import compiled, until
 

@@ -7,8 +7,8 @@ import pytest
 from redrive import App
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.running import declare_missing, running
 from redrive.runtime import InvalidApp, RunOptions, TopologyMissing, UnsupportedBroker
+from redrive.wiring import declare_missing, running
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 

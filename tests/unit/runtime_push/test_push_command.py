@@ -19,9 +19,9 @@ from redrive import wire
 from redrive.cli import cli
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.pushing import InvalidPush
-from redrive.running import declare_missing
+from redrive.runtime import InvalidPush
 from redrive.topology import compile_declaration, read_declaration
+from redrive.wiring import declare_missing
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "push"
 SECRET = "0123456789abcdef0123456789abcdef"

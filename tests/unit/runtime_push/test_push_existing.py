@@ -11,9 +11,10 @@ from redrive import wire
 from redrive.cli import cli
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.pushing import InvalidPush, check_dead_letter_exchange, wait_for_existing
+from redrive.runtime import InvalidPush
 from redrive.testing.plugin import ThreadedBroker
 from redrive.topology import Arguments, Policy
+from redrive.wiring import check_dead_letter_exchange, wait_for_existing
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 DLX = "x-dead-letter-exchange"

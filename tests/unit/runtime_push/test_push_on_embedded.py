@@ -15,10 +15,9 @@ import pytest
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.pushing import Existing, push_app
-from redrive.running import declare_missing, running
 from redrive.runtime import Pusher, PushTarget, RunOptions, is_signed
 from redrive.topology import compile_declaration, read_declaration
+from redrive.wiring import Existing, declare_missing, push_app, running
 from tests.unit.client.scenario import Notes
 from tests.unit.runtime_push.scripted import (
     CASES,

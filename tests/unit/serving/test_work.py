@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from redrive.admin import Doing, WorkerState
-from redrive.collecting import select_sources
+from redrive.deadletters import RedriveService
 from redrive.deadletters.collect.sources import SourceSelection
-from redrive.dlq import Place, StoreUnavailable, find_place, new_luck, now_ms
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.records import Filter
-from redrive.redriving import RedriveService
 from redrive.serving import work
-from redrive.stores import open_store
+from redrive.stores import StoreUnavailable, open_store
 from redrive.stores.collecting import Collecting
 from redrive.telemetry import Log, Telemetry
+from redrive.wiring import ConnectionSettings, find_connection_settings, new_random_bits, now_ms, select_sources
 from tests.unit.serving.worker_stage import bookly, park, place_of, wait_stored, wait_until, working
 
 pytestmark = pytest.mark.slow
@@ -64,7 +63,7 @@ def test_an_operation_is_run_as_soon_as_somebody_says_so(tmp_path: Path) -> None
                 await park(broker, "a")
                 await wait_stored(store, 1)
                 (letter,) = (await store.letters.page(Filter(), limit=10, now_ms=now_ms())).letters
-                desk = RedriveService(store, clock_ms=now_ms, random_bits=new_luck)
+                desk = RedriveService(store, clock_ms=now_ms, random_bits=new_random_bits)
                 await desk.retry_manually(letter.id, who="test")
                 worker.wake()
                 await wait_until(lambda: broker.depths()["availability"] == 1)
@@ -90,9 +89,9 @@ def test_it_collects_as_soon_as_it_can_be_asked_which_queues_there_are_and_works
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "_LONGEST_S", 0.05)
-    asked: list[Place] = []
+    asked: list[ConnectionSettings] = []
 
-    async def counted(place: Place, *others: Any) -> SourceSelection:
+    async def counted(place: ConnectionSettings, *others: Any) -> SourceSelection:
         asked.append(place)
         return await select_sources(place, *others)
 
@@ -106,7 +105,9 @@ def test_it_collects_as_soon_as_it_can_be_asked_which_queues_there_are_and_works
         async with bookly() as broker:
             database = f"sqlite:///{tmp_path / 'redrive.db'}"
             management_url = f"http://127.0.0.1:{port}"
-            place = find_place(url=broker.url, management_url=management_url, database=database, environment={})
+            place = find_connection_settings(
+                url=broker.url, management_url=management_url, database=database, environment={}
+            )
             store = await open_store(place.database.value)
             telemetry = Telemetry(Log(stream))
             async with working(place, telemetry=telemetry) as worker:

@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from redrive.client import Client, Confirmed
-from redrive.collecting import CollectRequest
-from redrive.dlq import Place, find_place, now_ms
 from redrive.embedded import EmbeddedBroker
 from redrive.records import Filter
 from redrive.serving.work import Work
@@ -15,7 +13,14 @@ from redrive.serving.worker import Worker
 from redrive.stores import Store
 from redrive.telemetry import Telemetry
 from redrive.wire import Properties
-from redrive.wiring import declare_on, load_topology
+from redrive.wiring import (
+    CollectRequest,
+    ConnectionSettings,
+    declare_on,
+    find_connection_settings,
+    load_topology,
+    now_ms,
+)
 
 FILE = str(Path(__file__).parents[3] / "examples" / "bookly" / "redrive.yaml")
 PATIENCE_S = 30.0
@@ -53,7 +58,9 @@ async def park(broker: EmbeddedBroker, *names: str) -> None:
 
 
 @asynccontextmanager
-async def working(place: Place, *, collects: bool = True, telemetry: Telemetry | None = None) -> AsyncIterator[Worker]:
+async def working(
+    place: ConnectionSettings, *, collects: bool = True, telemetry: Telemetry | None = None
+) -> AsyncIterator[Worker]:
     """A worker that runs while the block does."""
     heard = Telemetry() if telemetry is None else telemetry
 
@@ -68,8 +75,8 @@ async def working(place: Place, *, collects: bool = True, telemetry: Telemetry |
         assert await worker.stop(PATIENCE_S)
 
 
-def place_of(url: str, folder: Path) -> Place:
+def place_of(url: str, folder: Path) -> ConnectionSettings:
     """The broker at this URL without a management API, and a database in the folder."""
     management = "http://127.0.0.1:1"
     database = f"sqlite:///{folder / 'redrive.db'}"
-    return find_place(url=url, management_url=management, database=database, file=FILE, environment={})
+    return find_connection_settings(url=url, management_url=management, database=database, file=FILE, environment={})

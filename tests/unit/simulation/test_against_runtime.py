@@ -8,11 +8,10 @@ import pytest
 from redrive import App, Message, Park, RetryAfter, wire
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.running import running
 from redrive.runtime import RunOptions
 from redrive.simulation.script import SimulatedFailure
 from redrive.topology import Compiled
-from redrive.wiring import declare_on
+from redrive.wiring import declare_on, running
 from tests.unit.simulation.timelines import QUEUES, cases, example, life
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.files import load
 from redrive.topology import write_definitions
+from redrive.wiring import load_file
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_the_references_definitions_can_be_made_as_it_says(tmp_path: Path) -> No
     (tmp_path / "cycle.yaml").write_text(written.split("```yaml\n")[1].split("```")[0])
     first, second, *output = shown.split("```")[0].splitlines()
     assert first == "$ redrive compile cycle.yaml --format definitions > definitions.json"
-    topology = load(str(tmp_path / "cycle.yaml")).topology
+    topology = load_file(str(tmp_path / "cycle.yaml")).topology
     (tmp_path / "definitions.json").write_text(write_definitions(topology))
     assert second.startswith("$ redrive simulate ")
     told = simulate(*second.removeprefix("$ redrive simulate ").split(), cwd=tmp_path)

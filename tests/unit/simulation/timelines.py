@@ -6,8 +6,8 @@
 from pathlib import Path
 
 from redrive.embedded import PROFILES
-from redrive.files import LoadedFile, load
 from redrive.simulation import Life, simulate, tell
+from redrive.wiring import LoadedFile, load_file
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden"
@@ -31,7 +31,7 @@ SCRIPTS = {
 
 
 def example(name: str) -> LoadedFile:
-    return load(str(ROOT / "examples" / name / "redrive.yaml"))
+    return load_file(str(ROOT / "examples" / name / "redrive.yaml"))
 
 
 def life(name: str, script: str, profile: str) -> Life:

@@ -9,10 +9,10 @@ import pytest
 
 from redrive.core import SILENT
 from redrive.deadletters.held_leases import HeldLease, hold_lease
-from redrive.dlq import desk_on
 from redrive.records import Selection
 from redrive.stores import Store, open_store
 from redrive.stores.clock import ASKED_AGAIN_MS, ServerClock
+from redrive.wiring import dead_letter_service
 from tests.unit.client.scenario import Notes
 from tests.unit.stores.arrivals import collect, make_arrival
 from tests.unit.stores.conftest import Run
@@ -78,7 +78,7 @@ def test_what_is_written_down_has_the_databases_time(
             told = [fields for event, fields in notes.heard if event == "store.clock_off"]
             assert [abs(int(str(one["off_ms"])) - HOUR_MS) < 1_000 for one in told] == [True]
             (id,) = await collect(store, make_arrival(1))
-            await desk_on(store).resolve(Selection(ids=(id,)), who="ada", why="done")
+            await dead_letter_service(store).resolve(Selection(ids=(id,)), who="ada", why="done")
             entries, _ = await store.audit.page(10)
             assert abs(entries[0].at_ms - machine_ms()) < 5_000
 

@@ -9,8 +9,8 @@ import pytest
 import redrive
 from redrive import App
 from redrive.core import Observer
-from redrive.running import prepare
 from redrive.telemetry import DECISIONS, EVENTS, FIELDS, METRICS
+from redrive.wiring import prepare
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "telemetry.md").read_text(encoding="utf-8")

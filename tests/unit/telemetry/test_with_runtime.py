@@ -8,10 +8,10 @@ from collections.abc import Callable
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.running import declare_missing, running
 from redrive.runtime import App, RunOptions
 from redrive.telemetry import Log, Telemetry
 from redrive.topology import compile_declaration, read_declaration
+from redrive.wiring import declare_missing, running
 from tests.unit.telemetry.prometheus import samples
 
 DECLARED = "queues: {orders: {retry: [30s]}}\n"

@@ -19,8 +19,8 @@ from redrive.admin.senders import address_of, bearer_of
 from redrive.admin.services import Services
 from redrive.admin.settings import is_loopback
 from redrive.admin.shares import SHARE, Share
-from redrive.dlq import acting_as
 from redrive.records import is_same_secret, read_token_text
+from redrive.stores import acting_as
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
 METRICS_PATH = "/metrics"

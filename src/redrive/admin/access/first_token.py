@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from redrive.dlq import Store, new_id, new_secret
 from redrive.records import Role, Token, mint_token
+from redrive.stores import Store
+from redrive.wiring import new_id, new_secret
 
 FIRST_NAME = "admin"
 _MAKER = "redrive serve"

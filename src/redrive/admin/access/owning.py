@@ -4,9 +4,9 @@ What a message says about itself decides nothing here.
 """
 
 from redrive.admin.services import Services
-from redrive.collecting import declared_owners
 from redrive.core import RedriveError
 from redrive.records import glob_matcher, guess_failed_queue
+from redrive.wiring import declared_owners
 
 
 class Owning:

@@ -8,8 +8,8 @@ from fastapi import Depends, Request
 from redrive.admin.access.caller import Caller
 from redrive.admin.access.guard import REDACTIONS, caller_of
 from redrive.admin.services import services_of
-from redrive.dlq import Store
 from redrive.records import Redaction, View
+from redrive.stores import Store
 
 
 class Redactor:

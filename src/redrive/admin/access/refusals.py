@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.admin.access.caller import Caller
 from redrive.admin.senders import origin_of
-from redrive.dlq import StoreUnavailable
 from redrive.records import AuditEntry, moment_json
+from redrive.stores import StoreUnavailable
 
 if TYPE_CHECKING:
     from redrive.admin.services import Services

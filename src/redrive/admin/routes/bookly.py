@@ -27,7 +27,6 @@ from redrive.admin.shapes.bookly import (
     in_camel_case,
 )
 from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
-from redrive.dlq import StoreUnavailable
 from redrive.records import (
     AS_TOLD_BY,
     AWAY,
@@ -43,6 +42,7 @@ from redrive.records import (
     letter_json,
     too_many_stars,
 )
+from redrive.stores import StoreUnavailable
 
 router = APIRouter(prefix="/dlq", tags=["Bookly"])
 

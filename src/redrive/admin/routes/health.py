@@ -13,8 +13,8 @@ from redrive.admin.docs_page import CONTENT_SECURITY_POLICY, docs_page
 from redrive.admin.metrics import CONTENT_TYPE, dead_letter_metrics
 from redrive.admin.problems import Problem
 from redrive.admin.services import Services, services_of
-from redrive.dlq import CLOCK_OFF_MS, StoreError
 from redrive.records import Filter, Role
+from redrive.stores import CLOCK_OFF_MS, StoreError
 
 router = APIRouter(tags=["health"])
 

@@ -29,7 +29,6 @@ from redrive.admin.selecting import (
 from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
-from redrive.dlq import Changed, StoreUnavailable, VersionConflict, WholeLetter, body_as_seen, describe
 from redrive.records import (
     Content,
     DeadLetter,
@@ -42,6 +41,8 @@ from redrive.records import (
     moment_json,
     tried_redaction,
 )
+from redrive.stores import Changed, StoreUnavailable, VersionConflict, WholeLetter, body_as_seen
+from redrive.wiring import describe
 
 router = APIRouter(prefix="/api/v1/messages", tags=["messages"])
 

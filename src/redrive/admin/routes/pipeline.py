@@ -26,7 +26,8 @@ from redrive.admin.shapes.pipeline import (
     RedriveQueueRequest,
 )
 from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
-from redrive.collecting import KnownQueue
+from redrive.client import ClientError
+from redrive.deadletters import PeekedMessage, PeekRefused
 from redrive.records import (
     Content,
     DeadLetter,
@@ -39,7 +40,7 @@ from redrive.records import (
     Target,
     format_filter,
 )
-from redrive.redriving import ClientError, PeekedMessage, PeekRefused
+from redrive.wiring import KnownQueue
 
 router = APIRouter(prefix="/admin/dlq", tags=["File pipeline"])
 

@@ -17,7 +17,8 @@ from redrive.admin.services import Services, services_of
 from redrive.admin.shapes import redrives as shapes
 from redrive.admin.starting import start_redrive, why_none_sent
 from redrive.admin.telling import told_operation
-from redrive.dlq import IdempotencyConflict
+from redrive.client import ClientError
+from redrive.deadletters import RedrivePlan
 from redrive.records import (
     ItemState,
     Named,
@@ -29,7 +30,7 @@ from redrive.records import (
     Term,
     item_json,
 )
-from redrive.redriving import ClientError, RedrivePlan
+from redrive.stores import IdempotencyConflict
 
 router = APIRouter(prefix="/api/v1/redrives", tags=["redrives"])
 

@@ -14,8 +14,8 @@ from redrive.admin.problems import invalid, not_found
 from redrive.admin.selecting import find_group, forbade
 from redrive.admin.services import Services, services_of
 from redrive.admin.shapes import rules as shapes
-from redrive.dlq import WiderRule
 from redrive.records import RetryRule, rule_json
+from redrive.stores import WiderRule
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
 

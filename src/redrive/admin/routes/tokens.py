@@ -9,8 +9,8 @@ from redrive.admin.access import WholeAdminCaller
 from redrive.admin.idempotency import keep_instead
 from redrive.admin.problems import not_found
 from redrive.admin.services import services_of
-from redrive.dlq import new_secret
 from redrive.records import Role, Token, check_token, clean_name, mint_token, token_json
+from redrive.wiring import new_secret
 
 router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"])
 

@@ -3,8 +3,8 @@
 from pydantic import ConfigDict, Field
 
 from redrive.admin.shapes.base import Answer, example
-from redrive.collecting import KnownQueue
 from redrive.records import Status
+from redrive.wiring import KnownQueue
 
 
 class Queue(Answer):

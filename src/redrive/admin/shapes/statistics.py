@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from redrive.admin.shapes.base import GROUP_ID, MOMENT, Answer, Moment, example
-from redrive.dlq import Bucket, Stats
 from redrive.records import Status, moment_json
+from redrive.stores import Bucket, Stats
 
 Counts = dict[str, dict[str, int]]
 

@@ -8,8 +8,8 @@ from redrive.cli.dlq.output import print_json, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Column, moment_text, printable
 from redrive.core import did_you_mean
-from redrive.dlq import Store
 from redrive.records import AuditEntry, audit_json
+from redrive.stores import Store
 
 _COLUMNS = (
     Column(title="at"),

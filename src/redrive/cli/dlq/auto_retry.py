@@ -11,9 +11,10 @@ from redrive.cli.dlq.running import stopping_on_signals
 from redrive.cli.dlq.selecting import on_store, place_of, run_to_end
 from redrive.cli.tables import Cell, Column, counted
 from redrive.core import RedriveError, format_duration_ms
-from redrive.dlq import Store, opened_store
+from redrive.deadletters import AUTO_RETRY_INTERVAL_S, AutoRetryReport
 from redrive.records import RetryRule, rule_json
-from redrive.redriving import AUTO_RETRY_INTERVAL_S, AutoRetryReport, Broker, declare_rules, opened_broker
+from redrive.stores import Store
+from redrive.wiring import Broker, declare_rules, opened_broker, opened_store
 
 _EVERYTHING = "*"
 _DEFAULT = RetryRule(scope=_EVERYTHING)

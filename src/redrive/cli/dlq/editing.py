@@ -13,8 +13,10 @@ from redrive.cli.dlq.output import is_confirmed, print_json, print_line
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import printable
 from redrive.core import UnreadableFile
-from redrive.dlq import EditedContent, LetterEdit, Store, desk_on, edit_content
+from redrive.deadletters import EditedContent, LetterEdit, edit_content
 from redrive.records import Content, DeadLetter, letter_json
+from redrive.stores import Store
+from redrive.wiring import dead_letter_service
 
 _PROPERTIES = (
     "content_type",
@@ -86,7 +88,7 @@ def edit_command(
                 print_line(line, fg="red" if line.startswith("-") else "green" if line.startswith("+") else None)
         if not is_confirmed(f"Keep this for {found.id}?", yes=yes):
             return None
-        changed = await desk_on(store).edit(found.id, edit, who=who, why=why, if_version=found.version)
+        changed = await dead_letter_service(store).edit(found.id, edit, who=who, why=why, if_version=found.version)
         return changed, edited
 
     result = on_store(place, work)

@@ -9,8 +9,10 @@ from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_
 from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, on_store
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
-from redrive.dlq import DeadLetterService, Store, desk_on, now_ms
+from redrive.deadletters import DeadLetterService
 from redrive.records import Group, GroupState, Status, group_json
+from redrive.stores import Store
+from redrive.wiring import dead_letter_service, now_ms
 
 _COLUMNS = (
     Column(title="group"),
@@ -139,7 +141,7 @@ def _state_command(name: str, state: GroupState, says: str) -> None:
         async def work(store: Store) -> None:
             for text in group_ids:
                 group = await _found(store, text)
-                await _SAY[state](desk_on(store), group.id, who, why)
+                await _SAY[state](dead_letter_service(store), group.id, who, why)
                 print_line(f"{group.id} is {state}.")
 
         on_store(place, work)
@@ -168,7 +170,7 @@ def note_command(place: PlaceOptions, group_id: str, text: str, who: str) -> Non
 
     async def work(store: Store) -> None:
         group = await _found(store, group_id)
-        await desk_on(store).add_note(group.id, text, who=who)
+        await dead_letter_service(store).add_note(group.id, text, who=who)
         print_line(f"Noted beside {group.id}.")
 
     on_store(place, work)

@@ -9,8 +9,8 @@ from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_plac
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_table
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text
-from redrive.dlq import Store
 from redrive.records import DeadLetter, Filter, Named, letter_json
+from redrive.stores import Store
 
 _PAGE = 500
 _LIMIT = 50

@@ -8,9 +8,9 @@ from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, pr
 from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
 from redrive.cli.dlq.selecting import UnknownLetter, on_store, one_of, place_of, run_to_end
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
-from redrive.dlq import Store, now_ms, opened_store
 from redrive.records import Item, ItemState, Operation, OperationState, item_json, operation_json
-from redrive.redriving import opened_broker
+from redrive.stores import Store
+from redrive.wiring import now_ms, opened_broker, opened_store
 
 _RECENT = 200
 _COLUMNS = (

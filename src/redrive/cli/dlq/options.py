@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import click
 
 from redrive.cli.secret_files import with_secret_files
-from redrive.config import user_name
 from redrive.core import InvalidDuration, parse_duration_ms
-from redrive.dlq import acting_as
 from redrive.records import Status
+from redrive.stores import acting_as
+from redrive.wiring import user_name
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

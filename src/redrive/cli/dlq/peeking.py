@@ -10,9 +10,9 @@ from redrive.cli.dlq.output import print_json, print_line, print_table, warn_lin
 from redrive.cli.dlq.selecting import place_of, run_to_end
 from redrive.cli.dlq.showing import body_lines, header_rows
 from redrive.cli.tables import Column, counted, size_text
-from redrive.dlq import describe
+from redrive.deadletters import PeekedMessage, PeekResult
 from redrive.records import Content
-from redrive.redriving import PeekedMessage, PeekResult, peek_at
+from redrive.wiring import describe, peek_at
 
 
 @click.command("peek")

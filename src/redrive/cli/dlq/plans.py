@@ -3,8 +3,8 @@
 from redrive.cli.console import say
 from redrive.cli.dlq.output import print_json, print_line, print_table
 from redrive.cli.tables import Cell, Column, counted
+from redrive.deadletters import Preflight
 from redrive.records import Preview
-from redrive.redriving import Preflight
 
 _TARGET_COLUMNS = (
     Column(title="target", shrinks=True),

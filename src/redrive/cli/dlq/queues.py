@@ -7,9 +7,8 @@ from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
 from redrive.cli.dlq.output import print_json, print_table, warn_line
 from redrive.cli.dlq.selecting import place_of, run_to_end
 from redrive.cli.tables import Cell, Column
-from redrive.collecting import KnownQueue, KnownQueues, known_queues
-from redrive.dlq import opened_store
 from redrive.records import Status
+from redrive.wiring import KnownQueue, KnownQueues, known_queues, opened_store
 
 _COLUMNS = (
     Column(title="dead-letter queue", shrinks=True),

@@ -21,8 +21,6 @@ from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
 from redrive.cli.dlq.selecting import place_of, run_to_end, selection_of
 from redrive.cli.tables import counted
 from redrive.core import Severity
-from redrive.dlq import Store, opened_store
-from redrive.garbage import seldom_collected
 from redrive.records import (
     Event,
     Item,
@@ -36,7 +34,8 @@ from redrive.records import (
     Target,
     sources,
 )
-from redrive.redriving import Broker, opened_broker
+from redrive.stores import Store
+from redrive.wiring import Broker, opened_broker, opened_store, seldom_collected
 
 RAMP = (1, 2, 5, 20)
 _NO_SELECTION = Selection()

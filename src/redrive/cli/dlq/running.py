@@ -16,9 +16,9 @@ from redrive.cli.dlq.output import print_json, print_line, warn_line
 from redrive.cli.progress import Progress
 from redrive.cli.tables import counted
 from redrive.core import RedriveError
-from redrive.dlq import Store
 from redrive.records import Item, ItemState, Operation, OperationState, item_json, operation_json
-from redrive.redriving import Broker
+from redrive.stores import Store
+from redrive.wiring import Broker
 
 _LOOKED_AFTER_S = 0.2
 _STOP_S_MAX = 60.0

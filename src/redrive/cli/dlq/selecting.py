@@ -10,7 +10,6 @@ from redrive.cli.console import EXIT_COULD_NOT
 from redrive.cli.dlq.options import PlaceOptions, Wanted
 from redrive.cli.dlq.output import fail_line, warn_line
 from redrive.core import RedriveError
-from redrive.dlq import Place, Store, exposed_mode, find_place, opened_store
 from redrive.records import (
     Between,
     Filter,
@@ -22,6 +21,8 @@ from redrive.records import (
     format_filter,
     parse_filter,
 )
+from redrive.stores import Store, exposed_mode
+from redrive.wiring import ConnectionSettings, find_connection_settings, opened_store
 
 _Result = TypeVar("_Result")
 
@@ -30,9 +31,9 @@ class UnknownLetter(RedriveError):
     """An id that names no dead letter, or several."""
 
 
-def place_of(options: PlaceOptions) -> Place:
+def place_of(options: PlaceOptions) -> ConnectionSettings:
     """Where broker and database are, with environment and file asked. Raises `InvalidUrl` and what a file may."""
-    return find_place(
+    return find_connection_settings(
         url=options.url, management_url=options.management_url, database=options.database, file=options.file
     )
 

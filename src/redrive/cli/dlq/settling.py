@@ -10,8 +10,9 @@ from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_plac
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_line
 from redrive.cli.dlq.selecting import on_store, selection_of
 from redrive.cli.tables import counted
-from redrive.dlq import Changed, Store, desk_on
 from redrive.records import Between, Event, Filter, Selection
+from redrive.stores import Changed, Store
+from redrive.wiring import dead_letter_service
 
 _REFUSED_SHOWN = 20
 _with_end_waiting = click.option(
@@ -55,7 +56,7 @@ def resolve_command(
     who = resolved_by or who
 
     async def change(store: Store, selection: Selection) -> Changed:
-        return await desk_on(store).resolve(selection, who=who, why=why)
+        return await dead_letter_service(store).resolve(selection, who=who, why=why)
 
     _change(
         place,
@@ -93,7 +94,7 @@ def reopen_command(
     """
 
     async def change(store: Store, selection: Selection) -> Changed:
-        return await desk_on(store).reopen(selection, who=who, why=why)
+        return await dead_letter_service(store).reopen(selection, who=who, why=why)
 
     _change(
         place,
@@ -131,7 +132,7 @@ def delete_command(
     """
 
     async def change(store: Store, selection: Selection) -> Changed:
-        return await desk_on(store).delete(selection, who=who, why=why)
+        return await dead_letter_service(store).delete(selection, who=who, why=why)
 
     _change(
         place,

@@ -15,7 +15,6 @@ from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import Column, counted, moment_text, printable, size_text
 from redrive.core import Attempt, RedriveError
-from redrive.dlq import Described, PastContent, Store, describe
 from redrive.records import (
     Content,
     DeadLetter,
@@ -29,6 +28,8 @@ from redrive.records import (
     moment_json,
     tried_redaction,
 )
+from redrive.stores import PastContent, Store
+from redrive.wiring import Described, describe
 
 _TEXT_MAX = 64_000
 _HEX_MAX = 1024

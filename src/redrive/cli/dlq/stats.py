@@ -9,8 +9,8 @@ from redrive.cli.dlq.options import Duration, PlaceOptions, Wanted, with_format,
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import filter_of, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text, sparkline
-from redrive.dlq import Bucket, Stats, Store
 from redrive.records import Status, moment_json
+from redrive.stores import Bucket, Stats, Store
 
 _BUCKETS = 48
 _SECTIONS = ("queue", "dlq", "topic", "service", "type", "group")

@@ -15,8 +15,9 @@ from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.private_files import writing_private
 from redrive.cli.tables import counted, printable
 from redrive.core import UnreadableFile
-from redrive.dlq import Imported, Store, export_lines, import_lines
+from redrive.deadletters import export_lines, import_lines
 from redrive.records import Filter, Named
+from redrive.stores import Imported, Store
 
 
 @click.command("export")

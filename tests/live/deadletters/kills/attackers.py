@@ -20,12 +20,11 @@ from redrive.admin import BrokerLink, Services, Settings, WorkerState
 from redrive.admin.broker_link import Doing
 from redrive.client import Client
 from redrive.core import headers
-from redrive.deadletters import Redriver, RedriverParts
-from redrive.dlq import DeadLetterService, find_place, new_id, new_luck, now_ms
+from redrive.deadletters import DeadLetterService, Redriver, RedriverParts, RedriveService
 from redrive.records import DeadLetter, Role
-from redrive.redriving import RedriveService
 from redrive.stores import Store, open_store
 from redrive.wire import Got
+from redrive.wiring import find_connection_settings, new_id, new_random_bits, now_ms
 from tests.unit.admin.conftest import Noted, app_on, make_token
 from tests.unit.admin.seeding import ask
 from tests.unit.admin.test_narrow_scope import ATTACKS, MINE, MY_DLQ, THEIR_DLQ, THEIRS, Call, Ids
@@ -115,14 +114,14 @@ class NarrowOperator:
         rng = random.Random(self.seed)
         labels = [*rng.sample(sorted(ATTACKS), LABELS_EACH), "POST /api/v1/redrives"]
         async with await open_store(self.database_url) as store:
-            place = find_place(url=self.amqp_url, database=self.database_url, environment={})
+            place = find_connection_settings(url=self.amqp_url, database=self.database_url, environment={})
             link = BrokerLink(place, store, patience_s=5.0)
             app = app_on(
                 Services(
                     place=place,
                     store=store,
                     desk=DeadLetterService(store, clock_ms=now_ms),
-                    redrives=RedriveService(store, clock_ms=now_ms, random_bits=new_luck),
+                    redrives=RedriveService(store, clock_ms=now_ms, random_bits=new_random_bits),
                     link=link,
                     settings=Settings(),
                     workers=lambda: WorkerState(doing=Doing.OFF),

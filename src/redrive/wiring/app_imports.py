@@ -10,8 +10,6 @@ from types import ModuleType
 from redrive.core import InvalidInput, RedriveError, did_you_mean
 from redrive.runtime import App, InvalidApp
 
-__all__ = ["load_app", "place_of"]
-
 _OURS = str(Path(__file__).parent) + os.sep
 
 

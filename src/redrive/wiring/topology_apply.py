@@ -8,26 +8,9 @@ from redrive.client import AuthenticationFailed, Backoff, Client, ConnectionFail
 from redrive.deploy import Difference, Inspection, apply, as_documented, inspect, usable_queues
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker
-from redrive.files import load
 from redrive.management import Management, ManagementError
-from redrive.simulation import Entrance, simulate
-from redrive.simulation import as_json as tell_as_json
-from redrive.simulation import tell as tell_life
 from redrive.topology import Binding, Compiled, Topology
-
-__all__ = [
-    "PROFILES",
-    "Applied",
-    "Difference",
-    "Entrance",
-    "Inspection",
-    "apply_topology",
-    "declare_on",
-    "load_topology",
-    "simulate",
-    "tell_as_json",
-    "tell_life",
-]
+from redrive.wiring.files import load_file
 
 PROFILES = tuple(EMBEDDED_PROFILES)
 """The versions the embedded broker can play, oldest first."""
@@ -177,7 +160,7 @@ async def _find_bindings(client: Client, management: Management, vhost: str) -> 
 
 def load_topology(path: str) -> Topology:
     """The topology of a file. Raises `UnreadableFile`, `InvalidDeclaration`, `InvalidDefinitions`."""
-    return load(path).topology
+    return load_file(path).topology
 
 
 async def declare_on(broker: EmbeddedBroker, topology: Topology) -> None:

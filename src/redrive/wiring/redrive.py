@@ -6,14 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from redrive.client import Client, ClientError
+from redrive.client import Client
 from redrive.core import SILENT, Observer
 from redrive.deadletters import (
-    AUTO_RETRY_INTERVAL_S,
     AutoRetry,
-    AutoRetryReport,
-    PeekedMessage,
-    PeekRefused,
     PeekResult,
     Preflight,
     RedriveOptions,
@@ -22,8 +18,6 @@ from redrive.deadletters import (
     RedriverParts,
     RedriveService,
     RunsElsewhere,
-    StillCollected,
-    TargetRefused,
     check_targets,
     exchange_exists,
     judge_for_witness,
@@ -33,8 +27,7 @@ from redrive.deadletters import (
     queue_state,
     restored_copy,
 )
-from redrive.dlq import Place, Store, new_luck, owner_name
-from redrive.management import Management, ManagementError
+from redrive.management import Management
 from redrive.records import (
     Event,
     Filter,
@@ -48,25 +41,9 @@ from redrive.records import (
     Target,
     sources,
 )
-
-__all__ = [
-    "AUTO_RETRY_INTERVAL_S",
-    "AutoRetryReport",
-    "Broker",
-    "ClientError",
-    "ManagementError",
-    "PeekRefused",
-    "PeekResult",
-    "PeekedMessage",
-    "Preflight",
-    "RedrivePlan",
-    "RedriveService",
-    "StillCollected",
-    "TargetRefused",
-    "declare_rules",
-    "opened_broker",
-    "peek_at",
-]
+from redrive.stores import Store
+from redrive.wiring.connection_settings import ConnectionSettings
+from redrive.wiring.machine import new_random_bits, owner_name
 
 _LOOKED_AFTER_S = 0.5
 _PAGE = 500
@@ -97,8 +74,10 @@ class Broker:
         )
         self.client = client
         self.redriver = Redriver(parts)
-        self.desk = RedriveService(store, clock_ms=store.clock_ms, random_bits=new_luck, check_targets=self._check)
-        self.auto_retry = AutoRetry(self.redriver, random_bits=new_luck)
+        self.desk = RedriveService(
+            store, clock_ms=store.clock_ms, random_bits=new_random_bits, check_targets=self._check
+        )
+        self.auto_retry = AutoRetry(self.redriver, random_bits=new_random_bits)
         self._store = store
         self._observer = observer
         self.management = management
@@ -184,7 +163,7 @@ class Broker:
         return judge_for_witness(found) if self.redriver.parts.has_witness else found
 
 
-async def declare_rules(place: Place, store: Store) -> tuple[str, ...]:
+async def declare_rules(place: ConnectionSettings, store: Store) -> tuple[str, ...]:
     """Sets the rules that the file declares with `auto_retry:`; returns the scopes that people set otherwise."""
     compiled = None if place.loaded is None else place.loaded.compiled
     if compiled is None:
@@ -206,7 +185,7 @@ async def declare_rules(place: Place, store: Store) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def opened_broker(
-    place: Place, store: Store, *, observer: Observer = SILENT, has_witness: bool = False
+    place: ConnectionSettings, store: Store, *, observer: Observer = SILENT, has_witness: bool = False
 ) -> AsyncIterator[Broker]:
     """A connection to the broker with a redriver on it; `has_witness`: doubts are settled by second copies.
 
@@ -219,7 +198,7 @@ async def opened_broker(
         yield Broker(store, client, management, observer=observer, has_witness=has_witness)
 
 
-async def peek_at(place: Place, queue: str, *, limit: int) -> PeekResult:
+async def peek_at(place: ConnectionSettings, queue: str, *, limit: int) -> PeekResult:
     """The first messages of a queue on the broker. Raises as `peek` does, and `ConnectionFailed`."""
     async with place.management() as management, place.client("redrive dlq peek") as client:
         return await peek(client, management, queue, limit)

@@ -16,13 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from redrive.client import Client, Target
-from redrive.config import Setting, broker_url
-from redrive.connecting import apply_arguments, target_of, telling
 from redrive.core import SILENT, Observer, RedriveError
 from redrive.deploy import ApplyFailed, apply, as_documented, inspect, usable_queues
-from redrive.files import load
-from redrive.garbage import seldom_collected
-from redrive.importing import load_app, place_of
 from redrive.runtime import (
     RECORD_PATH,
     THREADS_NAME,
@@ -38,21 +33,11 @@ from redrive.runtime import (
 )
 from redrive.telemetry import Level, Log, LogFormat, MetricsEndpoint, Telemetry
 from redrive.topology import Compiled, Declaration, compile_declaration
-
-__all__ = [
-    "Connect",
-    "Prepared",
-    "Watching",
-    "declare_missing",
-    "load_app",
-    "prepare",
-    "run",
-    "run_fleet",
-    "run_watched",
-    "running",
-    "start",
-    "take_worker_url",
-]
+from redrive.wiring.app_imports import place_of
+from redrive.wiring.connections import apply_arguments, explain_refusals, target_of
+from redrive.wiring.files import load_file
+from redrive.wiring.garbage_collector import seldom_collected
+from redrive.wiring.settings import Setting, broker_url
 
 Connect = Callable[[str], Client]
 WORKER_URL = "REDRIVE_WORKER_URL"
@@ -147,7 +132,7 @@ async def start(
 
     connect = dial if connect is None else connect
     declares = apply_arguments(prepared.file or "FILE", prepared.target, prepared.url)
-    with telling(prepared.target, prepared.url, file=prepared.file):
+    with explain_refusals(prepared.target, prepared.url, file=prepared.file):
         if declare:
             await declare_missing(prepared.compiled, connect, file=declares)
         if beforehand is not None:
@@ -373,7 +358,7 @@ def _compiled(app: App) -> tuple[Compiled, str | None]:
     if isinstance(source, Declaration):
         return compile_declaration(source), source.broker
     path = os.fspath(source)
-    loaded = load(path)
+    loaded = load_file(path)
     if loaded.compiled is None:
         raise InvalidApp(f"{path} does not say how queues retry, as a redrive.yaml does; give the app one")
     return loaded.compiled, loaded.broker

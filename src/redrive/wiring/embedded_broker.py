@@ -12,8 +12,6 @@ from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker
 from redrive.topology import Topology
 
-__all__ = ["PROFILES", "run_broker"]
-
 PROFILES = tuple(EMBEDDED_PROFILES)
 """The versions the embedded broker can play, oldest first."""
 
@@ -45,7 +43,7 @@ def run_broker(
             embedded = EmbeddedBroker(profile, host=host, port=port, time=time, users=passwords, tags=tags)
             broker = await stack.enter_async_context(embedded)
             if topology is not None:
-                from redrive.wiring import declare_on
+                from redrive.wiring.topology_apply import declare_on
 
                 await declare_on(broker, topology)
             management = None

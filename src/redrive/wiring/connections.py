@@ -12,21 +12,10 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from redrive.client import AccessRefused, AuthenticationFailed, Backoff, Client, InvalidUrl, Target, parse_url
-from redrive.config import Setting, names_vhost
 from redrive.core import SILENT, Observer
 from redrive.deploy import ApplyFailed
 from redrive.management import TIMEOUT_S, Management, guess_endpoint, parse_management_url
-
-__all__ = [
-    "AccessMissing",
-    "NotLetIn",
-    "apply_arguments",
-    "connected",
-    "management_of",
-    "target_of",
-    "telling",
-    "where_rights_are",
-]
+from redrive.wiring.settings import Setting, names_vhost
 
 _REASON = re.compile(r"(?P<where>.*?): (?P<code>403|530) (?P<text>.*)", re.DOTALL)
 _RIGHT = re.compile(r"\b(configure|write|read) access to ")
@@ -68,7 +57,7 @@ def management_of(target: Target, setting: Setting | None, *, timeout_s: float =
 
 
 @contextmanager
-def telling(target: Target, setting: Setting, *, file: str | None) -> Iterator[None]:
+def explain_refusals(target: Target, setting: Setting, *, file: str | None) -> Iterator[None]:
     """Refusals of the broker leave this block as `NotLetIn`, `AccessMissing` and an `ApplyFailed` with a hint.
 
     `file` declares what is used; None: no file does.
@@ -97,11 +86,11 @@ async def connected(
     backoff: Callable[[], Backoff] = Backoff,
     file: str | None = None,
 ) -> AsyncIterator[Client]:
-    """A client that is connected, for as long as the block runs; refusals are told as `telling` does.
+    """A client that is connected, for as long as the block runs; refusals are told as `explain_refusals` does.
 
     Raises `ConnectionFailed`, `NotLetIn`, `AccessMissing`.
     """
-    with telling(target, setting, file=file):
+    with explain_refusals(target, setting, file=file):
         async with Client(target, name=name, observer=observer, backoff=backoff) as client:
             yield client
 

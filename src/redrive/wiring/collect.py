@@ -23,28 +23,16 @@ from redrive.deadletters import (
     select_from_broker,
     select_from_topology,
 )
-from redrive.dlq import Place, new_luck, opened_store, owner_name
-from redrive.garbage import seldom_collected
 from redrive.management import Management, ManagementError, QueueInfo
 from redrive.records import Status
-from redrive.redriving import Broker, declare_rules
-from redrive.running import Watching
 from redrive.stores import Store
 from redrive.telemetry import MetricsEndpoint, Telemetry
-
-__all__ = [
-    "CollectReport",
-    "CollectRequest",
-    "KnownQueue",
-    "KnownQueues",
-    "NothingToCollect",
-    "SourceSelection",
-    "Watching",
-    "declared_owners",
-    "known_queues",
-    "run_collect",
-    "select_sources",
-]
+from redrive.wiring.apps import Watching
+from redrive.wiring.connection_settings import ConnectionSettings
+from redrive.wiring.dead_letters import opened_store
+from redrive.wiring.garbage_collector import seldom_collected
+from redrive.wiring.machine import new_random_bits, owner_name
+from redrive.wiring.redrive import Broker, declare_rules
 
 _DEPTHS_MAX = 50
 """So many queues are asked how much lies there: what is said at the start need not be complete, but soon."""
@@ -92,7 +80,7 @@ class KnownQueues:
 
 
 def run_collect(
-    place: Place,
+    place: ConnectionSettings,
     request: CollectRequest,
     *,
     watching: Watching,
@@ -139,7 +127,7 @@ def run_collect(
 
 async def _prepared(
     stack: AsyncExitStack,
-    place: Place,
+    place: ConnectionSettings,
     request: CollectRequest,
     telemetry: Telemetry,
     watching: Watching,
@@ -165,7 +153,13 @@ async def _prepared(
     for name in request.resumed:
         await store.collecting.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
     collector = Collector(
-        client, store, sources, owner=owner_name(), clock_ms=store.clock_ms, random_bits=new_luck, observer=telemetry
+        client,
+        store,
+        sources,
+        owner=owner_name(),
+        clock_ms=store.clock_ms,
+        random_bits=new_random_bits,
+        observer=telemetry,
     )
     for one in sources:
         telemetry.watch(one.dlq, in_hand=lambda: 0)
@@ -179,7 +173,7 @@ def _told(selected: SourceSelection) -> str:
 
 
 async def select_sources(
-    place: Place, client: Client, management: Management, request: CollectRequest
+    place: ConnectionSettings, client: Client, management: Management, request: CollectRequest
 ) -> SourceSelection:
     """The queues that are meant. Raises `ManagementError` where only the management API could tell."""
     from_file = _from_file(place, client.target.vhost, request)
@@ -215,7 +209,7 @@ async def select_sources(
     return found if from_file is None else _with_missing(found, from_file, infos)
 
 
-def declared_owners(place: Place) -> dict[str, str]:
+def declared_owners(place: ConnectionSettings) -> dict[str, str]:
     """The queue that each dead-letter queue of FILE is for, where it is for just one."""
     from_file = _from_file(place, place.target.vhost, CollectRequest())
     found = () if from_file is None else from_file.sources
@@ -223,7 +217,7 @@ def declared_owners(place: Place) -> dict[str, str]:
 
 
 async def known_queues(
-    place: Place, store: Store, *, patterns: Sequence[str] = (), patience_s: float | None = None
+    place: ConnectionSettings, store: Store, *, patterns: Sequence[str] = (), patience_s: float | None = None
 ) -> KnownQueues:
     """Dead-letter queues with their live depth, where the broker can be asked, and what is stored of them.
 
@@ -291,7 +285,7 @@ async def _collect(collector: Collector, broker: Broker, request: CollectRequest
             await asyncio.wait(beside, timeout=60)
 
 
-def _from_file(place: Place, vhost: str, request: CollectRequest) -> SourceSelection | None:
+def _from_file(place: ConnectionSettings, vhost: str, request: CollectRequest) -> SourceSelection | None:
     if place.loaded is None:
         return None
     loaded = place.loaded
@@ -332,7 +326,7 @@ def _with_missing(found: SourceSelection, from_file: SourceSelection, infos: Seq
 
 
 async def _depths(
-    place: Place, names: Sequence[str], problem: str, *, patience_s: float | None
+    place: ConnectionSettings, names: Sequence[str], problem: str, *, patience_s: float | None
 ) -> tuple[dict[str, tuple[int | None, int | None]], str | None]:
     """Ready messages and consumers of these queues over AMQP alone; or why neither way leads to the broker."""
     found: dict[str, tuple[int | None, int | None]] = {}

@@ -13,26 +13,11 @@ from typing import Literal
 from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound
 from redrive.core import InvalidDuration, Observer, Rule, delay_ms_of, did_you_mean
 from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
-from redrive.files import load
-from redrive.running import Connect, Prepared, Watching, run
 from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
 from redrive.telemetry import MetricsEndpoint
 from redrive.topology import declare
-
-__all__ = [
-    "CRASHES_MAX",
-    "Existing",
-    "InvalidPush",
-    "Other4xx",
-    "Prepared",
-    "PushTarget",
-    "Watching",
-    "check_dead_letter_exchange",
-    "push_app",
-    "push_target",
-    "run_push",
-    "wait_for_existing",
-]
+from redrive.wiring.apps import Connect, Prepared, Watching, run
+from redrive.wiring.files import load_file
 
 Existing = Literal["again", "reject"]
 """What becomes of a failed message of a queue that no file declares: to the queue's end and again after a pause,
@@ -253,7 +238,7 @@ async def _exchange_is_there(client: Client, exchange: str) -> bool:
 
 def _check_declared(queue: str, file: str) -> None:
     """Before the app does: its own refusal names a handler, and whoever pushes has written none."""
-    compiled = load(file).compiled
+    compiled = load_file(file).compiled
     names = () if compiled is None else tuple(one.name for one in compiled.declared)
     if compiled is None or queue in names:
         return

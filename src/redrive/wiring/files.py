@@ -29,7 +29,7 @@ class LoadedFile:
     database: str | None = None
 
 
-def load(path: str) -> LoadedFile:
+def load_file(path: str) -> LoadedFile:
     """Reads and compiles FILE ("-" is stdin). Raises `UnreadableFile`, `InvalidDeclaration` or `InvalidDefinitions`."""
     text = read_text(path)
     file = "stdin" if path == "-" else path

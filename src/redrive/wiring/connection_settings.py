@@ -1,0 +1,84 @@
+"""Where the broker, its management API and the database are, for commands that work on dead letters.
+
+What connects to a broker or reads a file is imported only where it is used: a list of dead letters needs neither.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from redrive.core import SILENT, Observer
+from redrive.wiring.settings import Setting, broker_url, database_url, names_vhost
+from redrive.wiring.settings import management_url as management_setting
+
+if TYPE_CHECKING:
+    from redrive.client import Backoff, Client, Target
+    from redrive.management import Management
+    from redrive.wiring.files import LoadedFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """Where the dead letters and their broker are, and who said so. Nothing is opened or even read yet."""
+
+    url: Setting
+    management_url: Setting | None
+    database: Setting
+    loaded: "LoadedFile | None" = None
+
+    @property
+    def target(self) -> "Target":
+        """The broker and vhost. The URL's vhost wins over the file's. Raises `InvalidUrl`."""
+        from redrive.client import parse_url
+
+        target = parse_url(self.url.value)
+        if self.loaded is not None and not names_vhost(self.url.value) and self.loaded.topology.vhosts:
+            return replace(target, vhost=self.loaded.topology.vhosts[0].name)
+        return target
+
+    def client(
+        self, name: str, *, observer: Observer = SILENT, backoff: "Callable[[], Backoff] | None" = None
+    ) -> "AbstractAsyncContextManager[Client]":
+        """A connection to the broker, for a block. What the broker refuses is told with what to change.
+
+        Raises `InvalidUrl`; and in the block `ConnectionFailed`, `NotLetIn`, `AccessMissing`.
+        """
+        from redrive.client import Backoff
+        from redrive.wiring.connections import connected
+
+        backoff = Backoff if backoff is None else backoff
+        return connected(self.target, self.url, name=name, observer=observer, backoff=backoff)
+
+    def management(self) -> "Management":
+        """A client of the management API, where it was said to be or where it usually is; nothing is asked yet.
+
+        Raises `InvalidUrl`, `InvalidManagementUrl`.
+        """
+        from redrive.wiring.connections import management_of
+
+        return management_of(self.target, self.management_url)
+
+
+def find_connection_settings(
+    *,
+    url: str | None = None,
+    management_url: str | None = None,
+    database: str | None = None,
+    file: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ConnectionSettings:
+    """A flag wins, then the environment, then the file. Raises what reading a file may."""
+    known = os.environ if environment is None else environment
+    loaded = None
+    if file is not None:
+        from redrive.wiring.files import load_file
+
+        loaded = load_file(file)
+    return ConnectionSettings(
+        url=broker_url(flag=url, environment=known, file=None if loaded is None else loaded.broker),
+        management_url=management_setting(flag=management_url, environment=known),
+        database=database_url(flag=database, environment=known, file=None if loaded is None else loaded.database),
+        loaded=loaded,
+    )
