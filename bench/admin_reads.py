@@ -34,7 +34,7 @@ from rig.serve_process import serving
 
 from bench.amqp.broker import Broker, start_broker
 from bench.dead_letter_reads import BAR_MS, BEGIN_MS, OLD_ERROR, QUEUES, STEP_MS, fill, load_average, slowest, vacuum
-from redrive.records import Filter, Named, NewOperation, OperationKind, Role, Selection, Token, make_id, mint_token
+from redrive.records import Filter, NameTerm, NewOperation, OperationKind, Role, Selection, Token, make_id, mint_token
 from redrive.stores import Store, open_store
 from redrive.stores.cursors import write_cursor
 from redrive.wiring import new_secret
@@ -418,8 +418,8 @@ async def _token(store: Store, caller: str) -> str:
     return text
 
 
-def _of(queue: str) -> tuple[Named]:
-    return (Named(field="queue", values=(queue,)),)
+def _of(queue: str) -> tuple[NameTerm]:
+    return (NameTerm(field="queue", values=(queue,)),)
 
 
 def _moment(at_ms: int) -> str:

@@ -28,23 +28,23 @@ from rig.run import Run
 
 from redrive.records import (
     Arrival,
-    Between,
-    BodyPath,
-    Content,
-    ErrorLike,
+    BodyTerm,
+    ErrorTerm,
     Explanation,
     Filter,
-    HeaderIs,
-    Marked,
-    Named,
-    Numbered,
+    FlagTerm,
+    HeaderTerm,
+    MessageContent,
+    NameTerm,
+    NumberTerm,
     Selection,
     Term,
-    Words,
+    TimeTerm,
+    WordsTerm,
     make_id,
     search_text,
 )
-from redrive.stores import FilterTooDear, Store, open_store
+from redrive.stores import FilterTooExpensive, Store, open_store
 from redrive.stores.cursors import write_cursor
 from redrive.wire import Properties
 
@@ -117,7 +117,7 @@ def arrivals(count: int, seed: int = 7) -> Iterator[Arrival]:
             dlq=f"{queue}.parked",
             dlq_exchange="",
             dlq_routing_key=f"{queue}.parked",
-            content=Content(properties=properties.raw, body=encoded),
+            content=MessageContent(properties=properties.raw, body=encoded),
             fingerprint=number.to_bytes(8, "big"),
             explanation=told,
             search_text=search_text(told, headers=properties.headers, body=encoded),
@@ -140,16 +140,16 @@ async def fill(store: Store, count: int) -> None:
         hand.append(arrival)
         if len(hand) == BATCH:
             batch_id = make_id(BEGIN_MS, done)
-            await store.collecting.store(hand, lease=lease, batch_id=batch_id, now_ms=arrival.collected_at_ms)
-            await store.collecting.own(batch_id)
+            await store.batches.store(hand, lease=lease, batch_id=batch_id, now_ms=arrival.collected_at_ms)
+            await store.batches.close(batch_id)
             done += len(hand)
             hand.clear()
             if done % 100_000 == 0:
                 print(f"  {done} stored, {done / (time.perf_counter() - began_s):.0f}/s", file=sys.stderr, flush=True)
     if hand:
-        await store.collecting.store(hand, lease=lease, batch_id=make_id(BEGIN_MS, count), now_ms=BEGIN_MS)
+        await store.batches.store(hand, lease=lease, batch_id=make_id(BEGIN_MS, count), now_ms=BEGIN_MS)
     await store.leases.release(lease)
-    chosen = Filter((Between(field="dead", from_ms=BEGIN_MS + count * STEP_MS // 2, until_ms=None),))
+    chosen = Filter((TimeTerm(field="dead", from_ms=BEGIN_MS + count * STEP_MS // 2, until_ms=None),))
     now_ms = BEGIN_MS + count * STEP_MS
     selection = Selection(filter=chosen, limit=count // 100)
     await store.letters.resolve(selection, who="bench", why="measured", now_ms=now_ms)
@@ -168,21 +168,21 @@ def questions(store: Store, count: int) -> dict[str, Callable[[], Awaitable[Any]
     def series(from_ms: int, queue: str | None = None, dlqs: Sequence[str] = ()) -> Callable[[], Awaitable[Any]]:
         return lambda: store.stats.series(from_ms=from_ms, until_ms=now_ms, bucket_ms=3_600_000, queue=queue, dlqs=dlqs)
 
-    def named(field: Any, *values: str) -> Named:
-        return Named(field=field, values=values)
+    def named(field: Any, *values: str) -> NameTerm:
+        return NameTerm(field=field, values=values)
 
-    def words(text: str, **more: bool) -> Words:
-        return Words(words=tuple(text.split()), **more)
+    def words(text: str, **more: bool) -> WordsTerm:
+        return WordsTerm(words=tuple(text.split()), **more)
 
     busy, quiet = QUEUES[0], QUEUES[-2]
     middle = write_cursor("newest", (BEGIN_MS + count * STEP_MS // 2, count // 2))
     deep = write_cursor("newest", (BEGIN_MS + count * STEP_MS // 100, count // 100))
     middle_word = write_cursor("newest", (count // 2,))
-    tenant = HeaderIs(name="x-tenant", value="t77")
-    rare, none, old = ErrorLike(text="ÜBERLAUF (shard 9)"), ErrorLike(text="zebra"), ErrorLike(text=OLD_ERROR)
-    customer = BodyPath(path=("customer", "id"), value=f"c{count // 20}")
-    no_path = BodyPath(path=("order", "id"), value="alpha")
-    no_header = HeaderIs(name="x-tenant", value="alpha")
+    tenant = HeaderTerm(name="x-tenant", value="t77")
+    rare, none, old = ErrorTerm(text="ÜBERLAUF (shard 9)"), ErrorTerm(text="zebra"), ErrorTerm(text=OLD_ERROR)
+    customer = BodyTerm(path=("customer", "id"), value=f"c{count // 20}")
+    no_path = BodyTerm(path=("order", "id"), value="alpha")
+    no_header = HeaderTerm(name="x-tenant", value="alpha")
     third_ms = now_ms - count * STEP_MS // 3
     return {
         "first page": page(),
@@ -205,29 +205,29 @@ def questions(store: Store, count: int) -> dict[str, Callable[[], Awaitable[Any]
         "message id by pattern, none": page(named("message_id", "*zebra*")),
         "correlation id": page(named("correlation_id", f"corr-{count // 7}")),
         "exchange, none": page(named("exchange", "zebra")),
-        "attempts, none": page(Numbered(field="attempts", low=9, high=None)),
-        "poison, none": page(Marked(mark="poison")),
-        "due, none": page(Marked(mark="due")),
-        "dead since": page(Between(field="dead", from_ms=third_ms, until_ms=None)),
-        "collected before, at the end": page(Between(field="collected", from_ms=None, until_ms=BEGIN_MS + 1_000)),
+        "attempts, none": page(NumberTerm(field="attempts", low=9, high=None)),
+        "poison, none": page(FlagTerm(flag="poison")),
+        "due, none": page(FlagTerm(flag="due")),
+        "dead since": page(TimeTerm(field="dead", from_ms=third_ms, until_ms=None)),
+        "collected before, at the end": page(TimeTerm(field="collected", from_ms=None, until_ms=BEGIN_MS + 1_000)),
         "status and queue": page(named("status", "pending"), named("queue", busy)),
         "status and queue, few": page(named("status", "resolved"), named("queue", busy)),
         "error type": page(named("error_type", "KeyError")),
         "error type, of long ago": page(named("error_type", OLD_ERROR)),
         "error type, of long ago, and status": page(named("error_type", OLD_ERROR), named("status", "pending")),
         "error type, of long ago, and queue": page(named("error_type", OLD_ERROR), named("queue", busy)),
-        "error text": page(ErrorLike(text="declined of kind 3")),
+        "error text": page(ErrorTerm(text="declined of kind 3")),
         "error text, 1 in 100,000": page(rare),
-        "error text, 1 in 100,000, one character": page(ErrorLike(text="9")),
+        "error text, 1 in 100,000, one character": page(ErrorTerm(text="9")),
         "error text, of long ago": page(old),
         "error text, in no letter": page(none),
         "error text, in no letter, in the middle": page(none, cursor=middle),
         "error text, in no letter, oldest first": page(none, newest_first=False),
-        "error text, in no letter, one character": page(ErrorLike(text="z")),
-        "not an error text, most": page(ErrorLike(text="zebra", negated=True)),
-        "not an error text, 1 in 100,000": page(ErrorLike(text="handling", negated=True)),
-        "not an error text, none": page(ErrorLike(text="e", negated=True)),
-        "queue and error text": page(named("queue", busy), ErrorLike(text="timeout")),
+        "error text, in no letter, one character": page(ErrorTerm(text="z")),
+        "not an error text, most": page(ErrorTerm(text="zebra", negated=True)),
+        "not an error text, 1 in 100,000": page(ErrorTerm(text="handling", negated=True)),
+        "not an error text, none": page(ErrorTerm(text="e", negated=True)),
+        "queue and error text": page(named("queue", busy), ErrorTerm(text="timeout")),
         "queue and error text, rare": page(named("queue", busy), rare),
         "queue and error text, none": page(named("queue", busy), none),
         "queues by pattern and error text, none": page(named("queue", "orders.eu.*"), none),
@@ -236,7 +236,7 @@ def questions(store: Store, count: int) -> dict[str, Callable[[], Awaitable[Any]
         "status, few, and error text, none": page(named("status", "resolved"), none),
         "group and error text, none": page(named("group", f"{busy}/KeyError/2"), none),
         "service and error text, none": page(named("service", "service-3"), none),
-        "dead since and error text, none": page(Between(field="dead", from_ms=third_ms, until_ms=None), none),
+        "dead since and error text, none": page(TimeTerm(field="dead", from_ms=third_ms, until_ms=None), none),
         "full text, one letter": page(words(f"m-{count // 2:08d}")),
         "full text, rare (about 10)": page(words(f"c{count // 20}")),
         "full text, 1 in 500": page(words("t77")),
@@ -267,27 +267,27 @@ def questions(store: Store, count: int) -> dict[str, Callable[[], Awaitable[Any]
         "queue and not a word, none": page(named("queue", busy), words("orders", negated=True)),
         "queues by pattern and not a word, none": page(named("queue", "orders.eu.*"), words("orders", negated=True)),
         "body path, rare": page(customer),
-        "body path, common": page(BodyPath(path=("customer", "vip"), value="true")),
-        "body path, in no letter": page(BodyPath(path=("order", "*"), value="*zebra*")),
+        "body path, common": page(BodyTerm(path=("customer", "vip"), value="true")),
+        "body path, in no letter": page(BodyTerm(path=("order", "*"), value="*zebra*")),
         "body path, in no letter's place": page(no_path),
         "body path, in no letter's place, and queue": page(no_path, named("queue", busy)),
-        "body path, in 20 places of no letter": page(*(BodyPath(path=(f"n{n}",), value="*") for n in range(20))),
-        "not a body path, none": page(BodyPath(path=("order", "id"), value="*", negated=True)),
-        "body path and error text, none": page(BodyPath(path=("customer", "vip"), value="true"), none),
+        "body path, in 20 places of no letter": page(*(BodyTerm(path=(f"n{n}",), value="*") for n in range(20))),
+        "not a body path, none": page(BodyTerm(path=("order", "id"), value="*", negated=True)),
+        "body path and error text, none": page(BodyTerm(path=("customer", "vip"), value="true"), none),
         "header": page(tenant),
-        "header, 1 in 100,000": page(HeaderIs(name="x-shard", value="Süd 9")),
-        "header, older half": page(HeaderIs(name="x-release", value="june")),
-        "header, in no letter": page(HeaderIs(name="x-tenant", value="zebra")),
+        "header, 1 in 100,000": page(HeaderTerm(name="x-shard", value="Süd 9")),
+        "header, older half": page(HeaderTerm(name="x-release", value="june")),
+        "header, in no letter": page(HeaderTerm(name="x-tenant", value="zebra")),
         "header, in no letter's place": page(no_header),
         "header and queue": page(tenant, named("queue", quiet)),
-        "not a header, none": page(HeaderIs(name="x-tenant", value="*", negated=True)),
+        "not a header, none": page(HeaderTerm(name="x-tenant", value="*", negated=True)),
         "statistics": lambda: store.stats.totals(now_ms=now_ms),
         "statistics of a status": totals(named("status", "resolved")),
         "statistics of a queue": totals(named("queue", busy)),
         "statistics of queues by pattern": totals(named("queue", "orders.*")),
         "statistics of an error type": totals(named("error_type", "KeyError")),
         "statistics of an error type of long ago": totals(named("error_type", OLD_ERROR)),
-        "statistics of an error text": totals(ErrorLike(text="timeout")),
+        "statistics of an error text": totals(ErrorTerm(text="timeout")),
         "statistics of an error text, 1 in 100,000": totals(rare),
         "statistics of an error text, none": totals(none),
         "statistics of queues by pattern and error text, none": totals(named("queue", "orders.*"), none),
@@ -295,7 +295,7 @@ def questions(store: Store, count: int) -> dict[str, Callable[[], Awaitable[Any]
         "statistics of a word, older half": totals(words("june")),
         "statistics of a phrase, none": totals(words("handling of", is_phrase=True)),
         "statistics of not a word, none": totals(words("orders", negated=True)),
-        "statistics of a body path, common": totals(BodyPath(path=("customer", "vip"), value="true")),
+        "statistics of a body path, common": totals(BodyTerm(path=("customer", "vip"), value="true")),
         "statistics of a body path, none": totals(no_path),
         "statistics of a header, none": totals(no_header),
         "series of a day": series(now_ms - 86_400_000),
@@ -329,7 +329,7 @@ async def measure(store: Store, count: int, runs: int, only: str) -> dict[str, d
             try:
                 answer = await ask()
                 outcome = outcome_of(answer)
-            except FilterTooDear:
+            except FilterTooExpensive:
                 answer, outcome = None, "refused"
             times.append((time.perf_counter() - began_s) * 1000)
             if times[-1] > HOPELESS_MS and len(times) > 3:

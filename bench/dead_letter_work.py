@@ -18,7 +18,7 @@ from typing import Any
 
 from redrive.client import Client
 from redrive.deadletters import CollectOptions, Collector, Redriver, RedriverParts, Source
-from redrive.records import LUCK_BITS, Filter, Named, NewOperation, OperationKind, Selection, make_id
+from redrive.records import ID_RANDOM_BITS, Filter, NameTerm, NewOperation, OperationKind, Selection, make_id
 from redrive.stores import Store, open_store
 from redrive.wiring import seldom_collected
 
@@ -90,7 +90,7 @@ async def redrive(client: Client, store: Store, chosen: argparse.Namespace, watc
     await store.operations.create(request, id=id, now_ms=_now_ms())
     runner = Redriver(RedriverParts(store=store, client=client, owner="bench", clock_ms=_now_ms))
     ended = await runner.run(id, on_progress=lambda progress: watch.look(progress.operation.sent))
-    retrying = Filter((Named(field="status", values=("retrying",)),))
+    retrying = Filter((NameTerm(field="status", values=("retrying",)),))
     found = await store.letters.count(retrying, now_ms=_now_ms())
     if (ended.sent, found) != (chosen.messages, chosen.messages):
         sys.exit(f"{ended.sent} of {chosen.messages} were sent, {found} are retrying: {ended}")
@@ -172,7 +172,7 @@ def _now_ms() -> int:
 
 
 def _luck() -> int:
-    return random.getrandbits(LUCK_BITS)
+    return random.getrandbits(ID_RANDOM_BITS)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,17 @@ from unittest.mock import patch
 
 from redrive.records import (
     DeadLetter,
-    Event,
     Filter,
+    LetterEvent,
     NewOperation,
     OperationKind,
     Selection,
     Status,
     make_id,
     matches,
-    sources,
+    statuses_allowing,
 )
-from redrive.stores import Exported, Store, searching
+from redrive.stores import ExportedLetter, Store, searching
 from redrive.stores.checking import headers_of
 from redrive.stores.indexing import forget_words
 from tests.selections.filters import draw_filter
@@ -84,7 +84,7 @@ async def clear(store: Store) -> None:
             await tx.run(f"DELETE FROM {table}")  # noqa: S608 - ours
 
 
-def selected(filter: Filter, letters: Sequence[DeadLetter], made: Sequence[Exported]) -> set[str]:
+def selected(filter: Filter, letters: Sequence[DeadLetter], made: Sequence[ExportedLetter]) -> set[str]:
     """What the filter means."""
     contents = {each.letter.id: each.content for each in made}
     return {
@@ -117,7 +117,7 @@ async def listed(store: Store, filter: Filter, *, limit: int, newest_first: bool
             return found
 
 
-async def _audit(store: Store, made: Sequence[Exported], filters: Sequence[Filter], seed: int) -> Result:
+async def _audit(store: Store, made: Sequence[ExportedLetter], filters: Sequence[Filter], seed: int) -> Result:
     result = Result()
     letters = await stored(store)
     claimable = {letter.id for letter in letters if letter.status in _claimable()}
@@ -164,4 +164,4 @@ async def _audit(store: Store, made: Sequence[Exported], filters: Sequence[Filte
 
 
 def _claimable() -> set[Status]:
-    return set(sources(Event.CLAIMED)) - {Status.IN_DOUBT}
+    return set(statuses_allowing(LetterEvent.CLAIMED)) - {Status.IN_DOUBT}

@@ -7,20 +7,20 @@ from random import Random
 from typing import Any, get_args
 
 from redrive.records import (
-    Between,
-    BodyPath,
-    ErrorLike,
+    BodyTerm,
+    ErrorTerm,
     Filter,
-    HeaderIs,
-    Marked,
-    Named,
-    Numbered,
+    FlagTerm,
+    HeaderTerm,
+    NameTerm,
+    NumberTerm,
     Status,
     Term,
-    Words,
+    TimeTerm,
+    WordsTerm,
 )
-from redrive.records.filters import Mark, MomentField, NameField, NumberField
-from redrive.stores import Exported
+from redrive.records.filters import Flag, MomentField, NameField, NumberField
+from redrive.stores import ExportedLetter
 from redrive.stores.checking import headers_of
 from tests.selections.letters import HEADER_NAMES, NAMES, ODD, draw_text, texts_of
 from tests.unit.stores.letter_making import NOW_MS
@@ -28,12 +28,12 @@ from tests.unit.stores.letter_making import NOW_MS
 _ATTRIBUTES = {"topic": "routing_key", "group": "group_id", "operation": "operation_id"}
 
 
-def draw_filter(luck: Random, letters: list[Exported]) -> Filter:
+def draw_filter(luck: Random, letters: list[ExportedLetter]) -> Filter:
     """One to four terms."""
     return Filter(tuple(draw_term(luck, letters) for _ in range(luck.choice((1, 1, 1, 2, 2, 3, 4)))))
 
 
-def draw_term(luck: Random, letters: list[Exported]) -> Term:
+def draw_term(luck: Random, letters: list[ExportedLetter]) -> Term:
     """Any kind of term, a third of them negated."""
     each, negated = luck.choice(letters), luck.random() < 0.33
     match luck.choice((0, 0, 1, 2, 3, 4, 4, 4, 5, 5, 6, 6, 7)):
@@ -42,39 +42,39 @@ def draw_term(luck: Random, letters: list[Exported]) -> Term:
         case 1:
             bounds = [None if luck.random() < 0.3 else NOW_MS + luck.choice((-1, 0, 1, 2, 2**70)) for _ in range(2)]
             moment: MomentField = luck.choice(get_args(MomentField))
-            return Between(field=moment, from_ms=bounds[0], until_ms=bounds[1], negated=negated)
+            return TimeTerm(field=moment, from_ms=bounds[0], until_ms=bounds[1], negated=negated)
         case 2:
             limits = [None if luck.random() < 0.3 else luck.choice((0, 1, 3, 42, 404, 429, 2**70)) for _ in range(2)]
             number: NumberField = luck.choice(get_args(NumberField))
-            return Numbered(field=number, low=limits[0], high=limits[1], negated=negated)
+            return NumberTerm(field=number, low=limits[0], high=limits[1], negated=negated)
         case 3:
-            mark: Mark = luck.choice(get_args(Mark))
-            return Marked(mark=mark, negated=negated)
+            mark: Flag = luck.choice(get_args(Flag))
+            return FlagTerm(flag=mark, negated=negated)
         case 4:
             error = luck.choice((each.letter.error_type, each.letter.error_message))
             text = luck.choice([error or "room", error or "429", *texts_of(each.letter), draw_text(luck)])
             text = _part(luck, text) if luck.random() < 0.5 else text
-            return ErrorLike(text=_written(luck, text) or "o", negated=negated)
+            return ErrorTerm(text=_written(luck, text) or "o", negated=negated)
         case 5:
             return _words(luck, each, negated)
         case 6:
             path, value = _path(luck, each)
-            return BodyPath(path=path, value=_starred(luck, value), negated=negated)
+            return BodyTerm(path=path, value=_starred(luck, value), negated=negated)
         case _:
             return _header(luck, each, negated)
 
 
-def _named(luck: Random, each: Exported, negated: bool) -> Named:
+def _named(luck: Random, each: ExportedLetter, negated: bool) -> NameTerm:
     field: NameField = luck.choice(get_args(NameField))
     if field == "status":
         statuses = tuple(status.value for status in luck.sample(list(Status), luck.randrange(1, 4)))
-        return Named(field=field, values=statuses, negated=negated)
+        return NameTerm(field=field, values=statuses, negated=negated)
     own = getattr(each.letter, _ATTRIBUTES.get(field, field))
     values = [own or "", *luck.choices((*NAMES, *ODD), k=luck.choice((0, 0, 1, 8)))]
-    return Named(field=field, values=tuple(_starred(luck, value) for value in values), negated=negated)
+    return NameTerm(field=field, values=tuple(_starred(luck, value) for value in values), negated=negated)
 
 
-def _words(luck: Random, each: Exported, negated: bool) -> Words:
+def _words(luck: Random, each: ExportedLetter, negated: bool) -> WordsTerm:
     text = luck.choice([*texts_of(each.letter), each.content.body.decode("utf-8", "replace")[-200:], draw_text(luck)])
     parts = text.split() or ["room"]
     start = luck.randrange(len(parts))
@@ -82,10 +82,10 @@ def _words(luck: Random, each: Exported, negated: bool) -> Words:
     is_prefix = luck.random() < 0.3
     if is_prefix:
         words[-1] = _part(luck, words[-1], from_start=True)
-    return Words(words=tuple(words), is_phrase=luck.random() < 0.5, is_prefix=is_prefix, negated=negated)
+    return WordsTerm(words=tuple(words), is_phrase=luck.random() < 0.5, is_prefix=is_prefix, negated=negated)
 
 
-def _path(luck: Random, each: Exported) -> tuple[tuple[str, ...], str]:
+def _path(luck: Random, each: ExportedLetter) -> tuple[tuple[str, ...], str]:
     """A path into the letter's body, and what is there."""
     try:
         text = each.content.body.strip().decode("utf-8-sig")
@@ -105,7 +105,7 @@ def _path(luck: Random, each: Exported) -> tuple[tuple[str, ...], str]:
     return tuple(path) or ("a",), found if luck.random() < 0.8 else draw_text(luck)
 
 
-def _header(luck: Random, each: Exported, negated: bool) -> HeaderIs:
+def _header(luck: Random, each: ExportedLetter, negated: bool) -> HeaderTerm:
     headers = headers_of(each.content.properties)
     name = luck.choice([*headers, luck.choice(HEADER_NAMES)])
     value = headers.get(name, draw_text(luck))
@@ -113,7 +113,7 @@ def _header(luck: Random, each: Exported, negated: bool) -> HeaderIs:
         value = luck.choice(value) if value else "room"
     text = value if isinstance(value, str) else str(value)
     written = name.swapcase() if luck.random() < 0.3 else name
-    return HeaderIs(name=written, value=_starred(luck, text), negated=negated)
+    return HeaderTerm(name=written, value=_starred(luck, text), negated=negated)
 
 
 def _written(luck: Random, text: str) -> str:

@@ -8,8 +8,8 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from redrive.records import BODY_BYTES_MAX, Content, DeadLetter, Status
-from redrive.stores import Exported
+from redrive.records import BODY_BYTES_MAX, DeadLetter, MessageContent, Status
+from redrive.stores import ExportedLetter
 from redrive.wire import Properties
 from tests.unit.stores.letter_making import NOW_MS, make_letter
 
@@ -58,7 +58,7 @@ def draw_text(luck: Random) -> str:
     return luck.choice((" ", "", ".", ": ", "\n")).join(luck.choices((*ODD, *NAMES), k=luck.randrange(1, 4)))
 
 
-def draw_letter(luck: Random, number: int) -> Exported:
+def draw_letter(luck: Random, number: int) -> ExportedLetter:
     """A whole one, as another store would have exported it."""
 
     def maybe(text: str) -> str | None:
@@ -100,9 +100,9 @@ def draw_letter(luck: Random, number: int) -> Exported:
         copy_of=maybe("x"),
         operation_id=maybe(name()),
     )
-    return Exported(
+    return ExportedLetter(
         letter=letter,
-        content=Content(properties=draw_properties(luck, headers), body=body),
+        content=MessageContent(properties=draw_properties(luck, headers), body=body),
         history=(),
         past=(),
         edits=(),

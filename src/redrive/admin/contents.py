@@ -3,12 +3,12 @@
 from typing import Any
 
 from redrive.admin.access import View
-from redrive.records import Content, body_of
-from redrive.stores import body_as_seen
+from redrive.records import MessageContent, body_of
+from redrive.stores import redact_body
 from redrive.wiring import describe
 
 
-async def shown_content(view: View, content: Content) -> dict[str, Any]:
+async def shown_content(view: View, content: MessageContent) -> dict[str, Any]:
     """A content as `View.content` tells it."""
     described = describe(content)
-    return view.content(described, await body_as_seen(view, body_of(described)))
+    return view.content(described, await redact_body(view, body_of(described)))

@@ -10,8 +10,8 @@ from redrive.admin.problems import invalid
 from redrive.admin.selecting import forbade
 from redrive.admin.shapes.messages import EditRequest
 from redrive.deadletters import LetterEdit
-from redrive.records import Content
-from redrive.stores import body_as_seen
+from redrive.records import MessageContent
+from redrive.stores import redact_body
 from redrive.wiring import headers_from_json
 
 
@@ -31,9 +31,11 @@ def read_edit(asked: EditRequest) -> LetterEdit:
     )
 
 
-async def check_hidden(request: Request, caller: Caller, view: View, content: Content, change: LetterEdit) -> None:
+async def check_hidden(
+    request: Request, caller: Caller, view: View, content: MessageContent, change: LetterEdit
+) -> None:
     """Raises `Problem` 403 where somebody would overwrite what they can't see."""
-    if change.body is not None and (await body_as_seen(view, content.body)).body != content.body:
+    if change.body is not None and (await redact_body(view, content.body)).body != content.body:
         reason = "parts of this body are hidden from your role, and a new body would overwrite them"
         raise await forbade(request, caller, reason)
     for name in (*change.set_headers, *change.drop_headers):

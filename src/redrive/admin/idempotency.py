@@ -16,7 +16,7 @@ from redrive.admin.access.guard import CALLER
 from redrive.admin.limits import replaying
 from redrive.admin.problems import Problem, conflict, invalid
 from redrive.admin.services import Services
-from redrive.stores import Answer, InFlight, KeyReused, Reservation, StoreUnavailable
+from redrive.stores import KeyReservation, KeyReused, RequestInProgress, StoredResponse, StoreUnavailable
 
 HEADER = "Idempotency-Key"
 REPLAYED = (b"idempotency-replayed", b"true")
@@ -52,18 +52,18 @@ class Idempotency:
         answers = self._services.store.answers
         reserved = await answers.reserve(caller.token_id, key, _hash(scope, body), now_ms=self._services.clock_ms())
         match reserved:
-            case Answer():
+            case StoredResponse():
                 await _send(reserved, send, REPLAYED)
-            case InFlight():
+            case RequestInProgress():
                 raise conflict("in-flight", "a request with this Idempotency-Key is being worked on; ask again later")
             case KeyReused():
                 title = "The Idempotency-Key belongs to another request"
                 detail = "this Idempotency-Key came before with another request; use a new key for a new request"
                 raise Problem(status=422, name="idempotency-key-reused", title=title, detail=detail)
-            case Reservation():
+            case KeyReservation():
                 await self._work(reserved, scope, replaying(body, receive), send)
 
-    async def _work(self, reservation: Reservation, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _work(self, reservation: KeyReservation, scope: Scope, receive: Receive, send: Send) -> None:
         taken = _Taken()
         instead: list[bytes] = []
         try:
@@ -83,7 +83,7 @@ class Idempotency:
                 self._services.observer.note("admin.answer_not_kept", status=answer.status)
         await _send(answer, send)
 
-    async def _release(self, reservation: Reservation) -> None:
+    async def _release(self, reservation: KeyReservation) -> None:
         try:
             await self._services.store.answers.release(reservation)
         except StoreUnavailable:
@@ -107,9 +107,9 @@ class _Taken:
         elif message["type"] == "http.response.body":
             self._body.append(message.get("body", b""))
 
-    def answer(self) -> Answer:
+    def answer(self) -> StoredResponse:
         """All of it."""
-        return Answer(status=self._status, headers=self._headers, body=b"".join(self._body))
+        return StoredResponse(status=self._status, headers=self._headers, body=b"".join(self._body))
 
 
 def _key_of(scope: Scope) -> str | None:
@@ -145,7 +145,7 @@ async def _read(receive: Receive) -> bytes | None:
             return b"".join(chunks)
 
 
-async def _send(answer: Answer, send: Send, *more: tuple[bytes, bytes]) -> None:
+async def _send(answer: StoredResponse, send: Send, *more: tuple[bytes, bytes]) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
     length = (b"content-length", str(len(answer.body)).encode())
     await send({"type": "http.response.start", "status": answer.status, "headers": [*headers, length, *more]})

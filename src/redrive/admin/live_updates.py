@@ -17,7 +17,7 @@ from redrive.admin.problems import unavailable
 from redrive.admin.services import Services, services_of
 from redrive.core import RedriveError
 from redrive.records import Operation
-from redrive.stores import Stats
+from redrive.stores import LetterStats
 
 EVERY_S = 1.0
 OPEN_MAX = 200
@@ -29,7 +29,7 @@ class Snapshot:
     """How things stand at a moment. `ended`: operations that ended lately. `refused`: tokens that count no more."""
 
     at_ms: int
-    stats: Stats
+    stats: LetterStats
     operations: dict[str, Operation] = field(default_factory=dict)
     ended: dict[str, Operation] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from redrive.stores import Stats
+from redrive.stores import LetterStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def dead_letter_metrics(stats: Stats) -> str:
+def dead_letter_metrics(stats: LetterStats) -> str:
     """Gauges by status, and by queue and status for the queues with the most."""
     return "\n".join(_lines(stats)) + "\n"
 
 
-def _lines(stats: Stats) -> Iterator[str]:
+def _lines(stats: LetterStats) -> Iterator[str]:
     yield "# HELP redrive_dead_letters Dead letters in the database, by status."
     yield "# TYPE redrive_dead_letters gauge"
     for status, count in sorted(stats.by_status.items()):

@@ -19,7 +19,7 @@ from redrive.deadletters import ActionRefused, InvalidEdit, PeekRefused, RecordN
 from redrive.management import ManagementError
 from redrive.records import InvalidFilter, InvalidRedaction, InvalidToken, Role
 from redrive.stores import (
-    FilterTooDear,
+    FilterTooExpensive,
     IdempotencyConflict,
     InvalidCursor,
     InvalidScope,
@@ -243,7 +243,7 @@ _MEANINGS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException]
     ((PeekRefused,), _conflicting("peek-would-destroy")),
     ((StillCollected,), _conflicting("still-collected")),
     ((InvalidFilter,), _of_filter),
-    ((FilterTooDear,), _of_cost),
+    ((FilterTooExpensive,), _of_cost),
     ((InvalidEdit, InvalidCursor, InvalidScope, InvalidRedaction, InvalidToken, InvalidInput), _invalid),
     ((VersionConflict,), _of_version),
     ((IdempotencyConflict,), _of_key),

@@ -17,16 +17,16 @@ from redrive.admin.problems import Problem, forbidden, not_found
 from redrive.admin.services import Services, services_of
 from redrive.records import (
     AuditEntry,
-    BodyPath,
+    BodyTerm,
     DeadLetter,
-    ErrorLike,
+    ErrorTerm,
     Filter,
     Group,
-    HeaderIs,
-    Named,
+    HeaderTerm,
+    NameTerm,
     Selection,
     Term,
-    Words,
+    WordsTerm,
     format_filter,
     parse_filter,
 )
@@ -148,7 +148,7 @@ async def choose(
         return Chosen(selection=Selection(ids=kept or (_NOBODY,), limit=limit), outside=outside)
     asked = await filter_for(request, caller, view, q, terms=(*terms, *hidden_terms))
     # By the queues of the token: which dead-letter queues are theirs may change, and what was asked is the same.
-    scope = (Named(field="queue", values=caller.queues),) if caller.queues else ()
+    scope = (NameTerm(field="queue", values=caller.queues),) if caller.queues else ()
     said = format_filter(Filter((*scope, *terms)))
     text = f"{said} {q.strip()}".strip()
     return Chosen(
@@ -162,7 +162,7 @@ async def taking_turns(request: Request, caller: Caller, filter: Filter | None) 
     for long: then a token does so once at a time, and few tokens do. Raises `Problem` 429."""
     scope = caller.scope_terms()  # in every filter, and none of the caller's choice
     terms = [] if filter is None else [term for term in filter.terms if term not in scope]
-    if not any(isinstance(term, BodyPath | HeaderIs | ErrorLike | Words) or _is_wide(term) for term in terms):
+    if not any(isinstance(term, BodyTerm | HeaderTerm | ErrorTerm | WordsTerm) or _is_wide(term) for term in terms):
         yield
         return
     services = services_of(request)
@@ -172,7 +172,7 @@ async def taking_turns(request: Request, caller: Caller, filter: Filter | None) 
 
 def _is_wide(term: Term) -> bool:
     """Whether names are compared with all there are."""
-    return isinstance(term, Named) and (len(term.values) > _NAMES_FEW or any("*" in one for one in term.values))
+    return isinstance(term, NameTerm) and (len(term.values) > _NAMES_FEW or any("*" in one for one in term.values))
 
 
 async def _tell_outside(services: Services, caller: Caller, outside: Sequence[str]) -> None:
@@ -180,7 +180,7 @@ async def _tell_outside(services: Services, caller: Caller, outside: Sequence[st
     able = tuple(id for id in outside if is_id(id))[:_LOOKED_UP]
     if not caller.queues or not able:
         return
-    asked = Filter((Named(field="id", values=able),))
+    asked = Filter((NameTerm(field="id", values=able),))
     page = await services.store.letters.page(asked, limit=1, now_ms=services.clock_ms())
     for letter in page.letters:
         await services.refusals.outside(caller, "dead letter", services, id=letter.id, queue=letter.queue)
@@ -194,7 +194,7 @@ async def _visible(services: Services, caller: Caller, ids: Sequence[str]) -> fr
     seen: set[str] = set()
     for start in range(0, len(able), _LOOKED_UP):
         chunk = tuple(able[start : start + _LOOKED_UP])
-        asked = Filter((Named(field="id", values=chunk), *caller.scope_terms()))
+        asked = Filter((NameTerm(field="id", values=chunk), *caller.scope_terms()))
         cursor = None
         while True:
             page = await services.store.letters.page(asked, limit=_LOOKED_UP, cursor=cursor, now_ms=services.clock_ms())

@@ -20,20 +20,20 @@ from redrive.records.filter_problems import FilterProblem, InvalidFilter, Refuse
 from redrive.records.filter_terms import Piece, RawTerm, split_terms
 from redrive.records.filter_values import read_moments, read_numbers
 from redrive.records.filters import (
-    Between,
-    BodyPath,
-    ErrorLike,
+    BodyTerm,
+    ErrorTerm,
     Filter,
-    HeaderIs,
-    Mark,
-    Marked,
+    Flag,
+    FlagTerm,
+    HeaderTerm,
     MomentField,
-    Named,
     NameField,
-    Numbered,
+    NameTerm,
     NumberField,
+    NumberTerm,
     Term,
-    Words,
+    TimeTerm,
+    WordsTerm,
     too_many_stars,
 )
 from redrive.records.states import Status
@@ -58,7 +58,7 @@ ALIASES: Mapping[str, str] = {
 _NAMES: dict[str, NameField] = {name: name for name in get_args(NameField)}
 _MOMENTS: dict[str, MomentField] = {name: name for name in get_args(MomentField)}
 _NUMBERS: dict[str, NumberField] = {name: name for name in get_args(NumberField)}
-_MARKS: dict[str, Mark] = {name: name for name in get_args(Mark)}
+_MARKS: dict[str, Flag] = {name: name for name in get_args(Flag)}
 FIELDS = (*_NAMES, "error", *_MOMENTS, *_NUMBERS, "is", "words", "body", "header")
 _SQUASHED = {name.replace("_", ""): name for name in (*FIELDS, *ALIASES)}
 _FIELD_BEGINS = re.compile(r"(?P<name>[^\W\d][\w-]*)(?P<sign>[.=<>])", re.ASCII)
@@ -142,21 +142,21 @@ def _read_field(field: str, raw: RawTerm, now_ms: int) -> Term:
         values = _listed(raw.value)
         if field == "status":
             values = tuple(_read_status(one) for one in values)
-        return Named(field=_NAMES[field], values=values, negated=negated)
+        return NameTerm(field=_NAMES[field], values=values, negated=negated)
     if field in _MOMENTS:
         from_ms, until_ms = read_moments(value, now_ms)
-        return Between(field=_MOMENTS[field], from_ms=from_ms, until_ms=until_ms, negated=negated)
+        return TimeTerm(field=_MOMENTS[field], from_ms=from_ms, until_ms=until_ms, negated=negated)
     if field in _NUMBERS:
         low, high = read_numbers(value, is_size=field == "size")
-        return Numbered(field=_NUMBERS[field], low=low, high=high, negated=negated)
+        return NumberTerm(field=_NUMBERS[field], low=low, high=high, negated=negated)
     if field == "is":
         if value.lower() not in _MARKS:
             raise Refused(f"nothing is {value}", did_you_mean(value.lower(), _MARKS))
-        return Marked(mark=_MARKS[value.lower()], negated=negated)
+        return FlagTerm(flag=_MARKS[value.lower()], negated=negated)
     if field == "error":
         if not value:
             raise Refused("error: needs a text", "write error:Timeout")
-        return ErrorLike(text=value, negated=negated)
+        return ErrorTerm(text=value, negated=negated)
     return _words(value, is_phrase=False, is_negated=negated)
 
 
@@ -176,12 +176,12 @@ def _read_inside(field: str, path: tuple[str, ...], raw: RawTerm) -> Term:
         name = ".".join(path)
         if not name:
             raise Refused("header. needs a name", "write header.x-tenant:acme")
-        return HeaderIs(name=name, value=_joined(raw.value), negated=raw.is_negated)
+        return HeaderTerm(name=name, value=_joined(raw.value), negated=raw.is_negated)
     if not path or not all(path):
         raise Refused("body. needs a path", "write body.customer.id:42, or body.items.*.sku:A1 for any place in a list")
     if len(path) > PATH_STEPS_MAX:
         raise Refused(f"this path has {len(path):,} steps, and {PATH_STEPS_MAX} at most can be followed", "shorten it")
-    return BodyPath(path=path, value=_joined(raw.value), negated=raw.is_negated)
+    return BodyTerm(path=path, value=_joined(raw.value), negated=raw.is_negated)
 
 
 def _refuse_field_without_colon(pieces: tuple[Piece, ...]) -> None:
@@ -204,13 +204,13 @@ def _refuse_field_without_colon(pieces: tuple[Piece, ...]) -> None:
     )
 
 
-def _read_words(pieces: tuple[Piece, ...], *, is_negated: bool) -> Words:
+def _read_words(pieces: tuple[Piece, ...], *, is_negated: bool) -> WordsTerm:
     text = _joined(pieces)
     # `order-17` is one word to whoever writes it and two to the index: they must stand together.
     return _words(text, is_phrase=pieces[0].is_quoted or len(words_of(text)) > 1, is_negated=is_negated)
 
 
-def _words(text: str, *, is_phrase: bool, is_negated: bool) -> Words:
+def _words(text: str, *, is_phrase: bool, is_negated: bool) -> WordsTerm:
     is_prefix = text.endswith("*")
     words = words_of(text)
     if not words or (is_prefix and not words_of(text[-2:])):
@@ -219,7 +219,7 @@ def _words(text: str, *, is_phrase: bool, is_negated: bool) -> Words:
         )
     if "*" in text[:-1]:
         raise Refused(f"{text} has * where it can't be searched", "put it at the end of a word", code="no-words")
-    return Words(words=words, is_phrase=is_phrase, is_prefix=is_prefix, negated=is_negated)
+    return WordsTerm(words=words, is_phrase=is_phrase, is_prefix=is_prefix, negated=is_negated)
 
 
 def _joined(pieces: tuple[Piece, ...]) -> str:

@@ -11,19 +11,19 @@ from typing import Any, assert_never
 
 from redrive.records.body_paths import BodyValues, matches_glob, matches_header
 from redrive.records.filters import (
-    Between,
-    BodyPath,
-    ErrorLike,
+    BodyTerm,
+    ErrorTerm,
     Filter,
-    HeaderIs,
-    Marked,
+    FlagTerm,
+    HeaderTerm,
     MomentField,
-    Named,
     NameField,
-    Numbered,
+    NameTerm,
     NumberField,
+    NumberTerm,
     Term,
-    Words,
+    TimeTerm,
+    WordsTerm,
 )
 from redrive.records.letters import DeadLetter
 from redrive.records.search_text import search_text
@@ -106,41 +106,41 @@ class _Message:
 def _holds(term: Term, letter: DeadLetter, message: _Message, now_ms: int) -> bool:
     """Whether a term holds, as if it were not negated."""
     match term:
-        case Named():
+        case NameTerm():
             names = [name for name in _NAMES[term.field](letter) if name is not None]
             return any(matches_glob(storable(value), name) for value in term.values for name in names)
-        case Between():
+        case TimeTerm():
             moment_ms = _MOMENTS[term.field](letter)
             return (term.from_ms is None or moment_ms >= term.from_ms) and (
                 term.until_ms is None or moment_ms < term.until_ms
             )
-        case Numbered():
+        case NumberTerm():
             number = _NUMBERS[term.field](letter)
             return (
                 number is not None
                 and (term.low is None or number >= term.low)
                 and (term.high is None or number <= term.high)
             )
-        case Marked():
+        case FlagTerm():
             return _is_marked(term, letter, now_ms)
-        case ErrorLike():
+        case ErrorTerm():
             text = fold(storable(term.text))
             return any(error is not None and text in fold(error) for error in (letter.error_type, letter.error_message))
-        case Words():
+        case WordsTerm():
             if not phrases_of(term):
                 # Nothing is asked for, and of nothing there is no complement.
                 return not term.negated
             return has_phrases(term, message.words)
-        case BodyPath():
+        case BodyTerm():
             return message.values.has(term.path, term.value)
-        case HeaderIs():
+        case HeaderTerm():
             return matches_header(term.name, term.value, message.headers)
         case _:
             assert_never(term)
 
 
-def _is_marked(term: Marked, letter: DeadLetter, now_ms: int) -> bool:
-    match term.mark:
+def _is_marked(term: FlagTerm, letter: DeadLetter, now_ms: int) -> bool:
+    match term.flag:
         case "poison":
             return letter.is_poison
         case "edited":
@@ -150,4 +150,4 @@ def _is_marked(term: Marked, letter: DeadLetter, now_ms: int) -> bool:
         case "due":
             return letter.status is Status.PENDING and letter.due_at_ms is not None and letter.due_at_ms <= now_ms
         case _:
-            assert_never(term.mark)
+            assert_never(term.flag)

@@ -4,16 +4,16 @@ import re
 
 from redrive.records.filter_values import write_moments, write_numbers
 from redrive.records.filters import (
-    Between,
-    BodyPath,
-    ErrorLike,
+    BodyTerm,
+    ErrorTerm,
     Filter,
-    HeaderIs,
-    Marked,
-    Named,
-    Numbered,
+    FlagTerm,
+    HeaderTerm,
+    NameTerm,
+    NumberTerm,
     Term,
-    Words,
+    TimeTerm,
+    WordsTerm,
 )
 
 _PLAIN_VALUE = re.compile(r'[^\s",\\]+')
@@ -28,25 +28,25 @@ def format_filter(filter: Filter) -> str:
 
 def _write(term: Term) -> str:
     match term:
-        case Named(field=field, values=values):
+        case NameTerm(field=field, values=values):
             return f"{field}:" + ",".join(_quote(value, _PLAIN_VALUE) for value in values)
-        case Between(field=moment_field, from_ms=from_ms, until_ms=until_ms):
+        case TimeTerm(field=moment_field, from_ms=from_ms, until_ms=until_ms):
             return f"{moment_field}:{write_moments(from_ms, until_ms)}"
-        case Numbered(field=number_field, low=low, high=high):
+        case NumberTerm(field=number_field, low=low, high=high):
             return f"{number_field}:{write_numbers(low, high)}"
-        case Marked(mark=mark):
-            return f"is:{mark}"
-        case ErrorLike(text=text):
+        case FlagTerm(flag=flag):
+            return f"is:{flag}"
+        case ErrorTerm(text=text):
             return f"error:{_quote(text, _PLAIN_VALUE)}"
-        case BodyPath(path=path, value=value):
+        case BodyTerm(path=path, value=value):
             return f"body.{'.'.join(_quote(part, _PLAIN_PART) for part in path)}:{_quote(value, _PLAIN_VALUE)}"
-        case HeaderIs(name=name, value=value):
+        case HeaderTerm(name=name, value=value):
             return f"header.{_quote(name, _PLAIN_HEADER)}:{_quote(value, _PLAIN_VALUE)}"
-        case Words():
+        case WordsTerm():
             return _write_words(term)
 
 
-def _write_words(term: Words) -> str:
+def _write_words(term: WordsTerm) -> str:
     star = "*" if term.is_prefix else ""
     text = " ".join(term.words)
     if term.is_phrase:

@@ -24,11 +24,11 @@ NameField: TypeAlias = Literal[
 ]
 MomentField: TypeAlias = Literal["dead", "collected", "updated"]
 NumberField: TypeAlias = Literal["attempts", "redrives", "returns", "size", "status_code"]
-Mark: TypeAlias = Literal["poison", "edited", "copy", "due"]
+Flag: TypeAlias = Literal["poison", "edited", "copy", "due"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NameTerm:
     """A field equal to one of the values. `*` in a value stands for anything; `queue` is the failed queue or the DLQ;
     statuses are in lower case."""
 
@@ -38,7 +38,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class TimeTerm:
     """A moment, in milliseconds since 1970: from `from_ms` on and before `until_ms`; None is open."""
 
     field: MomentField
@@ -48,7 +48,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Numbered:
+class NumberTerm:
     """A number, both ends included; None is open."""
 
     field: NumberField
@@ -58,15 +58,15 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
+class FlagTerm:
     """Poison, edited, a further copy, or due for auto-retry."""
 
-    mark: Mark
+    flag: Flag
     negated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorLike:
+class ErrorTerm:
     """The error's type or its message contains the text, in any case."""
 
     text: str
@@ -74,7 +74,7 @@ class ErrorLike:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class WordsTerm:
     """Full text: all these words, in this order when it is a phrase; the last may be a beginning (`time*`)."""
 
     words: tuple[str, ...]
@@ -84,7 +84,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BodyPath:
+class BodyTerm:
     """A value in a JSON body. A number in the path is a place in a list, `*` any place."""
 
     path: tuple[str, ...]
@@ -93,7 +93,7 @@ class BodyPath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderIs:
+class HeaderTerm:
     """A header's value, as text."""
 
     name: str
@@ -106,7 +106,7 @@ GLOBS_MAX = 50
 STARS_MAX = 10
 """In one of them."""
 
-Term: TypeAlias = Named | Between | Numbered | Marked | ErrorLike | Words | BodyPath | HeaderIs
+Term: TypeAlias = NameTerm | TimeTerm | NumberTerm | FlagTerm | ErrorTerm | WordsTerm | BodyTerm | HeaderTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Filter:
 
 def too_many_stars(terms: Iterable[Term]) -> str | None:
     """Why a filter with these terms would be too much work, in a sentence; None where it would not."""
-    globs = [value for term in terms if isinstance(term, Named) for value in term.values if "*" in value]
+    globs = [value for term in terms if isinstance(term, NameTerm) for value in term.values if "*" in value]
     if len(globs) > GLOBS_MAX:
         return f"a filter has at most {GLOBS_MAX} names with *, and this one has {len(globs):,}"
     if any(value.count("*") > STARS_MAX for value in globs):

@@ -6,7 +6,7 @@ from redrive.records.states import GroupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class GroupNote:
     """What somebody wrote beside a group."""
 
     at_ms: int
@@ -15,7 +15,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class GroupStateChange:
     """What somebody said about a group last: the state they gave it, and why."""
 
     state: GroupState
@@ -42,6 +42,6 @@ class Group:
     redriven: int
     """Copies sent back so far, and how many of them came back."""
     returned: int
-    notes: tuple[Note, ...] = ()
-    said: Said | None = None
+    notes: tuple[GroupNote, ...] = ()
+    state_change: GroupStateChange | None = None
     """Also of a group that has regressed since: then it tells who resolved it."""

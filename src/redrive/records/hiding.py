@@ -16,7 +16,7 @@ from redrive.core import headers as known
 from redrive.records.access import Redaction, RedactionKind, Role
 from redrive.records.filter_grammar import parse_filter
 from redrive.records.filter_problems import InvalidFilter
-from redrive.records.filters import BodyPath
+from redrive.records.filters import BodyTerm
 from redrive.records.understanding import STACK_HEADERS
 
 MASK = "[redacted]"
@@ -40,7 +40,7 @@ _STRING_STEPS = 10
 _ASKED_AFTER = 20_000
 
 
-class TooMuchWork(Exception):
+class MaskingTooExpensive(Exception):
     """It takes too long to look through a body for what is hidden."""
 
 
@@ -52,11 +52,11 @@ def path_of(text: str) -> Path:
     """The steps of a path. Raises `InvalidFilter`."""
     filter = parse_filter(f"body.{text}:x", now_ms=0)
     (term,) = filter.terms
-    assert isinstance(term, BodyPath)
+    assert isinstance(term, BodyTerm)
     return term.path
 
 
-def checked_path(kind: RedactionKind, text: str) -> str:
+def check_redaction_path(kind: RedactionKind, text: str) -> str:
     """What a rule is to name, cleaned. Raises `InvalidRedaction`."""
     text = text.strip()
     if not text or len(text) > PATH_CHARACTERS_MAX or not text.isprintable():
@@ -69,14 +69,14 @@ def checked_path(kind: RedactionKind, text: str) -> str:
         filter = parse_filter(f"body.{text}:x", now_ms=0)
     except InvalidFilter as error:
         raise InvalidRedaction(f"{text} is no path in a body: {error.findings[0].text}") from None
-    if len(filter.terms) != 1 or not isinstance(filter.terms[0], BodyPath) or filter.terms[0].value != "x":
+    if len(filter.terms) != 1 or not isinstance(filter.terms[0], BodyTerm) or filter.terms[0].value != "x":
         raise InvalidRedaction(f"{text} is no path in a body; write it like customer.card or items.*.price")
     return text
 
 
-def tried_redaction(kind: RedactionKind, text: str, hidden_from: Role) -> Redaction:
+def trial_redaction(kind: RedactionKind, text: str, hidden_from: Role) -> Redaction:
     """A redaction that is nowhere kept, to see what it would hide. Raises `InvalidRedaction`."""
-    return Redaction(id="", kind=kind, path=checked_path(kind, text), hidden_from=hidden_from)
+    return Redaction(id="", kind=kind, path=check_redaction_path(kind, text), hidden_from=hidden_from)
 
 
 def tells_error(name: str) -> bool:
@@ -122,11 +122,11 @@ def hide_in_body(
     body: bytes, paths: tuple[Path, ...], *, work_max: int = WORK_MAX, go_on: Callable[[], None] | None = None
 ) -> bytes | None:
     """The body with the values masked; as it is where it has none of them; None where it is no JSON. `go_on` is called
-    now and then, and may end it by raising. Raises `TooMuchWork`."""
+    now and then, and may end it by raising. Raises `MaskingTooExpensive`."""
     if not body:
         return body
     if len(body) > HIDING_BYTES_MAX:
-        raise TooMuchWork
+        raise MaskingTooExpensive
     try:
         reading = _Reading(work_max, go_on)
         document = reading.read(body)
@@ -188,16 +188,16 @@ class _Reading:
         self._asked_at = work_max
 
     def spend(self, steps: int) -> None:
-        """So much is about to be done. Raises `TooMuchWork`."""
+        """So much is about to be done. Raises `MaskingTooExpensive`."""
         self._left -= steps
         if self._left < 0:
-            raise TooMuchWork
+            raise MaskingTooExpensive
         if self._go_on is not None and self._asked_at - self._left >= _ASKED_AFTER:
             self._asked_at = self._left
             self._go_on()
 
     def read(self, text: str | bytes) -> Any:
-        """Raises `ValueError`, `RecursionError`, `TooMuchWork`."""
+        """Raises `ValueError`, `RecursionError`, `MaskingTooExpensive`."""
         self.spend(len(text) // _BYTES_A_STEP)
         return json.loads(text, object_pairs_hook=self._take)
 

@@ -5,13 +5,13 @@ _TIME_CHARACTERS = 9
 _LUCK_CHARACTERS = 7
 
 ID_LENGTH = _TIME_CHARACTERS + _LUCK_CHARACTERS
-LUCK_BITS = 5 * _LUCK_CHARACTERS
+ID_RANDOM_BITS = 5 * _LUCK_CHARACTERS
 
 
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 
 
 def make_id(now_ms: int, luck: int) -> str:
-    """Sixteen characters: nine of time, seven of luck (`LUCK_BITS` random bits, the caller's)."""
-    number = now_ms << LUCK_BITS | luck & (1 << LUCK_BITS) - 1
+    """Sixteen characters: nine of time, seven of luck (`ID_RANDOM_BITS` random bits, the caller's)."""
+    number = now_ms << ID_RANDOM_BITS | luck & (1 << ID_RANDOM_BITS) - 1
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * ID_LENGTH - 10, -1, -10)])

@@ -10,9 +10,9 @@ from typing import Any
 
 from redrive.core import Attempt
 from redrive.records.access import Token
-from redrive.records.groups import Group, Said
-from redrive.records.letters import DeadLetter, Happening
-from redrive.records.operations import AuditEntry, Item, Operation, RetryRule
+from redrive.records.groups import Group, GroupStateChange
+from redrive.records.letters import DeadLetter, LifecycleEntry
+from redrive.records.operations import AuditEntry, Operation, OperationItem, RetryRule
 
 
 def moment_json(at_ms: int | None) -> str | None:
@@ -67,7 +67,7 @@ def attempt_json(attempt: Attempt) -> dict[str, Any]:
     return {"number": attempt.number, "at": moment_json(attempt.at_ms), "error": attempt.error}
 
 
-def happening_json(happening: Happening) -> dict[str, Any]:
+def lifecycle_json(happening: LifecycleEntry) -> dict[str, Any]:
     """One entry of a dead letter's life."""
     return {
         "at": moment_json(happening.at_ms),
@@ -105,7 +105,7 @@ def operation_json(operation: Operation) -> dict[str, Any]:
     }
 
 
-def item_json(item: Item) -> dict[str, Any]:
+def item_json(item: OperationItem) -> dict[str, Any]:
     """One dead letter in an operation."""
     return {
         "id": item.letter_id,
@@ -124,7 +124,7 @@ def group_json(group: Group) -> dict[str, Any]:
         "queue": group.queue,
         "error_type": group.error_type,
         "state": str(group.state),
-        "said": None if group.said is None else said_json(group.said),
+        "said": None if group.state_change is None else said_json(group.state_change),
         "first_seen": moment_json(group.first_seen_ms),
         "last_seen": moment_json(group.last_seen_ms),
         "count": group.count,
@@ -135,7 +135,7 @@ def group_json(group: Group) -> dict[str, Any]:
     }
 
 
-def said_json(said: Said) -> dict[str, Any]:
+def said_json(said: GroupStateChange) -> dict[str, Any]:
     """What somebody said about a group last."""
     return {"state": str(said.state), "at": moment_json(said.at_ms), "who": said.who, "why": said.why}
 

@@ -44,7 +44,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class MessageContent:
     """The message itself: its properties as they were on the wire, and its body."""
 
     properties: bytes
@@ -61,7 +61,7 @@ class Arrival:
     dlq_exchange: str
     dlq_routing_key: str
     """How it came into the queue it lay in."""
-    content: Content
+    content: MessageContent
     fingerprint: bytes
     """Equal for the same message delivered twice."""
     explanation: Explanation
@@ -139,7 +139,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class LifecycleEntry:
     """One entry in a dead letter's life."""
 
     at_ms: int

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from redrive.records.filters import Filter
-from redrive.records.letters import Content
+from redrive.records.letters import MessageContent
 
 
 class OperationKind(StrEnum):
@@ -52,7 +52,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RedriveTarget:
     """Where copies go. By default (both None) to the failed queue, through the default exchange.
 
     `exchange` and `routing_key` may hold `{queue}`: `retry.{queue}` with key `retry` is the file pipeline's.
@@ -68,7 +68,7 @@ class NewOperation:
 
     kind: OperationKind
     selection: Selection
-    target: Target = field(default_factory=Target)
+    target: RedriveTarget = field(default_factory=RedriveTarget)
     rate_per_s: float | None = None
     keep_attempts: bool = False
     """The copies carry the runs so far in `x-redrive-attempts-before`."""
@@ -93,7 +93,7 @@ class Operation:
     kind: OperationKind
     state: OperationState
     selection_text: str
-    target: Target
+    target: RedriveTarget
     rate_per_s: float | None
     keep_attempts: bool
     ramp: tuple[int, ...]
@@ -121,7 +121,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class ClaimedLetter:
     """A dead letter whose sending is committed: what to publish, and where it came from."""
 
     id: str
@@ -130,7 +130,7 @@ class Claimed:
     dlq: str
     dlq_exchange: str
     dlq_routing_key: str
-    content: Content
+    content: MessageContent
     """Edited, where somebody edited it."""
     exchange: str = ""
     routing_key: str = ""
@@ -146,7 +146,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class SendResult:
     """How a claimed dead letter ended: `sent` (confirmed), `refused` with the reason, `in_doubt` with the reason, or
     `queued`: certainly not sent, and still to do."""
 
@@ -156,7 +156,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class OperationItem:
     """One dead letter in an operation, as a list shows it."""
 
     letter_id: str

@@ -36,7 +36,7 @@ class Status(StrEnum):
     RESOLVED = "resolved"
 
 
-class Event(StrEnum):
+class LetterEvent(StrEnum):
     """What happens to a dead letter."""
 
     CLAIMED = "claimed"
@@ -56,53 +56,53 @@ class Event(StrEnum):
 
 _P, _R, _W = Status.PENDING, Status.RETRYING, Status.WAITING
 _D, _F, _X = Status.IN_DOUBT, Status.FAILED, Status.RESOLVED
-AWAY = (_R, _W)
+IN_FLIGHT = (_R, _W)
 """A copy was sent, or is being sent, and has not come back."""
 
-TRANSITIONS: dict[tuple[Status, Event], Status | None] = {
-    (_P, Event.CLAIMED): _R,
-    (_F, Event.CLAIMED): _R,
-    (_D, Event.CLAIMED): _R,
-    (_R, Event.CONFIRMED): _R,
-    (_R, Event.REFUSED): _P,
-    (_R, Event.LOST): _D,
-    (_P, Event.CAME_BACK): _P,
-    (_R, Event.CAME_BACK): _P,
-    (_W, Event.CAME_BACK): _P,
-    (_D, Event.CAME_BACK): _P,
-    (_X, Event.CAME_BACK): _P,
-    (_P, Event.SPENT): _F,
-    (_R, Event.SPENT): _F,
-    (_W, Event.SPENT): _F,
-    (_D, Event.SPENT): _F,
-    (_X, Event.SPENT): _F,
-    (_R, Event.SILENCE): _X,
-    (_W, Event.SILENCE): _X,
-    (_R, Event.UNTAKEN): _W,
-    (_W, Event.UNTAKEN): _W,
-    (_W, Event.TAKEN): _R,
-    (_R, Event.RESOLVED): _X,
-    (_W, Event.RESOLVED): _X,
-    (_R, Event.DELETED): None,
-    (_W, Event.DELETED): None,
-    (_R, Event.REOPENED): _P,
-    (_W, Event.REOPENED): _P,
-    (_P, Event.RESOLVED): _X,
-    (_F, Event.RESOLVED): _X,
-    (_D, Event.RESOLVED): _X,
-    (_X, Event.RESOLVED): _X,
-    (_P, Event.DELETED): None,
-    (_F, Event.DELETED): None,
-    (_D, Event.DELETED): None,
-    (_X, Event.DELETED): None,
-    (_F, Event.REOPENED): _P,
-    (_D, Event.REOPENED): _P,
-    (_X, Event.REOPENED): _P,
+TRANSITIONS: dict[tuple[Status, LetterEvent], Status | None] = {
+    (_P, LetterEvent.CLAIMED): _R,
+    (_F, LetterEvent.CLAIMED): _R,
+    (_D, LetterEvent.CLAIMED): _R,
+    (_R, LetterEvent.CONFIRMED): _R,
+    (_R, LetterEvent.REFUSED): _P,
+    (_R, LetterEvent.LOST): _D,
+    (_P, LetterEvent.CAME_BACK): _P,
+    (_R, LetterEvent.CAME_BACK): _P,
+    (_W, LetterEvent.CAME_BACK): _P,
+    (_D, LetterEvent.CAME_BACK): _P,
+    (_X, LetterEvent.CAME_BACK): _P,
+    (_P, LetterEvent.SPENT): _F,
+    (_R, LetterEvent.SPENT): _F,
+    (_W, LetterEvent.SPENT): _F,
+    (_D, LetterEvent.SPENT): _F,
+    (_X, LetterEvent.SPENT): _F,
+    (_R, LetterEvent.SILENCE): _X,
+    (_W, LetterEvent.SILENCE): _X,
+    (_R, LetterEvent.UNTAKEN): _W,
+    (_W, LetterEvent.UNTAKEN): _W,
+    (_W, LetterEvent.TAKEN): _R,
+    (_R, LetterEvent.RESOLVED): _X,
+    (_W, LetterEvent.RESOLVED): _X,
+    (_R, LetterEvent.DELETED): None,
+    (_W, LetterEvent.DELETED): None,
+    (_R, LetterEvent.REOPENED): _P,
+    (_W, LetterEvent.REOPENED): _P,
+    (_P, LetterEvent.RESOLVED): _X,
+    (_F, LetterEvent.RESOLVED): _X,
+    (_D, LetterEvent.RESOLVED): _X,
+    (_X, LetterEvent.RESOLVED): _X,
+    (_P, LetterEvent.DELETED): None,
+    (_F, LetterEvent.DELETED): None,
+    (_D, LetterEvent.DELETED): None,
+    (_X, LetterEvent.DELETED): None,
+    (_F, LetterEvent.REOPENED): _P,
+    (_D, LetterEvent.REOPENED): _P,
+    (_X, LetterEvent.REOPENED): _P,
 }
 """The table above. None: the row is gone. A pair that is missing is refused."""
 
 
-def sources(event: Event) -> tuple[Status, ...]:
+def statuses_allowing(event: LetterEvent) -> tuple[Status, ...]:
     """The states in which an event may happen."""
     return tuple(status for status, one in TRANSITIONS if one is event)
 

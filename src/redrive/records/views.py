@@ -16,15 +16,23 @@ from typing import Any, Protocol
 from redrive.records.access import Redaction, Role
 from redrive.records.filter_grammar import parse_filter
 from redrive.records.filter_problems import InvalidFilter
-from redrive.records.filters import BodyPath, ErrorLike, Filter, HeaderIs, Named, Words
-from redrive.records.hiding import WORK_MAX, TooMuchWork, hide_in_body, hide_in_headers, overlaps, path_of, tells_error
-from redrive.records.states import Event
+from redrive.records.filters import BodyTerm, ErrorTerm, Filter, HeaderTerm, NameTerm, WordsTerm
+from redrive.records.hiding import (
+    WORK_MAX,
+    MaskingTooExpensive,
+    hide_in_body,
+    hide_in_headers,
+    overlaps,
+    path_of,
+    tells_error,
+)
+from redrive.records.states import LetterEvent
 
 ENVELOPE = b"redrive envelope "
 """Begins a body that holds a whole message, headers and all: what a rule hides of those is in it."""
 FILTER_READ_MAX = 1_000
 HIDDEN_FILTER = "(a filter on payloads)"
-_TOLD_BY_ERRORS = frozenset({str(Event.CAME_BACK), str(Event.SPENT)})
+_TOLD_BY_ERRORS = frozenset({str(LetterEvent.CAME_BACK), str(LetterEvent.SPENT)})
 _TYPE = re.compile(r"HTTP \d{3}|[A-Za-z_$][\w.$+`:]{0,150}", re.ASCII)
 """What is surely an error's type. What stands before the first colon of somebody's text may be a piece of it."""
 
@@ -50,7 +58,7 @@ class ShownBody:
     why: str | None = None
 
 
-TOO_DEAR = ShownBody(
+TOO_COSTLY = ShownBody(
     body=None, why="it takes too long to look through it for what is hidden from this role, so all of it is hidden"
 )
 
@@ -134,15 +142,15 @@ class View:
         """The same, and why where all of it is hidden."""
         try:
             return self.show_body(body)
-        except TooMuchWork:
-            return TOO_DEAR
+        except MaskingTooExpensive:
+            return TOO_COSTLY
 
     def must_read(self, body: bytes) -> bool:
         """Whether a body is looked through for values, which takes a while where it is long."""
         return self.sees_payloads and bool(self._paths) and not body.startswith(ENVELOPE)
 
     def show_body(self, body: bytes, *, work_max: int = WORK_MAX, go_on: Callable[[], None] | None = None) -> ShownBody:
-        """As `hide_in_body` does it. Raises `TooMuchWork`."""
+        """As `hide_in_body` does it. Raises `MaskingTooExpensive`."""
         if not self.sees_payloads:
             return ShownBody(body=None, why="the token is not granted payloads")
         if not self.is_whole and body.startswith(ENVELOPE):
@@ -194,26 +202,26 @@ class View:
             return None
         for term in filter.terms:
             match term:
-                case Words() | ErrorLike() | BodyPath() | HeaderIs() if not self.sees_payloads:
+                case WordsTerm() | ErrorTerm() | BodyTerm() | HeaderTerm() if not self.sees_payloads:
                     return (
                         "filters on bodies, headers, words and errors' texts need a token that sees payloads; "
                         "filter by queue, status, error_type and the like"
                     )
-                case BodyPath(path=path) if any(overlaps(path, hidden) for hidden in self._paths):
+                case BodyTerm(path=path) if any(overlaps(path, hidden) for hidden in self._paths):
                     return f"the value at body.{'.'.join(path)} is hidden from your role, so it can't be searched for"
-                case HeaderIs(name=name) if self.hides_header(name):
+                case HeaderTerm(name=name) if self.hides_header(name):
                     return f"the header {name} is hidden from your role, so it can't be searched for"
-                case Words():
+                case WordsTerm():
                     return (
                         "some values are hidden from your role, and a search for words would find them; "
                         "name where to look: body.path:value or header.name:value"
                     )
-                case ErrorLike():
+                case ErrorTerm():
                     return (
                         "some values are hidden from your role, and errors' texts may quote them; "
                         "filter by error_type, status_code or group"
                     )
-                case Named(field="error_type", values=values) if not all(_TYPE.fullmatch(one) for one in values):
+                case NameTerm(field="error_type", values=values) if not all(_TYPE.fullmatch(one) for one in values):
                     return (
                         "some values are hidden from your role, and what stands for an error's type may quote them; "
                         "write a whole type, without *"

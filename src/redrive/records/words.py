@@ -9,13 +9,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from redrive.records.filters import Words
+from redrive.records.filters import WordsTerm
 
 WORD_LENGTH_MAX = 64
 """Longer words are found by their beginning: PostgreSQL refuses lexemes above 2 kB, and nobody types one."""
 TEXT_LENGTH_MAX = 200_000
 """More of a text is not searched. PostgreSQL refuses an entry above 1 MB."""
-PLACES_MAX = 16_381
+POSITIONS_MAX = 16_381
 """Words after so many stand alone: no phrase has them. PostgreSQL counts no further."""
 PLACES_OF_A_WORD_MAX = 255
 """More of one word are not remembered, by PostgreSQL, and so by nobody."""
@@ -56,10 +56,10 @@ def indexed_words(text: str) -> list[str]:
             seen[word] += 1
             if seen[word] > PLACES_OF_A_WORD_MAX:
                 words[place] = GAP
-    if len(words) <= PLACES_MAX:
+    if len(words) <= POSITIONS_MAX:
         return words
-    alone = [part for word in words[PLACES_MAX:] if word != GAP for part in (GAP, word)]
-    return words[:PLACES_MAX] + alone
+    alone = [part for word in words[POSITIONS_MAX:] if word != GAP for part in (GAP, word)]
+    return words[:POSITIONS_MAX] + alone
 
 
 def is_cut(text: str) -> bool:
@@ -69,7 +69,7 @@ def is_cut(text: str) -> bool:
     return len(_without_accents(_without_accents(text).casefold())) > TEXT_LENGTH_MAX
 
 
-def phrases_of(asked: Words) -> list[list[str]]:
+def phrases_of(asked: WordsTerm) -> list[list[str]]:
     """Words that stand side by side: all of them in a phrase, the parts of one word such as `orders.created` else."""
     cut = [cut_words(word) for word in asked.words]
     if asked.is_phrase:
@@ -78,12 +78,12 @@ def phrases_of(asked: Words) -> list[list[str]]:
     return [parts for parts in cut if parts]
 
 
-def ends_open(asked: Words) -> bool:
+def ends_open(asked: WordsTerm) -> bool:
     """Whether the last word of the last phrase is a beginning only."""
     return asked.is_prefix and bool(cut_words(asked.words[-1]))
 
 
-def has_phrases(asked: Words, words: Sequence[str]) -> bool:
+def has_phrases(asked: WordsTerm, words: Sequence[str]) -> bool:
     """Whether a text with these words has all that is asked for, as if it were not negated. Without words to look for
     every text has them."""
     phrases = phrases_of(asked)

@@ -7,14 +7,14 @@ are what machines do; `letters`, `groups`, `stats` and `audit` are what people l
 Why SQL and no library for it: docs/decisions/0007-sql-of-our-own.md.
 """
 
-from redrive.stores.answers import Answer, InFlight, KeyReused, Reservation
+from redrive.stores.answers import KeyReservation, KeyReused, RequestInProgress, StoredResponse
 from redrive.stores.audit import acting_as
-from redrive.stores.changing import Changed, LetterBusy, UnknownLetter
+from redrive.stores.changing import ChangeResult, LetterBusy, UnknownLetter
 from redrive.stores.clock import OFF_MS as CLOCK_OFF_MS
-from redrive.stores.collecting import Batch, Stored
+from redrive.stores.collecting import BatchResult, StoredBatch
 from redrive.stores.cursors import InvalidCursor
 from redrive.stores.errors import (
-    FilterTooDear,
+    FilterTooExpensive,
     IdempotencyConflict,
     InvalidDatabaseUrl,
     LeaseLost,
@@ -24,46 +24,46 @@ from redrive.stores.errors import (
     UnknownOperation,
     VersionConflict,
 )
-from redrive.stores.exporting import Edit, Exported, Imported, PastContent
+from redrive.stores.exporting import ExportedEdit, ExportedLetter, ImportResult, PastContent
 from redrive.stores.groups import UnknownGroup
 from redrive.stores.leases import Lease
-from redrive.stores.letters import Page, WholeLetter
-from redrive.stores.opening import opened
+from redrive.stores.letters import LetterPage, WholeLetter
+from redrive.stores.opening import unwrap_envelope
 from redrive.stores.redactions import UnknownRedaction
 from redrive.stores.rules import InvalidScope, WiderRule
-from redrive.stores.showing import body_as_seen
-from redrive.stores.stats import Bucket, Stats
+from redrive.stores.showing import redact_body
+from redrive.stores.stats import ActivityBucket, LetterStats
 from redrive.stores.store import Store, exposed_mode, open_store
 from redrive.stores.tokens import TokenNameTaken, UnknownToken
 
 __all__ = [
     "CLOCK_OFF_MS",
-    "Answer",
-    "Batch",
-    "Bucket",
-    "Changed",
-    "Edit",
-    "Exported",
-    "FilterTooDear",
+    "ActivityBucket",
+    "BatchResult",
+    "ChangeResult",
+    "ExportedEdit",
+    "ExportedLetter",
+    "FilterTooExpensive",
     "IdempotencyConflict",
-    "Imported",
-    "InFlight",
+    "ImportResult",
     "InvalidCursor",
     "InvalidDatabaseUrl",
     "InvalidScope",
+    "KeyReservation",
     "KeyReused",
     "Lease",
     "LeaseLost",
     "LetterBusy",
-    "Page",
+    "LetterPage",
+    "LetterStats",
     "PastContent",
-    "Reservation",
-    "Stats",
+    "RequestInProgress",
     "Store",
     "StoreError",
     "StoreTooNew",
     "StoreUnavailable",
-    "Stored",
+    "StoredBatch",
+    "StoredResponse",
     "TokenNameTaken",
     "UnknownGroup",
     "UnknownLetter",
@@ -74,8 +74,8 @@ __all__ = [
     "WholeLetter",
     "WiderRule",
     "acting_as",
-    "body_as_seen",
     "exposed_mode",
     "open_store",
-    "opened",
+    "redact_body",
+    "unwrap_envelope",
 ]

@@ -33,7 +33,7 @@ _RELEASE = "DELETE FROM answers WHERE owner = $1 AND key = $2 AND turn = $3 AND 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class StoredResponse:
     """What was answered; `headers` as pairs of name and value."""
 
     status: int
@@ -42,7 +42,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class KeyReservation:
     """The right to do what a key is for."""
 
     owner: str
@@ -51,7 +51,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class InFlight:
+class RequestInProgress:
     """Somebody is at it."""
 
 
@@ -60,10 +60,10 @@ class KeyReused:
     """The key came before with another request."""
 
 
-Reserved: TypeAlias = Reservation | Answer | InFlight | KeyReused
+Reserved: TypeAlias = KeyReservation | StoredResponse | RequestInProgress | KeyReused
 
 
-class Answers:
+class IdempotentResponses:
     """Reserving keys and keeping answers. `owner` is whose key it is: a token's id."""
 
     def __init__(self, database: Database) -> None:
@@ -79,7 +79,7 @@ class Answers:
                 await tx.run(_FORGET, now_ms - KEPT_MS)
             for _ in range(_TRIES):
                 if await tx.run(_RESERVE, owner, key, request, now_ms):
-                    return Reservation(owner=owner, key=key, turn=1)
+                    return KeyReservation(owner=owner, key=key, turn=1)
                 row = await tx.row(_FIND, owner, key)
                 if row is None:
                     continue  # released in between
@@ -88,21 +88,21 @@ class Answers:
                     return KeyReused()
                 if status is not None:
                     pairs = tuple((name, value) for name, value in json.loads(headers))
-                    return Answer(status=status, headers=pairs, body=bytes(body))
+                    return StoredResponse(status=status, headers=pairs, body=bytes(body))
                 if now_ms - at_ms < STALE_MS:
-                    return InFlight()
+                    return RequestInProgress()
                 await tx.run(_TAKE_OVER, owner, key, turn + 1, now_ms)
-                return Reservation(owner=owner, key=key, turn=turn + 1)
+                return KeyReservation(owner=owner, key=key, turn=turn + 1)
         raise StoreUnavailable(self._database.address, "the key is used by many at once", "try again")
 
-    async def keep(self, reservation: Reservation, answer: Answer) -> bool:
+    async def keep(self, reservation: KeyReservation, answer: StoredResponse) -> bool:
         """Keeps the answer; False where somebody else took the reservation over."""
         headers = json.dumps([list(pair) for pair in answer.headers])
         async with self._database.write() as tx:
             place = (reservation.owner, reservation.key, reservation.turn)
             return bool(await tx.run(_KEEP, *place, answer.status, headers, answer.body))
 
-    async def release(self, reservation: Reservation) -> None:
+    async def release(self, reservation: KeyReservation) -> None:
         """Gives the key free: nothing was done, and the next one may do it."""
         async with self._database.write() as tx:
             await tx.run(_RELEASE, reservation.owner, reservation.key, reservation.turn)

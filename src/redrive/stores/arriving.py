@@ -10,15 +10,15 @@ from redrive.core import Attempt
 from redrive.records import (
     BODY_BYTES_MAX,
     Arrival,
-    Content,
     DeadLetter,
     Explanation,
+    MessageContent,
     Status,
     fold,
     owner_of,
     storable,
 )
-from redrive.stores.database import Writing
+from redrive.stores.database import WriteTransaction
 from redrive.stores.histories import pack_history
 from redrive.stores.indexing import index_words
 from redrive.stores.tallies import Ledger, Place, bucket_ms_of
@@ -96,7 +96,7 @@ class Entry(NamedTuple):
     silent_at_ms: int | None
     standing: tuple[object, ...]
     """The columns from `collected_at_ms` on."""
-    content: Content
+    content: MessageContent
     history: tuple[Attempt, ...]
     search_text: str
     group_title: str
@@ -125,7 +125,7 @@ def entry_of(arrival: Arrival, *, due_at_ms: int | None, copy_of: str | None) ->
 
 
 def entry_of_letter(
-    letter: DeadLetter, content: Content, *, history: tuple[Attempt, ...], search_text: str, group_title: str
+    letter: DeadLetter, content: MessageContent, *, history: tuple[Attempt, ...], search_text: str, group_title: str
 ) -> Entry:
     """A dead letter as it was in another store."""
     return Entry(
@@ -152,7 +152,7 @@ def died_at_ms(arrival: Arrival) -> int:
     return arrival.collected_at_ms if told_ms is None else told_ms
 
 
-async def see_groups(tx: Writing, entries: Iterable[Entry], left: Iterable[int] = ()) -> dict[str, int]:
+async def see_groups(tx: WriteTransaction, entries: Iterable[Entry], left: Iterable[int] = ()) -> dict[str, int]:
     """Makes the groups there are not yet, moves `last seen` of the others, and makes resolved ones regressed. Their
     numbers by id. `left`: numbers of groups that letters of this transaction may leave."""
     seen: dict[str, tuple[str, str, str, str | None, int, int, str]] = {}
@@ -188,7 +188,7 @@ def _owner(entry: Entry) -> str:
 
 
 async def insert_entries(
-    tx: Writing, ledger: Ledger, entries: Sequence[Entry], group_seqs: dict[str, int]
+    tx: WriteTransaction, ledger: Ledger, entries: Sequence[Entry], group_seqs: dict[str, int]
 ) -> dict[str, int]:
     """Stores dead letters that are not there yet; their numbers by id."""
     if not entries:

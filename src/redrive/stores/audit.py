@@ -22,7 +22,7 @@ from redrive.records import (
 )
 from redrive.stores.arriving import clean
 from redrive.stores.cursors import read_cursor, write_cursor
-from redrive.stores.database import Database, Reading, Row, Writing
+from redrive.stores.database import Database, ReadTransaction, Row, WriteTransaction
 from redrive.stores.questions import sql
 
 _ADD = """
@@ -58,12 +58,12 @@ def acting_as(token_id: str) -> Iterator[None]:
         _acting.reset(before)
 
 
-async def note(tx: Writing, entry: AuditEntry) -> None:
+async def note(tx: WriteTransaction, entry: AuditEntry) -> None:
     """Adds an entry to a transaction that changes what it tells of; it is written just before the commit."""
     tx.defer(entry if entry.token_id else replace(entry, token_id=_acting.get()), _append)
 
 
-async def _append(tx: Writing, entries: list[AuditEntry]) -> None:
+async def _append(tx: WriteTransaction, entries: list[AuditEntry]) -> None:
     row = await tx.row(_LOCK_HEAD)
     assert row is not None
     head = _head(row)
@@ -100,7 +100,7 @@ async def _append(tx: Writing, entries: list[AuditEntry]) -> None:
     await tx.run(_MOVE_HEAD, head.place, head.hash)
 
 
-async def adopt_older(tx: Writing) -> int:
+async def adopt_older(tx: WriteTransaction) -> int:
     """Takes the entries from before there was a chain into it, once; how many they were."""
     row = await tx.row(_LOCK_HEAD)
     assert row is not None
@@ -153,14 +153,14 @@ class Audit:
             arguments.append(read_cursor(_CURSOR, cursor, sizes=(1,))[0])
             conditions.append(f"seq < ${len(arguments)}")
         query = sql("SELECT", _COLUMNS, "FROM audit WHERE", " AND ".join(conditions), "ORDER BY seq DESC LIMIT $1")
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             rows = await tx.rows(query, *arguments)
         following = write_cursor(_CURSOR, [rows[limit - 1][0]]) if len(rows) > limit else None
         return [_entry(_stored(row)) for row in rows[:limit]], following
 
     async def actions(self) -> tuple[str, ...]:
         """The kinds of entries there are, in order."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             rows = await tx.rows("SELECT DISTINCT action FROM audit ORDER BY action")
         return tuple(row[0] for row in rows)
 
@@ -180,7 +180,7 @@ class Audit:
         return check.report(ChainHead() if kept is None else _head(kept))
 
 
-async def _rows(tx: Reading) -> AsyncIterator[AuditRow]:
+async def _rows(tx: ReadTransaction) -> AsyncIterator[AuditRow]:
     """Every row there is, also those that somebody gave a number which ours never have."""
     rows = await tx.rows(_FROM_THE_LOWEST, _LOOKED_AT)
     while rows:

@@ -8,10 +8,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from redrive.records import AS_TOLD_BY, AWAY, AuditEntry, Content, DeadLetter, Event, Named, Selection, Status, sources
+from redrive.records import (
+    AS_TOLD_BY,
+    IN_FLIGHT,
+    AuditEntry,
+    DeadLetter,
+    LetterEvent,
+    MessageContent,
+    NameTerm,
+    Selection,
+    Status,
+    statuses_allowing,
+)
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
-from redrive.stores.database import Database, Reading, Writing
+from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.errors import StoreError, VersionConflict
 from redrive.stores.evaluating import SELECTING, within
 from redrive.stores.letter_rows import read_letter
@@ -23,13 +34,13 @@ from redrive.stores.transitions import Standing, lock, move, note_life, remove
 
 PIECE = 500
 _SETS = {
-    Event.RESOLVED: ", resolved_by = $6, due_at_ms = NULL, silent_at_ms = NULL",
-    Event.REOPENED: ", resolved_by = NULL, due_at_ms = NULL, silent_at_ms = NULL",
+    LetterEvent.RESOLVED: ", resolved_by = $6, due_at_ms = NULL, silent_at_ms = NULL",
+    LetterEvent.REOPENED: ", resolved_by = NULL, due_at_ms = NULL, silent_at_ms = NULL",
 }
 _ACTIONS = {
-    Event.RESOLVED: "letters.resolved",
-    Event.REOPENED: "letters.reopened",
-    Event.DELETED: "letters.deleted",
+    LetterEvent.RESOLVED: "letters.resolved",
+    LetterEvent.REOPENED: "letters.reopened",
+    LetterEvent.DELETED: "letters.deleted",
 }
 KEEP_EDIT = """
 INSERT INTO edits (letter_seq, at_ms, who, why, diff, properties, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -67,7 +78,7 @@ class LetterBusy(StoreError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class ChangeResult:
     """How many were changed; which of the ids asked for were not, with the reason; and how many of all that was asked
     for were not, by reason."""
 
@@ -87,16 +98,16 @@ class Outlook:
 async def change(
     database: Database,
     selection: Selection,
-    event: Event,
+    event: LetterEvent,
     *,
     who: str,
     why: str,
     now_ms: int,
     if_version: int | None = None,
     told_by: str | None = None,
-) -> Changed:
+) -> ChangeResult:
     """What the event makes of the selection. `if_version` is for one id: raises VersionConflict when it has another.
-    Raises FilterTooDear before anything is changed.
+    Raises FilterTooExpensive before anything is changed.
 
     `told_by`: whom `who` says to have done it, kept beside `who` and never in its place.
     """
@@ -115,7 +126,7 @@ async def change(
                     _check_version(standings, if_version)
                 standings = await _sort_out(tx, standings, event, selection, refused)
                 done += await _apply(tx, standings, event, who=who, why=why, now_ms=now_ms, subject="", told_by=told_by)
-        return Changed(done=done, refused=refused, not_done=dict(Counter(refused.values())))
+        return ChangeResult(done=done, refused=refused, not_done=dict(Counter(refused.values())))
     statuses = _statuses(selection, event)
     async with within(SELECTING, database, selection.filter), database.read() as reading:
         seqs = await _matching(reading, selection, statuses, now_ms)
@@ -133,11 +144,11 @@ async def change(
             done += await _apply(
                 tx, standings, event, who=who, why=why, now_ms=now_ms, subject=subject, told_by=told_by
             )
-    return Changed(done=done, not_done={reason: n for reason, n in not_done.items() if n})
+    return ChangeResult(done=done, not_done={reason: n for reason, n in not_done.items() if n})
 
 
-async def outlook(database: Database, selection: Selection, event: Event, *, now_ms: int) -> Outlook:
-    """What `change` would find now. Raises FilterTooDear."""
+async def outlook(database: Database, selection: Selection, event: LetterEvent, *, now_ms: int) -> Outlook:
+    """What `change` would find now. Raises FilterTooExpensive."""
     async with within(SELECTING, database, selection.filter), database.read() as tx:
         if selection.ids:
             named = await _find(tx, list(dict.fromkeys(selection.ids))[: selection.limit])
@@ -150,7 +161,7 @@ async def outlook(database: Database, selection: Selection, event: Event, *, now
 async def edit(
     database: Database,
     id: str,
-    content: Content,
+    content: MessageContent,
     *,
     who: str,
     why: str,
@@ -169,7 +180,7 @@ async def edit(
         if if_version is not None:
             _check_version(standings, if_version)
         seq, status = standings[0].seq, standings[0].status
-        if status in AWAY:
+        if status in IN_FLIGHT:
             raise LetterBusy(id, _REFUSALS[status])
         texts = [clean(text) for text in (who, why, diff)]
         await tx.run(KEEP_EDIT, seq, now_ms, *texts, content.properties, content.body)
@@ -185,7 +196,7 @@ async def edit(
     return found[1]
 
 
-def _statuses(selection: Selection, event: Event) -> tuple[Status, ...]:
+def _statuses(selection: Selection, event: LetterEvent) -> tuple[Status, ...]:
     """The statuses in which the event may happen and that the selection asks for.
 
     Doubtful ones only when it says so, or its filter names them: they are the ones somebody should look at first.
@@ -193,22 +204,22 @@ def _statuses(selection: Selection, event: Event) -> tuple[Status, ...]:
     terms = take_apart(selection.filter).conditions if selection.filter is not None else ()
     left = statuses_left(terms)
     names_doubt = any(
-        isinstance(term, Named) and term.field == "status" and not term.negated and Status.IN_DOUBT in term.values
+        isinstance(term, NameTerm) and term.field == "status" and not term.negated and Status.IN_DOUBT in term.values
         for term in terms
     )
     refused = set()
     if not selection.includes_in_doubt and not names_doubt:
         refused.add(Status.IN_DOUBT)
     if not selection.ends_waiting:
-        refused.update(AWAY)
-    return tuple(status for status in sources(event) if status.value in left and status not in refused)
+        refused.update(IN_FLIGHT)
+    return tuple(status for status in statuses_allowing(event) if status.value in left and status not in refused)
 
 
 async def _sort_out(
-    tx: Writing, standings: list[Standing], event: Event, selection: Selection, refused: dict[str, str]
+    tx: WriteTransaction, standings: list[Standing], event: LetterEvent, selection: Selection, refused: dict[str, str]
 ) -> list[Standing]:
     """The locked ones that may be changed; why not each other one is put into `refused`."""
-    able = [status for status in sources(event) if selection.ends_waiting or status not in AWAY]
+    able = [status for status in statuses_allowing(event) if selection.ends_waiting or status not in IN_FLIGHT]
     retrying = [each.seq for each in standings if each.status is Status.RETRYING and Status.RETRYING in able]
     # Nobody can begin to send one that is locked here.
     sending = {row[0] for row in await tx.rows(_SENDING, retrying)} if retrying else set()
@@ -224,7 +235,7 @@ async def _sort_out(
 
 
 async def _left_out(
-    tx: Reading, selection: Selection, statuses: Sequence[Status], able: int, now_ms: int
+    tx: ReadTransaction, selection: Selection, statuses: Sequence[Status], able: int, now_ms: int
 ) -> dict[str, int]:
     """How many a selection asks for that are in no status to be changed, by reason; no more than its limit leaves."""
     if selection.filter is None:
@@ -241,13 +252,13 @@ async def _left_out(
     return found
 
 
-async def _matching(tx: Reading, selection: Selection, statuses: Sequence[Status], now_ms: int) -> list[int]:
+async def _matching(tx: ReadTransaction, selection: Selection, statuses: Sequence[Status], now_ms: int) -> list[int]:
     if selection.filter is None or not statuses:
         return []
     return await matching(tx, selection.filter, statuses=statuses, limit=selection.limit, now_ms=now_ms)
 
 
-async def _find(tx: Reading, ids: list[str]) -> dict[str, int]:
+async def _find(tx: ReadTransaction, ids: list[str]) -> dict[str, int]:
     rows = await tx.rows("SELECT id, seq FROM letters WHERE id = ANY($1::text[])", [clean(id) for id in ids])
     return {row[0]: row[1] for row in rows}
 
@@ -259,9 +270,9 @@ def _check_version(standings: Sequence[Standing], expected: int) -> None:
 
 
 async def _apply(
-    tx: Writing,
+    tx: WriteTransaction,
     standings: list[Standing],
-    event: Event,
+    event: LetterEvent,
     *,
     who: str,
     why: str,
@@ -274,17 +285,17 @@ async def _apply(
         return 0
     who, why = clean(who), clean(why)
     ledger = Ledger()
-    if event is Event.DELETED:
+    if event is LetterEvent.DELETED:
         await remove(tx, ledger, standings)
     else:
         by = who if told_by is None else f"{clean(told_by)}{AS_TOLD_BY}{who}"
-        arguments = (by,) if event is Event.RESOLVED else ()
+        arguments = (by,) if event is LetterEvent.RESOLVED else ()
         await move(
             tx, ledger, standings, event, now_ms=now_ms, reason=why or None, sets=_SETS[event], arguments=arguments
         )
         await note_life(tx, [each.seq for each in standings], event.value, now_ms=now_ms, who=who, detail=why)
         for each in standings:
-            if event is Event.RESOLVED and each.status is not Status.RESOLVED:
+            if event is LetterEvent.RESOLVED and each.status is not Status.RESOLVED:
                 ledger.happened("resolved", each.place, now_ms)
     ids = [each.id for each in standings]
     entry = AuditEntry(

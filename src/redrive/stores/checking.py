@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 
 from redrive.records import (
     UNSEARCHED_HEADERS,
-    BodyPath,
+    BodyTerm,
     BodyValues,
-    Content,
-    HeaderIs,
+    HeaderTerm,
+    MessageContent,
     Meter,
     certain_words,
     matches_header,
 )
-from redrive.stores.opening import opened
+from redrive.stores.opening import unwrap_envelope
 from redrive.wire import Properties, ProtocolError, may_be_envelope
 
-Check: TypeAlias = BodyPath | HeaderIs
+Check: TypeAlias = BodyTerm | HeaderTerm
 CONTENT_COST = 4_000
 """What it costs to look at any content, however small."""
 
@@ -32,17 +32,17 @@ _NOT_INDEXED = frozenset(name.casefold() for name in UNSEARCHED_HEADERS)
 
 def words_wanted(check: Check) -> tuple[str, ...]:
     """Words that every letter has which passes; none when full text can't help."""
-    if check.negated or (isinstance(check, HeaderIs) and check.name.casefold() in _NOT_INDEXED):
+    if check.negated or (isinstance(check, HeaderTerm) and check.name.casefold() in _NOT_INDEXED):
         return ()
     return certain_words(check.value)
 
 
-def passes(content: Content, checks: tuple[Check, ...], meter: Meter) -> bool:
+def passes(content: MessageContent, checks: tuple[Check, ...], meter: Meter) -> bool:
     """All checks hold."""
     headers: Mapping[str, Any] | None = None
     values: BodyValues | None = None
     for check in checks:
-        if isinstance(check, BodyPath):
+        if isinstance(check, BodyTerm):
             values = BodyValues(content.body, meter) if values is None else values
             holds = values.has(check.path, check.value)
         else:
@@ -76,7 +76,7 @@ class NobodyWaits(Exception):
 
 
 def look_into(
-    contents: Iterable[Content | None], checks: tuple[Check, ...], limits: Limits, is_over: Callable[[], bool]
+    contents: Iterable[MessageContent | None], checks: tuple[Check, ...], limits: Limits, is_over: Callable[[], bool]
 ) -> Looked:
     """Looks at one content after the other until that makes a piece of work. Where there is none nothing passes. Raises
     NobodyWaits."""
@@ -89,7 +89,7 @@ def look_into(
                 # Reading what is written there comes first: headers are decoded as a whole.
                 meter.spend(CONTENT_COST + len(content.properties))
                 if may_be_envelope(content.properties):
-                    content = opened(content)
+                    content = unwrap_envelope(content)
                     meter.spend(len(content.properties))
             answers.append(content is not None and passes(content, checks, meter))
         except _LetterTooDear:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from redrive.records import Arrival, AuditEntry, Event, owner_of
+from redrive.records import Arrival, AuditEntry, LetterEvent, owner_of
 from redrive.stores.arriving import Entry, died_at_ms, entry_of, insert_entries, see_groups
 from redrive.stores.audit import note
-from redrive.stores.database import Database, Row, Writing
+from redrive.stores.database import Database, Row, WriteTransaction
 from redrive.stores.leases import Lease, check
 from redrive.stores.recurring import Judged, Verdict, audit_recurrences, find_recurrences
 from redrive.stores.returning import Returned, take_back
@@ -37,7 +37,7 @@ _STOPPED = "SELECT vhost, dlq, reason FROM stopped_queues ORDER BY vhost, dlq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class StoredBatch:
     """What one collector had in hand and stored: (fingerprint, dead letter's id) of each message."""
 
     id: str
@@ -49,7 +49,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class BatchResult:
     """What became of a hand: ids of new rows, of rows that came back, and which of the new ones are further copies."""
 
     batch_id: str
@@ -58,13 +58,13 @@ class Stored:
     copies: tuple[str, ...]
 
 
-class Collecting:
+class Batches:
     """Storing what was collected."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def open_batches(self, vhost: str, dlq: str) -> tuple[Batch, ...]:
+    async def open_batches(self, vhost: str, dlq: str) -> tuple[StoredBatch, ...]:
         """Batches of a queue that nobody has owned yet, oldest first."""
         async with self._database.read() as tx:
             return tuple(_read_batch(row) for row in await tx.rows(_OPEN, vhost, dlq))
@@ -79,7 +79,7 @@ class Collecting:
         batch_id: str,
         now_ms: int,
         queue: tuple[str, str] | None = None,
-    ) -> Stored:
+    ) -> BatchResult:
         """Stores a hand and opens its batch, which also lists what is `known` (stored before, met again). The batches
         it `replaces` are closed. With a batch id that is stored already: what was answered then, and nothing is done.
         With `queue` (vhost, dlq) the batch is opened even if it lists nothing: a hand is about to be taken.
@@ -88,14 +88,14 @@ class Collecting:
             await check(tx, lease)
             done = await tx.value(_STORED, batch_id)
             if done is not None:
-                return msgspec.msgpack.decode(done, type=Stored)
+                return msgspec.msgpack.decode(done, type=BatchResult)
             ledger = Ledger()
             book = await rules_to_decide_by(tx)
             hand = await _sort_out(tx, arrivals, book)
             group_seqs = await see_groups(tx, hand.entries(), hand.left_groups())
             await insert_entries(tx, ledger, hand.new, group_seqs)
             await take_back(tx, ledger, hand.returned, group_seqs, now_ms=now_ms)
-            stored = Stored(
+            stored = BatchResult(
                 batch_id=batch_id,
                 inserted=tuple([entry.id for entry in hand.new]),
                 came_back=tuple(one.standing.id for one in hand.returned),
@@ -107,7 +107,7 @@ class Collecting:
             await ledger.write(tx)
             return stored
 
-    async def own(self, batch_id: str) -> None:
+    async def close(self, batch_id: str) -> None:
         """The ack of the batch is known to have arrived: its messages are ours alone. Twice is as good as once."""
         async with self._database.write() as tx:
             await tx.run(_DROP_BATCHES, [batch_id])
@@ -149,7 +149,7 @@ class _Hand:
         return {one.standing.place.group_seq for one in self.returned}
 
 
-async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) -> _Hand:
+async def _sort_out(tx: WriteTransaction, arrivals: Sequence[Arrival], book: RuleBook) -> _Hand:
     """Which row each arrival belongs to."""
     recurrences = await find_recurrences(tx, arrivals)
     hand = _Hand(new=[], returned=[], row_ids=[], copies=[], judged=[])
@@ -168,10 +168,10 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
                 hand.copies.append(arrival.id)
             hand.row_ids.append(arrival.id)
             continue
-        due_at_ms, event = None, Event.CAME_BACK
+        due_at_ms, event = None, LetterEvent.CAME_BACK
         if rule is not None and rule.enabled:
             due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=judged.counted)
-            event = Event.CAME_BACK if due_at_ms is not None else Event.SPENT
+            event = LetterEvent.CAME_BACK if due_at_ms is not None else LetterEvent.SPENT
         entry = entry_of(arrival, due_at_ms=due_at_ms, copy_of=None)
         hand.returned.append(Returned(standing=row, event=event, entry=entry, returns=judged.returns))
         hand.row_ids.append(row.id)
@@ -179,8 +179,8 @@ async def _sort_out(tx: Writing, arrivals: Sequence[Arrival], book: RuleBook) ->
 
 
 async def _open_batch(
-    tx: Writing,
-    stored: Stored,
+    tx: WriteTransaction,
+    stored: BatchResult,
     arrivals: Sequence[Arrival],
     hand: _Hand,
     known: Sequence[tuple[bytes, str]],
@@ -206,10 +206,10 @@ async def _open_batch(
     await tx.run(_INSERT_BATCH, stored.batch_id, vhost, dlq, owner, now_ms, packed, outcome)
 
 
-def _read_batch(row: Row) -> Batch:
+def _read_batch(row: Row) -> StoredBatch:
     id, vhost, dlq, owner, at_ms, packed = row
     entries = msgspec.msgpack.decode(packed, type=tuple[tuple[bytes, str], ...])
-    return Batch(id=id, vhost=vhost, dlq=dlq, entries=entries, owner=owner, at_ms=at_ms)
+    return StoredBatch(id=id, vhost=vhost, dlq=dlq, entries=entries, owner=owner, at_ms=at_ms)
 
 
 def _about_queue(action: str, dlq: str, reason: str, *, now_ms: int, who: str) -> AuditEntry:

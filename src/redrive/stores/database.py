@@ -15,7 +15,7 @@ Row: TypeAlias = tuple[Any, ...]
 """A row's values in the order of the statement's columns. Only to be taken apart: a driver's rows are no tuples."""
 
 
-class Reading(Protocol):
+class ReadTransaction(Protocol):
     """A transaction that sees one state of the database throughout."""
 
     @property
@@ -35,7 +35,7 @@ class Reading(Protocol):
         """The first column of the first row, or None."""
 
 
-class Writing(Reading, Protocol):
+class WriteTransaction(ReadTransaction, Protocol):
     """A transaction that may change things; they are seen by others after its end, all at once."""
 
     async def run(self, sql: str, *arguments: Any) -> int:
@@ -55,7 +55,7 @@ class Writing(Reading, Protocol):
         """
 
 
-Deferred: TypeAlias = Callable[[Writing, list[Any]], Awaitable[None]]
+Deferred: TypeAlias = Callable[[WriteTransaction, list[Any]], Awaitable[None]]
 
 
 class Endings:
@@ -68,7 +68,7 @@ class Endings:
         """One value more."""
         self._values.setdefault(write, []).append(value)
 
-    async def run(self, tx: Writing) -> None:
+    async def run(self, tx: WriteTransaction) -> None:
         """Writes it all; afterwards there is nothing deferred."""
         values, self._values = self._values, {}
         for write, some in values.items():
@@ -90,13 +90,13 @@ class Database(Protocol):
     def clock(self) -> Clock:
         """Its time, as this process knows it."""
 
-    def read(self) -> AbstractAsyncContextManager[Reading]:
+    def read(self) -> AbstractAsyncContextManager[ReadTransaction]:
         """A transaction that only reads; it neither waits for writers nor makes them wait."""
 
-    def look(self) -> AbstractAsyncContextManager[Reading]:
+    def autocommit(self) -> AbstractAsyncContextManager[ReadTransaction]:
         """Like `read`, but each statement sees a state of its own: for one that says all, two round trips less."""
 
-    def write(self) -> AbstractAsyncContextManager[Writing]:
+    def write(self) -> AbstractAsyncContextManager[WriteTransaction]:
         """A transaction that writes; it is committed when the block ends, undone when the block raises."""
 
     async def migrate(self) -> int:

@@ -7,8 +7,8 @@ asked of what its index gives. Names with `*` are written out first where the co
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from redrive.records import Named
-from redrive.stores.database import Reading
+from redrive.records import NameTerm
+from redrive.stores.database import ReadTransaction
 from redrive.stores.questions import COLUMNS, Condition, Statement, sql, statuses_left
 
 PIECES_MAX = 60
@@ -32,7 +32,7 @@ _EXACT_MAX = 5
 class Driver:
     """`letters`: at most so many, None when nobody counted. `rest`: conditions that it does not answer itself."""
 
-    term: Named | None = None
+    term: NameTerm | None = None
     groups: tuple[int, ...] | None = None
     drives_by_groups: bool = False
     statuses: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Driver:
         groups = () if self.groups is None else self._groups_condition(statement)
         terms = (*self.rest, *((self.term,) if self.term is not None else ()))
         if self.term is not None and self.term.field in _WITH_STATUS and len(self.statuses) < 5:
-            terms = (*terms, Named(field="status", values=self.statuses))
+            terms = (*terms, NameTerm(field="status", values=self.statuses))
         return (*groups, *statement.all_of(terms))
 
     def _has_letters(self, column: str, value: str, status: str) -> bool:
@@ -104,7 +104,7 @@ class Driver:
         return (f"+l.group_seq = ANY({statement.bind(list(self.groups or ()))}::bigint[])",)
 
 
-async def find_groups(tx: Reading, terms: Iterable[Named]) -> list[tuple[int, int]]:
+async def find_groups(tx: ReadTransaction, terms: Iterable[NameTerm]) -> list[tuple[int, int]]:
     """The groups that answer all terms, with how many letters each has."""
     statement = Statement(tx.dialect, now_ms=0)
     where = " AND ".join(statement.on_group(term) for term in terms)
@@ -112,25 +112,25 @@ async def find_groups(tx: Reading, terms: Iterable[Named]) -> list[tuple[int, in
     return [(seq, letters) for seq, letters in rows if letters]
 
 
-async def expand_names(tx: Reading, conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+async def expand_names(tx: ReadTransaction, conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """The conditions with names that hold `*`, or are many, written out as those that have letters, where they are
     few. The database compares them: so many names are no work for the event loop."""
     expanded: list[Condition] = []
     for term in conditions:
-        is_counted = isinstance(term, Named) and not term.negated and term.field in _COUNTED
-        if isinstance(term, Named) and is_counted and (_is_open(term) or len(term.values) > _EXACT_MAX):
+        is_counted = isinstance(term, NameTerm) and not term.negated and term.field in _COUNTED
+        if isinstance(term, NameTerm) and is_counted and (_is_open(term) or len(term.values) > _EXACT_MAX):
             statement = Statement(tx.dialect, now_ms=0)
             counted = f"dimension = ANY({statement.bind(list(_COUNTED[term.field]))}::text[]) AND"
             query = sql("SELECT DISTINCT key FROM tallies WHERE", counted, statement.on_tally(term))
             rows = await tx.rows(sql(query, f"LIMIT {NAMES_MAX + 1}"), *statement.arguments)
             if len(rows) <= NAMES_MAX:
-                term = Named(field=term.field, values=tuple(sorted(key for (key,) in rows)))
+                term = NameTerm(field=term.field, values=tuple(sorted(key for (key,) in rows)))
         expanded.append(term)
     return tuple(expanded)
 
 
 async def choose_driver(
-    tx: Reading, conditions: Sequence[Condition], groups: list[tuple[int, int]] | None, *, measured: bool
+    tx: ReadTransaction, conditions: Sequence[Condition], groups: list[tuple[int, int]] | None, *, measured: bool
 ) -> Driver:
     """The field with the fewest letters. `measured`: how many they are is asked even where there is no choice."""
     statuses = statuses_left(conditions)
@@ -147,7 +147,7 @@ async def choose_driver(
             best = Driver(
                 groups=seqs, drives_by_groups=True, statuses=statuses, letters=letters, rest=tuple(conditions)
             )
-    drivers = [term for term in conditions if isinstance(term, Named) and _may_drive(term, statuses)]
+    drivers = [term for term in conditions if isinstance(term, NameTerm) and _may_drive(term, statuses)]
     is_choice = len(drivers) + (best is not None) > 1
     for term in drivers:
         counted = await _counted(tx, term, statuses) if _pieces(term, statuses) > PIECES_MAX else None
@@ -168,7 +168,7 @@ async def choose_driver(
     return best or Driver(groups=seqs, statuses=statuses, rest=tuple(conditions))
 
 
-def _may_drive(term: Named, statuses: tuple[str, ...]) -> bool:
+def _may_drive(term: NameTerm, statuses: tuple[str, ...]) -> bool:
     if term.negated or _is_open(term):
         return False
     if term.field in _LOOKED_UP:
@@ -180,7 +180,7 @@ def _may_drive(term: Named, statuses: tuple[str, ...]) -> bool:
     return _pieces(term, statuses) <= PIECES_MAX or (term.field in _WITH_STATUS and len(term.values) <= NAMES_MAX)
 
 
-def _pieces(term: Named, statuses: tuple[str, ...]) -> int:
+def _pieces(term: NameTerm, statuses: tuple[str, ...]) -> int:
     """Of how many pieces of an index a term's letters are, at most."""
     if term.field in _LOOKED_UP or term.field == "status":
         return 1
@@ -197,7 +197,7 @@ class _Counted:
     is_too_many: bool
 
 
-async def _counted(tx: Reading, term: Named, statuses: tuple[str, ...]) -> _Counted:
+async def _counted(tx: ReadTransaction, term: NameTerm, statuses: tuple[str, ...]) -> _Counted:
     query = """
     SELECT dimension, key, status, n FROM tallies
     WHERE dimension = ANY($1::text[]) AND key = ANY($2::text[]) AND status = ANY($3::text[])
@@ -209,15 +209,15 @@ async def _counted(tx: Reading, term: Named, statuses: tuple[str, ...]) -> _Coun
     return _Counted(pieces=pieces, letters=letters, is_too_many=is_many)
 
 
-async def _total(tx: Reading) -> int:
+async def _total(tx: ReadTransaction) -> int:
     return int(await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'"))
 
 
-def _is_open(term: Named) -> bool:
+def _is_open(term: NameTerm) -> bool:
     return any("*" in value for value in term.values)
 
 
-def _is_answered(condition: Condition, driver: Named) -> bool:
+def _is_answered(condition: Condition, driver: NameTerm) -> bool:
     """The driver's pieces answer this condition."""
     if condition is driver:
         return True
@@ -225,10 +225,10 @@ def _is_answered(condition: Condition, driver: Named) -> bool:
 
 
 def _is_of_status(condition: Condition) -> bool:
-    return isinstance(condition, Named) and condition.field == "status"
+    return isinstance(condition, NameTerm) and condition.field == "status"
 
 
-async def _letters_of(tx: Reading, term: Named, statuses: tuple[str, ...]) -> int:
+async def _letters_of(tx: ReadTransaction, term: NameTerm, statuses: tuple[str, ...]) -> int:
     """At most so many letters answer the term."""
     if term.field in _LOOKED_UP:
         return len(term.values)

@@ -48,7 +48,7 @@ class StoreTooNew(StoreError):
         )
 
 
-class FilterTooDear(StoreError):
+class FilterTooExpensive(StoreError):
     """A filter would take too long, or read too much. Nothing was changed, and no part of the answer is given."""
 
     def __init__(self, reason: str) -> None:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from weakref import WeakKeyDictionary
 
-from redrive.records import BodyPath, Content, Filter, HeaderIs
+from redrive.records import BodyTerm, Filter, HeaderTerm, MessageContent
 from redrive.stores.checking import Check, Limits, Looked, look_into
 from redrive.stores.database import Database
-from redrive.stores.errors import FilterTooDear
+from redrive.stores.errors import FilterTooExpensive
 from redrive.stores.filter_process import FilterProcess, ProcessDied
 
 PIECE_COST = 20_000_000
@@ -64,13 +64,15 @@ _TURNS: "WeakKeyDictionary[Database, dict[Budget, asyncio.Semaphore]]" = WeakKey
 
 def is_dear(filter: Filter | None) -> bool:
     """Whether contents must be looked into."""
-    return filter is not None and any(isinstance(term, BodyPath | HeaderIs) for term in filter.terms)
+    return filter is not None and any(isinstance(term, BodyTerm | HeaderTerm) for term in filter.terms)
 
 
 @asynccontextmanager
 async def within(budget: Budget, database: Database, *filters: Filter | None) -> AsyncIterator[None]:
     """A block that answers filters as a whole, in time. Those that look into contents take turns, before they take a
-    connection: they all wait for one thread, and nobody else should wait for their connections. Raises FilterTooDear.
+    connection: they all wait for one thread, and nobody else should wait for their connections.
+
+    Raises FilterTooExpensive.
     """
     try:
         async with asyncio.timeout(budget.seconds) as limit:
@@ -83,12 +85,12 @@ async def within(budget: Budget, database: Database, *filters: Filter | None) ->
     except TimeoutError:
         if not limit.expired():
             raise
-        raise FilterTooDear(f"it takes longer than {budget.seconds:g} s to answer") from None
+        raise FilterTooExpensive(f"it takes longer than {budget.seconds:g} s to answer") from None
 
 
-async def evaluate(contents: Sequence[Content | None], checks: tuple[Check, ...]) -> tuple[list[bool], int]:
+async def evaluate(contents: Sequence[MessageContent | None], checks: tuple[Check, ...]) -> tuple[list[bool], int]:
     """Which of the first contents pass, as many as make a piece of work, at least one; and what they cost. Where there
-    is none nothing passes. Raises FilterTooDear."""
+    is none nothing passes. Raises FilterTooExpensive."""
     asked = _Asked()
     try:
         loop = asyncio.get_running_loop()
@@ -132,7 +134,9 @@ class Allowance:
 _ALLOWANCE = Allowance(HERE_COST_MAX, HERE_COST_PER_S)
 
 
-def _evaluate(contents: Sequence[Content | None], checks: tuple[Check, ...], is_over: Callable[[], bool]) -> Looked:
+def _evaluate(
+    contents: Sequence[MessageContent | None], checks: tuple[Check, ...], is_over: Callable[[], bool]
+) -> Looked:
     """In the thread."""
     if _is_small(contents[0]) and _ALLOWANCE.has_left():
         small = list(takewhile(_is_small, contents))
@@ -145,23 +149,23 @@ def _evaluate(contents: Sequence[Content | None], checks: tuple[Check, ...], is_
     try:
         looked = _PROCESS.look_into(contents, checks, limits, is_over)
     except ProcessDied:
-        raise FilterTooDear("the process that looks into dead letters has died of it") from None
+        raise FilterTooExpensive("the process that looks into dead letters has died of it") from None
     except MemoryError:
-        raise FilterTooDear("it takes too much memory to look into one dead letter") from None
+        raise FilterTooExpensive("it takes too much memory to look into one dead letter") from None
     except OSError:
         # There can be no process: no more of them are allowed, or there is no interpreter to run.
         looked = _look_here(contents, checks, limits, is_over)
     if looked.is_letter_too_dear:
-        raise FilterTooDear("it looks at too many values of one dead letter")
+        raise FilterTooExpensive("it looks at too many values of one dead letter")
     return looked
 
 
-def _is_small(content: Content | None) -> bool:
+def _is_small(content: MessageContent | None) -> bool:
     return content is None or len(content.body) + len(content.properties) <= HERE_BYTES_MAX
 
 
 def _look_here(
-    contents: Sequence[Content | None], checks: tuple[Check, ...], limits: Limits, is_over: Callable[[], bool]
+    contents: Sequence[MessageContent | None], checks: tuple[Check, ...], limits: Limits, is_over: Callable[[], bool]
 ) -> Looked:
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)

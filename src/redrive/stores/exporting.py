@@ -12,10 +12,10 @@ from typing import Any
 from redrive.core import Attempt
 from redrive.records import (
     AuditEntry,
-    Content,
     DeadLetter,
     Filter,
-    Happening,
+    LifecycleEntry,
+    MessageContent,
     Status,
     owner_of,
     search_text,
@@ -25,10 +25,10 @@ from redrive.stores.arriving import entry_of_letter, insert_entries, see_groups
 from redrive.stores.audit import note
 from redrive.stores.changing import KEEP_EDIT
 from redrive.stores.checking import headers_of
-from redrive.stores.database import Database, Reading, Writing
+from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.histories import unpack_history
 from redrive.stores.letter_rows import read_letters
-from redrive.stores.opening import opened
+from redrive.stores.opening import unwrap_envelope
 from redrive.stores.rules import RuleBook, rules_to_decide_by
 from redrive.stores.searching import Key, start_walk
 from redrive.stores.tallies import Ledger
@@ -65,43 +65,43 @@ class PastContent:
 
     at_ms: int
     redrives: int
-    content: Content
+    content: MessageContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class ExportedEdit:
     """Another content somebody gave it."""
 
     at_ms: int
     who: str
     why: str
     diff: str
-    content: Content
+    content: MessageContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportedLetter:
     """A dead letter and everything about it. `content` is the original; the last of `edits` counts."""
 
     letter: DeadLetter
-    content: Content
+    content: MessageContent
     history: tuple[Attempt, ...]
     past: tuple[PastContent, ...]
-    edits: tuple[Edit, ...]
-    life: tuple[tuple[int, Happening], ...]
+    edits: tuple[ExportedEdit, ...]
+    life: tuple[tuple[int, LifecycleEntry], ...]
     """What happened, each with the version it led to."""
     group_title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """How many came in, and how many were there already and were left as they are."""
 
     inserted: int
     skipped: int
 
 
-async def export(database: Database, filter: Filter, *, now_ms: int) -> AsyncIterator[Exported]:
+async def export(database: Database, filter: Filter, *, now_ms: int) -> AsyncIterator[ExportedLetter]:
     """Everything that answers the filter, in pieces that fit into memory, each from one state of the database.
 
     No transaction is open between two pieces, so a slow reader holds nobody up.
@@ -126,30 +126,30 @@ async def export(database: Database, filter: Filter, *, now_ms: int) -> AsyncIte
         after = bite.last
 
 
-async def read_exported(tx: Reading, seqs: Sequence[int]) -> list[Exported]:
+async def read_exported(tx: ReadTransaction, seqs: Sequence[int]) -> list[ExportedLetter]:
     """Everything about these letters, in their order."""
     numbers = list(seqs)
     contents = {row[0]: (row[1], row[2], row[3]) for row in await tx.rows(_CONTENTS, numbers)}
     titles = {row[0]: row[1] for row in await tx.rows(_TITLES, numbers)}
     past: defaultdict[int, list[PastContent]] = defaultdict(list)
     for seq, at_ms, redrives, properties, body in await tx.rows(_PAST, numbers):
-        content = Content(properties=bytes(properties), body=bytes(body))
+        content = MessageContent(properties=bytes(properties), body=bytes(body))
         past[seq].append(PastContent(at_ms=at_ms, redrives=redrives, content=content))
-    edits: defaultdict[int, list[Edit]] = defaultdict(list)
+    edits: defaultdict[int, list[ExportedEdit]] = defaultdict(list)
     for seq, at_ms, who, why, diff, properties, body in await tx.rows(_EDITS, numbers):
-        content = Content(properties=bytes(properties), body=bytes(body))
-        edits[seq].append(Edit(at_ms=at_ms, who=who, why=why, diff=diff, content=content))
-    lives: defaultdict[int, list[tuple[int, Happening]]] = defaultdict(list)
+        content = MessageContent(properties=bytes(properties), body=bytes(body))
+        edits[seq].append(ExportedEdit(at_ms=at_ms, who=who, why=why, diff=diff, content=content))
+    lives: defaultdict[int, list[tuple[int, LifecycleEntry]]] = defaultdict(list)
     for seq, version, at_ms, event, who, detail, operation_id in await tx.rows(_LIVES, numbers):
-        happening = Happening(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
+        happening = LifecycleEntry(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
         lives[seq].append((version, happening))
     exported = []
     for seq, letter in await read_letters(tx, numbers):
         history, properties, body = contents[seq]
         exported.append(
-            Exported(
+            ExportedLetter(
                 letter=letter,
-                content=Content(properties=bytes(properties), body=bytes(body)),
+                content=MessageContent(properties=bytes(properties), body=bytes(body)),
                 history=unpack_history(history, bytes(properties)),
                 past=tuple(past[seq]),
                 edits=tuple(edits[seq]),
@@ -160,9 +160,11 @@ async def read_exported(tx: Reading, seqs: Sequence[int]) -> list[Exported]:
     return exported
 
 
-async def insert_exported(database: Database, batch: Sequence[Exported], *, who: str, now_ms: int) -> Imported:
+async def insert_exported(
+    database: Database, batch: Sequence[ExportedLetter], *, who: str, now_ms: int
+) -> ImportResult:
     """Puts dead letters into this store, all of the batch or nothing. One whose id is there already is skipped."""
-    unique: dict[str, Exported] = {}
+    unique: dict[str, ExportedLetter] = {}
     for each in batch:
         # The first of several with one id is there already when the others come.
         unique.setdefault(each.letter.id, each)
@@ -184,16 +186,16 @@ async def insert_exported(database: Database, batch: Sequence[Exported], *, who:
                 detail={"ids": ids},
             )
             await note(tx, entry)
-    return Imported(inserted=len(unique), skipped=len(batch) - len(unique))
+    return ImportResult(inserted=len(unique), skipped=len(batch) - len(unique))
 
 
-async def _insert(tx: Writing, batch: Sequence[Exported]) -> None:
+async def _insert(tx: WriteTransaction, batch: Sequence[ExportedLetter]) -> None:
     ledger = Ledger()
     book = await rules_to_decide_by(tx)
     entries = []
     for each in batch:
         letter = _storable(_as_it_stands_here(each.letter, book))
-        message = opened(each.content)
+        message = unwrap_envelope(each.content)
         entry = entry_of_letter(
             letter,
             each.content,
@@ -240,7 +242,7 @@ def _storable(letter: DeadLetter) -> DeadLetter:
     return replace(letter, **changed) if changed else letter
 
 
-async def _fitting(tx: Reading, seqs: list[int]) -> int:
+async def _fitting(tx: ReadTransaction, seqs: list[int]) -> int:
     """How many of them, from the first on, fit into memory together; at least one."""
     sizes = {row[0]: row[1] for row in await tx.rows(_SIZES, seqs)}
     total = 0

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.records import Content, ShownBody, TooMuchWork, View
+from redrive.records import MaskingTooExpensive, MessageContent, ShownBody, View
 from redrive.stores.checking import Check, Limits, Looked, NobodyWaits, look_into
 
 SENT_BYTES_MAX = 256 << 10
@@ -78,7 +78,7 @@ class FilterProcess:
 
     def look_into(
         self,
-        contents: Sequence[Content | None],
+        contents: Sequence[MessageContent | None],
         checks: tuple[Check, ...],
         limits: Limits,
         is_over: Callable[[], bool],
@@ -99,7 +99,7 @@ class FilterProcess:
         return Looked(answers=answers, cost=cost)
 
     def show_body(self, view: View, body: bytes, is_over: Callable[[], bool]) -> ShownBody:
-        """As `View.show_body` does. Raises TooMuchWork too, and as `look_into` does."""
+        """As `View.show_body` does. Raises MaskingTooExpensive too, and as `look_into` does."""
         shown = self._ask(_Show(view=view, body=body), is_over)
         assert isinstance(shown, ShownBody)
         return shown
@@ -217,7 +217,7 @@ def _reply(request: Any, is_over: Callable[[], bool]) -> Looked | ShownBody | Ex
             return request.view.show_body(request.body, go_on=go_on)
         contents, checks, limits = request
         return look_into(contents, checks, limits, is_over)
-    except (NobodyWaits, TooMuchWork, MemoryError) as error:
+    except (NobodyWaits, MaskingTooExpensive, MemoryError) as error:
         return type(error)()
     except Exception as error:  # noqa: BLE001  it is raised where it was asked for
         return RuntimeError(f"looking into contents: {error!r}")
@@ -240,9 +240,9 @@ def _be_modest() -> None:
     gc.disable()
 
 
-def _sent_together(contents: Sequence[Content | None], start: int) -> list[Content | None]:
+def _sent_together(contents: Sequence[MessageContent | None], start: int) -> list[MessageContent | None]:
     total = 0
-    some: list[Content | None] = []
+    some: list[MessageContent | None] = []
     for content in contents[start:]:
         total += 0 if content is None else len(content.body) + len(content.properties)
         if some and total > SENT_BYTES_MAX:

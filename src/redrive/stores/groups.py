@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from redrive.records import AuditEntry, Group, GroupState, Note, Said, glob_matcher
+from redrive.records import AuditEntry, Group, GroupNote, GroupState, GroupStateChange, glob_matcher
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
 from redrive.stores.cursors import read_cursor, write_cursor
-from redrive.stores.database import Database, Reading, Row
+from redrive.stores.database import Database, ReadTransaction, Row
 from redrive.stores.errors import StoreError
 from redrive.stores.questions import sql
 
@@ -27,7 +27,7 @@ SELECT group_seq, at_ms, who, text FROM notes WHERE group_seq = ANY($1::bigint[]
 _KEY = "SELECT value FROM secrets WHERE name = 'groups'"
 
 
-async def read_group_key(tx: Reading) -> bytes:
+async def read_group_key(tx: ReadTransaction) -> bytes:
     """The database's secret that ids of groups are made with."""
     return bytes(await tx.value(_KEY))
 
@@ -72,7 +72,7 @@ class Groups:
             arguments += read_cursor(f"groups by {order}", cursor, sizes=(2,))
             conditions.append(f"({column}, g.seq) < (${len(arguments) - 1}, ${len(arguments)})")
         # Each statement for itself, as a page of letters.
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             if queues:
                 arguments.append(await _known_owners(tx, queues))
                 conditions.append(f"g.owner = ANY(${len(arguments)}::text[])")
@@ -86,7 +86,7 @@ class Groups:
 
     async def get(self, id: str) -> Group | None:
         """The group with this id, also when it has no dead letters any more."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             return await _get(tx, id)
 
     async def set_state(self, id: str, state: GroupState, who: str, why: str, now_ms: int) -> Group:
@@ -119,27 +119,27 @@ class Groups:
         return group
 
 
-async def _known_owners(tx: Reading, globs: Sequence[str]) -> list[str]:
+async def _known_owners(tx: ReadTransaction, globs: Sequence[str]) -> list[str]:
     """The queues that groups belong to and one of the names stands for."""
     rows = await tx.rows("SELECT DISTINCT owner FROM groups")
     return list(filter(glob_matcher(globs), (row[0] for row in rows)))
 
 
-async def _get(tx: Reading, id: str) -> Group | None:
+async def _get(tx: ReadTransaction, id: str) -> Group | None:
     rows = await tx.rows(sql("SELECT", _COLUMNS, "FROM groups AS g WHERE g.id = $1"), clean(id))
     groups = await _groups(tx, rows)
     return groups[0] if groups else None
 
 
-async def _groups(tx: Reading, rows: Sequence[Row]) -> list[Group]:
+async def _groups(tx: ReadTransaction, rows: Sequence[Row]) -> list[Group]:
     seqs = [row[0] for row in rows]
     standing: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    notes: defaultdict[int, list[Note]] = defaultdict(list)
+    notes: defaultdict[int, list[GroupNote]] = defaultdict(list)
     if seqs:
         for key, status, n in await tx.rows(_STANDING, [str(seq) for seq in seqs]):
             standing[int(key)][status] = n
         for seq, at_ms, who, text in await tx.rows(_NOTES, seqs):
-            notes[seq].append(Note(at_ms=at_ms, who=who, text=text))
+            notes[seq].append(GroupNote(at_ms=at_ms, who=who, text=text))
     return [
         Group(
             id=row[1],
@@ -155,13 +155,13 @@ async def _groups(tx: Reading, rows: Sequence[Row]) -> list[Group]:
             returned=row[10],
             owner=row[11],
             notes=tuple(notes[row[0]]),
-            said=_said(*row[12:16]),
+            state_change=_state_change(*row[12:16]),
         )
         for row in rows
     ]
 
 
-def _said(state: str | None, at_ms: int | None, who: str | None, why: str | None) -> Said | None:
+def _state_change(state: str | None, at_ms: int | None, who: str | None, why: str | None) -> GroupStateChange | None:
     if state is None or at_ms is None:
         return None
-    return Said(state=GroupState(state), at_ms=at_ms, who=who or "", why=why or "")
+    return GroupStateChange(state=GroupState(state), at_ms=at_ms, who=who or "", why=why or "")

@@ -7,7 +7,7 @@ it is told again, so they are kept beside it.
 from collections.abc import Sequence
 
 from redrive.records import is_cut
-from redrive.stores.database import Writing
+from redrive.stores.database import WriteTransaction
 from redrive.stores.words import as_tsvector, pack_words, searchable, unpack_words
 
 _INDEX_POSTGRESQL = """
@@ -20,7 +20,7 @@ _FORGET_SQLITE = "INSERT INTO letter_words (letter_words, rowid, words) VALUES (
 _FORGET_POSTGRESQL = "DELETE FROM letter_words WHERE seq = ANY($1::bigint[])"
 
 
-async def index_words(tx: Writing, texts: Sequence[tuple[int, str, bool]]) -> None:
+async def index_words(tx: WriteTransaction, texts: Sequence[tuple[int, str, bool]]) -> None:
     """Makes dead letters (by number) findable by their texts, each with whether it is all there is of the letter. They
     must not be in the index already."""
     told = [(seq, text, is_whole and not is_cut(text)) for seq, text, is_whole in texts]
@@ -33,7 +33,7 @@ async def index_words(tx: Writing, texts: Sequence[tuple[int, str, bool]]) -> No
     await tx.insert("search_texts", ("seq", "words"), [(seq, pack_words(text)) for seq, text in words])
 
 
-async def forget_words(tx: Writing, seqs: Sequence[int]) -> None:
+async def forget_words(tx: WriteTransaction, seqs: Sequence[int]) -> None:
     """Takes dead letters out of the index; those not in it are passed over."""
     if tx.dialect.kind == "postgresql":
         await tx.run(_FORGET_POSTGRESQL, list(seqs))

@@ -8,7 +8,7 @@ a lease ends, because the fence must go on growing.
 
 from dataclasses import dataclass, replace
 
-from redrive.stores.database import Database, Reading, Writing
+from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.errors import LeaseLost
 
 _FIND = "SELECT owner, fence, until_ms FROM leases WHERE name = $1 FOR UPDATE"
@@ -73,11 +73,11 @@ class Leases:
         return tuple(Lease(name=name, owner=owner, fence=fence, until_ms=until) for name, owner, fence, until in rows)
 
 
-def _by_its_clock(tx: Reading, sql: str) -> str:
+def _by_its_clock(tx: ReadTransaction, sql: str) -> str:
     return sql.replace("{now_ms}", tx.dialect.now_ms)
 
 
-async def check(tx: Writing, lease: Lease) -> None:
+async def check(tx: WriteTransaction, lease: Lease) -> None:
     """Raises `LeaseLost` unless the lease is still its holder's. Nobody can take it before the transaction ends.
 
     Time plays no part: a lease that ran out and that nobody took protects as before. After `release` it counts no more.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from redrive.records import DeadLetter, Status
-from redrive.stores.database import Reading, Row
+from redrive.stores.database import ReadTransaction, Row
 from redrive.stores.operations_rows import BEING_SENT
 
 _COLUMNS = f"""l.seq, l.id, l.version, l.status, l.vhost, l.dlq, l.dlq_exchange, l.dlq_routing_key, l.queue, l.exchange,
@@ -19,7 +19,7 @@ _WHOLE = " ".join(("SELECT", _COLUMNS, ", c.history, c.properties, c.body", _FRO
 _BY_ID = " ".join(("SELECT", _COLUMNS, _FROM, "WHERE l.id = $1"))
 
 
-async def read_whole(tx: Reading, id: str) -> tuple[int, DeadLetter, bytes | None, bytes, bytes] | None:
+async def read_whole(tx: ReadTransaction, id: str) -> tuple[int, DeadLetter, bytes | None, bytes, bytes] | None:
     """The letter with this id after its number; its history as it is stored, properties and body, as collected."""
     row = await tx.row(_WHOLE, id)
     if row is None or row[-2] is None:
@@ -31,7 +31,7 @@ async def read_whole(tx: Reading, id: str) -> tuple[int, DeadLetter, bytes | Non
 _PIECE = 100
 
 
-async def read_letters(tx: Reading, seqs: Sequence[int]) -> list[tuple[int, DeadLetter]]:
+async def read_letters(tx: ReadTransaction, seqs: Sequence[int]) -> list[tuple[int, DeadLetter]]:
     """The letters with these numbers, in their order; gone ones are missing."""
     if not seqs:
         return []
@@ -48,7 +48,7 @@ async def read_letters(tx: Reading, seqs: Sequence[int]) -> list[tuple[int, Dead
     return letters
 
 
-async def read_letter(tx: Reading, id: str) -> tuple[int, DeadLetter] | None:
+async def read_letter(tx: ReadTransaction, id: str) -> tuple[int, DeadLetter] | None:
     """The letter with this id, and its number."""
     row = await tx.row(_BY_ID, id)
     return None if row is None else (row[0], _letter(row))

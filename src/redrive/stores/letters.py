@@ -4,16 +4,25 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from redrive.core import Attempt
-from redrive.records import ID_LENGTH, Content, DeadLetter, Event, Filter, Happening, Selection, Status
+from redrive.records import (
+    ID_LENGTH,
+    DeadLetter,
+    Filter,
+    LetterEvent,
+    LifecycleEntry,
+    MessageContent,
+    Selection,
+    Status,
+)
 from redrive.stores.arriving import clean
-from redrive.stores.changing import Changed, Outlook, change, edit, outlook
+from redrive.stores.changing import ChangeResult, Outlook, change, edit, outlook
 from redrive.stores.cursors import read_cursor, write_cursor
-from redrive.stores.database import Database, Reading, Row
+from redrive.stores.database import Database, ReadTransaction, Row
 from redrive.stores.evaluating import LOOKING, within
-from redrive.stores.exporting import Exported, Imported, PastContent, export, insert_exported
+from redrive.stores.exporting import ExportedLetter, ImportResult, PastContent, export, insert_exported
 from redrive.stores.histories import unpack_history
 from redrive.stores.letter_rows import read_letter, read_letters, read_whole
-from redrive.stores.opening import opened
+from redrive.stores.opening import unwrap_envelope
 from redrive.stores.questions import sql
 from redrive.stores.retention import retain
 from redrive.stores.searching import Key, condition, start_walk
@@ -38,7 +47,7 @@ FROM letters AS l LEFT JOIN happenings AS h ON h.letter_seq = l.seq WHERE l.id =
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class LetterPage:
     """Some letters. With a cursor there may be more; a partial page has looked at enough before it was full."""
 
     letters: tuple[DeadLetter, ...]
@@ -51,9 +60,9 @@ class WholeLetter:
     """A dead letter and everything about it. `content` is what would be sent, or what was collected."""
 
     letter: DeadLetter
-    content: Content
+    content: MessageContent
     history: tuple[Attempt, ...]
-    life: tuple[Happening, ...]
+    life: tuple[LifecycleEntry, ...]
     past: tuple[PastContent, ...]
 
 
@@ -65,7 +74,7 @@ class Letters:
 
     async def get(self, id: str) -> DeadLetter | None:
         """The letter with this id."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             found = await read_letter(tx, clean(id))
         return None if found is None else found[1]
 
@@ -85,7 +94,7 @@ class Letters:
 
     async def whole(self, id: str, *, edited: bool = True) -> WholeLetter | None:
         """Everything that `get`, `content`, `history`, `life` and `past` tell, for one connection and few questions."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             found = await read_whole(tx, clean(id))
             if found is None:
                 return None
@@ -96,51 +105,51 @@ class Letters:
             past = await tx.rows(_PAST, letter.id)
         return WholeLetter(
             letter=letter,
-            content=opened(Content(properties=properties, body=body)),
+            content=unwrap_envelope(MessageContent(properties=properties, body=body)),
             history=unpack_history(history, original[0]),
             life=_life(lived),
             past=_past(past),
         )
 
-    async def content(self, id: str, *, edited: bool = True) -> Content | None:
+    async def content(self, id: str, *, edited: bool = True) -> MessageContent | None:
         """What would be sent: the last edit, or without `edited` the original; out of its envelope if it is in one."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             found = await read_letter(tx, clean(id))
             if found is None:
                 return None
             row = await tx.row(_EDITED, found[0]) if edited and found[1].is_edited else None
             if row is None:
                 row = await tx.row(_ORIGINAL, found[0])
-        return None if row is None else opened(Content(properties=bytes(row[0]), body=bytes(row[1])))
+        return None if row is None else unwrap_envelope(MessageContent(properties=bytes(row[0]), body=bytes(row[1])))
 
     async def past(self, id: str) -> tuple[PastContent, ...]:
         """What it was before each of its returns, the oldest first."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             return _past(await tx.rows(_PAST, clean(id)))
 
     async def history(self, id: str) -> tuple[Attempt, ...]:
         """The attempts that its headers tell of."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             row = await tx.row(_HISTORY, clean(id))
         return () if row is None else unpack_history(row[0], bytes(row[1]))
 
-    async def life(self, id: str) -> tuple[Happening, ...]:
+    async def life(self, id: str) -> tuple[LifecycleEntry, ...]:
         """What happened to it since it was collected."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             return _life(await tx.rows(_LIFE, clean(id)))
 
     async def page(
         self, filter: Filter, *, limit: int, cursor: str | None = None, newest_first: bool = True, now_ms: int
-    ) -> Page:
+    ) -> LetterPage:
         """Letters that answer the filter: by when they died, or by when they were stored where words are looked for.
 
-        Raises InvalidCursor, FilterTooDear.
+        Raises InvalidCursor, FilterTooExpensive.
         """
         after, is_searched = _read_cursor(cursor, newest_first)
         found: list[Key] = []
         looked_at = 0
         # Each statement for itself: who turns pages sees things change anyway, and two round trips are saved.
-        async with within(LOOKING, self._database, filter), self._database.look() as tx:
+        async with within(LOOKING, self._database, filter), self._database.autocommit() as tx:
             walk = await start_walk(
                 tx,
                 filter,
@@ -158,13 +167,13 @@ class Letters:
                     break
             letters = await read_letters(tx, [key[-1] for key in found[:limit]])
         if len(found) > limit:
-            return Page(letters=_values(letters), next_cursor=_write_cursor(found[limit - 1], newest_first))
+            return LetterPage(letters=_values(letters), next_cursor=_write_cursor(found[limit - 1], newest_first))
         if bite.is_end or after is None:
-            return Page(letters=_values(letters), next_cursor=None)
-        return Page(letters=_values(letters), next_cursor=_write_cursor(after, newest_first), is_partial=True)
+            return LetterPage(letters=_values(letters), next_cursor=None)
+        return LetterPage(letters=_values(letters), next_cursor=_write_cursor(after, newest_first), is_partial=True)
 
     async def count(self, filter: Filter, *, now_ms: int, at_most: int | None = None) -> int:
-        """How many answer the filter; not more than `at_most` are counted. Raises FilterTooDear."""
+        """How many answer the filter; not more than `at_most` are counted. Raises FilterTooExpensive."""
         async with within(LOOKING, self._database, filter), self._database.read() as tx:
             if not filter.terms:
                 counted = await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'")
@@ -187,12 +196,12 @@ class Letters:
         now_ms: int,
         if_version: int | None = None,
         told_by: str | None = None,
-    ) -> Changed:
+    ) -> ChangeResult:
         """Nothing more is to be done about them."""
         return await change(
             self._database,
             selection,
-            Event.RESOLVED,
+            LetterEvent.RESOLVED,
             who=who,
             why=why,
             now_ms=now_ms,
@@ -202,28 +211,28 @@ class Letters:
 
     async def reopen(
         self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """They are pending again."""
         return await change(
-            self._database, selection, Event.REOPENED, who=who, why=why, now_ms=now_ms, if_version=if_version
+            self._database, selection, LetterEvent.REOPENED, who=who, why=why, now_ms=now_ms, if_version=if_version
         )
 
     async def delete(
         self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """They are gone, with everything about them but the audit."""
         return await change(
-            self._database, selection, Event.DELETED, who=who, why=why, now_ms=now_ms, if_version=if_version
+            self._database, selection, LetterEvent.DELETED, who=who, why=why, now_ms=now_ms, if_version=if_version
         )
 
-    async def outlook(self, selection: Selection, event: Event, *, now_ms: int) -> Outlook:
+    async def outlook(self, selection: Selection, event: LetterEvent, *, now_ms: int) -> Outlook:
         """How many a change would change now, and how many it would leave, by reason."""
         return await outlook(self._database, selection, event, now_ms=now_ms)
 
     async def edit(
         self,
         id: str,
-        content: Content,
+        content: MessageContent,
         *,
         who: str,
         why: str,
@@ -236,11 +245,11 @@ class Letters:
             self._database, id, content, who=who, why=why, diff=diff, if_version=if_version, now_ms=now_ms
         )
 
-    def stream(self, filter: Filter, *, now_ms: int) -> AsyncIterator[Exported]:
+    def stream(self, filter: Filter, *, now_ms: int) -> AsyncIterator[ExportedLetter]:
         """Everything that answers the filter with everything about it, the longest dead first."""
         return export(self._database, filter, now_ms=now_ms)
 
-    async def insert_exported(self, batch: Sequence[Exported], *, who: str, now_ms: int) -> Imported:
+    async def insert_exported(self, batch: Sequence[ExportedLetter], *, who: str, now_ms: int) -> ImportResult:
         """Takes in what another store gave out."""
         return await insert_exported(self._database, batch, who=who, now_ms=now_ms)
 
@@ -250,12 +259,12 @@ class Letters:
         return await retain(self._database, before_ms=before_ms, statuses=statuses, limit=limit, now_ms=now_ms)
 
 
-def _life(rows: Sequence[Row]) -> tuple[Happening, ...]:
+def _life(rows: Sequence[Row]) -> tuple[LifecycleEntry, ...]:
     if not rows:
         return ()
-    collected = Happening(at_ms=rows[0][0], event="collected", who="collector", detail="", operation_id=None)
+    collected = LifecycleEntry(at_ms=rows[0][0], event="collected", who="collector", detail="", operation_id=None)
     told = [
-        Happening(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
+        LifecycleEntry(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
         for _, at_ms, event, who, detail, operation_id in rows
         if event is not None
     ]
@@ -263,7 +272,7 @@ def _life(rows: Sequence[Row]) -> tuple[Happening, ...]:
 
 
 def _past(rows: Sequence[Row]) -> tuple[PastContent, ...]:
-    contents = [Content(properties=bytes(row[2]), body=bytes(row[3])) for row in rows]
+    contents = [MessageContent(properties=bytes(row[2]), body=bytes(row[3])) for row in rows]
     told = zip(rows, contents, strict=True)
     return tuple(PastContent(at_ms=row[0], redrives=row[1], content=content) for row, content in told)
 
@@ -284,7 +293,7 @@ def _read_cursor(cursor: str | None, newest_first: bool) -> tuple[Key | None, bo
     return key, len(key) == 1
 
 
-async def _count_by_looking(tx: Reading, filter: Filter, *, now_ms: int, at_most: int | None) -> int:
+async def _count_by_looking(tx: ReadTransaction, filter: Filter, *, now_ms: int, at_most: int | None) -> int:
     walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True)
     counted = 0
     async for keys in walk.bites(1_000, LOOKING):

@@ -14,21 +14,21 @@ from dataclasses import replace
 from redrive.records import (
     MARK_SECRET_BYTES,
     AuditEntry,
-    Claimed,
-    Item,
+    ClaimedLetter,
     ItemState,
     NewOperation,
     Operation,
+    OperationItem,
     OperationKind,
     OperationState,
     Preview,
     Selection,
-    Sent,
+    SendResult,
 )
 from redrive.stores import operations_running as running
 from redrive.stores.audit import note
 from redrive.stores.cursors import read_cursor, write_cursor
-from redrive.stores.database import Database, Writing
+from redrive.stores.database import Database, WriteTransaction
 from redrive.stores.errors import IdempotencyConflict
 from redrive.stores.evaluating import LOOKING, SELECTING, is_dear, within
 from redrive.stores.leases import Lease
@@ -106,14 +106,17 @@ class Operations:
 
     async def preview(self, selection: Selection, *, now_ms: int, is_patient: bool = False) -> Preview:
         """What an operation on this selection would take now, counted exactly. `is_patient`: whoever asks would wait as
-        long for the operation. Raises FilterTooDear."""
+        long for the operation. Raises FilterTooExpensive."""
         budget = SELECTING if is_patient else LOOKING
         async with within(budget, self._database, selection.filter), self._database.read() as tx:
             return await preview(tx, selection, now_ms=now_ms, budget=budget)
 
     async def create(self, new: NewOperation, *, id: str, now_ms: int) -> Operation:
         """Makes an operation and freezes its selection. One without items is done at once. With an idempotency key (or
-        an id) that was used for the same request: the earlier one. Raises `IdempotencyConflict`, `FilterTooDear`."""
+        an id) that was used for the same request: the earlier one.
+
+        Raises `IdempotencyConflict`, `FilterTooExpensive`.
+        """
         looked_up: list[int] | None = None
         if is_dear(new.selection.filter):
             async with within(SELECTING, self._database, new.selection.filter), self._database.read() as reading:
@@ -151,7 +154,7 @@ class Operations:
 
     async def get(self, id: str) -> Operation | None:
         """The operation with this id."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             row = await find_operation(tx, id)
         return None if row is None else row.operation
 
@@ -161,7 +164,7 @@ class Operations:
         """The newest operations first, and the cursor of the next page, if there is one."""
         before = _LARGEST if cursor is None else read_cursor("operations", cursor, sizes=(1,))[0]
         sql = " ".join(("SELECT", COLUMNS, _PAGE))
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             rows = await tx.rows(sql, before, None if state is None else state.value, limit + 1)
         found = [read_operation(row) for row in rows[:limit]]
         next_cursor = write_cursor("operations", (found[-1].seq,)) if len(rows) > limit else None
@@ -169,7 +172,7 @@ class Operations:
 
     async def open(self, limit: int) -> list[Operation]:
         """The newest of those that have not ended."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             rows = await tx.rows(" ".join(("SELECT", COLUMNS, _OPEN)), limit)
         return [read_operation(row).operation for row in rows]
 
@@ -185,13 +188,13 @@ class Operations:
     async def under_way(self, letter_ids: Sequence[str], *, but_for_key: str | None = None) -> dict[str, str]:
         """Of these dead letters, those that an operation will send which waits or runs, and its id. The operation with
         the idempotency key `but_for_key` is left out."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             rows = await tx.rows(_UNDER_WAY, list(letter_ids), but_for_key)
         return {letter: operation for letter, operation, *_ in reversed(rows)}
 
     async def items(
         self, id: str, limit: int, cursor: str | None = None, state: ItemState | None = None
-    ) -> tuple[list[Item], str | None]:
+    ) -> tuple[list[OperationItem], str | None]:
         """An operation's dead letters in the order they are sent, and the cursor of the next page."""
         after = 0 if cursor is None else read_cursor("items", cursor, sizes=(1,))[0]
         async with self._database.read() as tx:
@@ -209,20 +212,20 @@ class Operations:
 
     async def take(
         self, id: str, lease: Lease, *, limit: int, now_ms: int, turn: int | None = None
-    ) -> tuple[Claimed, ...]:
+    ) -> tuple[ClaimedLetter, ...]:
         """Commits the intent to send the next dead letters, and gives them out: see `operations_running.exchange`. ()
         means that nothing is queued, or that the operation does not run."""
         _, taken = await self._exchange(id, lease, (), limit=limit, now_ms=now_ms, turn=turn)
         return taken
 
-    async def record(self, id: str, lease: Lease, results: Sequence[Sent], *, now_ms: int) -> Operation:
+    async def record(self, id: str, lease: Lease, results: Sequence[SendResult], *, now_ms: int) -> Operation:
         """Writes down how taken dead letters ended: see `operations_running.exchange`."""
         operation, _ = await self._exchange(id, lease, results, limit=0, now_ms=now_ms, turn=None)
         return operation
 
     async def exchange(
-        self, id: str, lease: Lease, results: Sequence[Sent], *, limit: int, now_ms: int, turn: int | None = None
-    ) -> tuple[Operation, tuple[Claimed, ...]]:
+        self, id: str, lease: Lease, results: Sequence[SendResult], *, limit: int, now_ms: int, turn: int | None = None
+    ) -> tuple[Operation, tuple[ClaimedLetter, ...]]:
         """`record` and `take` in one transaction, for a runner that has another batch on the wire meanwhile."""
         return await self._exchange(id, lease, results, limit=limit, now_ms=now_ms, turn=turn)
 
@@ -280,8 +283,8 @@ class Operations:
             return tuple(row[0] for row in await tx.rows(sql, vhost))
 
     async def _exchange(
-        self, id: str, lease: Lease, results: Sequence[Sent], *, limit: int, now_ms: int, turn: int | None
-    ) -> tuple[Operation, tuple[Claimed, ...]]:
+        self, id: str, lease: Lease, results: Sequence[SendResult], *, limit: int, now_ms: int, turn: int | None
+    ) -> tuple[Operation, tuple[ClaimedLetter, ...]]:
         """What is queued again by one that was cancelled meanwhile is skipped."""
         while True:
             async with self._database.write() as tx:
@@ -296,7 +299,7 @@ class Operations:
             results = ()
 
 
-async def _insert(tx: Writing, new: NewOperation, *, id: str, now_ms: int) -> tuple[OperationRow, bool]:
+async def _insert(tx: WriteTransaction, new: NewOperation, *, id: str, now_ms: int) -> tuple[OperationRow, bool]:
     """The operation's row, and whether it is new. Two at once with one key wait for each other at its index."""
     request = hashlib.sha256(repr(replace(new, idempotency_key=None)).encode("utf-8", "replace")).hexdigest()
     selection = new.selection
@@ -330,7 +333,7 @@ async def _insert(tx: Writing, new: NewOperation, *, id: str, now_ms: int) -> tu
     return row, count > 0
 
 
-async def _begin(tx: Writing, row: OperationRow, total: int, *, now_ms: int) -> Operation:
+async def _begin(tx: WriteTransaction, row: OperationRow, total: int, *, now_ms: int) -> Operation:
     await tx.run(_TOTAL, row.seq, total)
     await count_on(tx, row.seq, {}, now_ms=now_ms)
     made = (await lock_operation(tx, row.operation.id)).operation
@@ -338,7 +341,7 @@ async def _begin(tx: Writing, row: OperationRow, total: int, *, now_ms: int) -> 
     return made
 
 
-async def _note(tx: Writing, operation: Operation, action: str, *, who: str, why: str, now_ms: int) -> None:
+async def _note(tx: WriteTransaction, operation: Operation, action: str, *, who: str, why: str, now_ms: int) -> None:
     entry = AuditEntry(
         at_ms=now_ms,
         who=who,

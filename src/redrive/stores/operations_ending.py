@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redrive.core import format_duration_ms
-from redrive.records import AuditEntry, Event, Operation, OperationKind, RetryRule, Status
+from redrive.records import AuditEntry, LetterEvent, Operation, OperationKind, RetryRule, Status
 from redrive.stores.arriving import LISTEN
 from redrive.stores.audit import acting_as, note
-from redrive.stores.database import Reading, Writing
+from redrive.stores.database import ReadTransaction, WriteTransaction
 from redrive.stores.operations_rows import BEING_SENT
 from redrive.stores.rules import RuleBook, read_rules, rules_to_decide_by
 from redrive.stores.tallies import Ledger
@@ -81,7 +81,7 @@ _GROUP_IDS = "SELECT seq, id, owner FROM groups WHERE seq = ANY($1::bigint[])"
 _WHO = "auto-retry"
 _NAMED_MAX = 100
 _TAKEN = "its copy no longer lies in its target unconsumed"
-_LIFE = {Event.CONFIRMED: "sent", Event.REFUSED: "refused", Event.LOST: "in doubt"}
+_LIFE = {LetterEvent.CONFIRMED: "sent", LetterEvent.REFUSED: "refused", LetterEvent.LOST: "in doubt"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +95,12 @@ class SentItem:
 
 
 async def end_letters(
-    tx: Writing,
+    tx: WriteTransaction,
     ledger: Ledger,
     operation: Operation,
     items: list[SentItem],
     locked: Mapping[int, Standing],
-    event: Event,
+    event: LetterEvent,
     reason: str,
     *,
     now_ms: int,
@@ -112,25 +112,27 @@ async def end_letters(
     current = [one for one in standings if one.redrives == redrives[one.seq] and one.status is Status.RETRYING]
     seqs = [one.seq for one in current]
     match event:
-        case Event.CONFIRMED if operation.kind is OperationKind.RETURN:
+        case LetterEvent.CONFIRMED if operation.kind is OperationKind.RETURN:
             await _give_back(tx, ledger, current, operation.who, now_ms=now_ms)
-        case Event.CONFIRMED:
+        case LetterEvent.CONFIRMED:
             if seqs:
                 await tx.run(_LISTEN_ALL, seqs, now_ms)
             for place, n in Counter([one.place for one in standings]).items():
                 ledger.happened("redriven", place, now_ms, n=n)
-        case Event.REFUSED:
+        case LetterEvent.REFUSED:
             for due_at_ms, these in (await _by_due(tx, current, now_ms=now_ms)).items():
                 sets, due = ", due_at_ms = $6, silent_at_ms = NULL", (due_at_ms,)
                 await move(tx, ledger, these, event, now_ms=now_ms, reason=reason, sets=sets, arguments=due)
         case _:
             sets = ", silent_at_ms = NULL"
             await move(tx, ledger, current, event, now_ms=now_ms, reason=reason, sets=sets)
-    name = "given back" if operation.kind is OperationKind.RETURN and event is Event.CONFIRMED else _LIFE[event]
+    name = "given back" if operation.kind is OperationKind.RETURN and event is LetterEvent.CONFIRMED else _LIFE[event]
     await note_life(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
 
 
-async def by_settling(tx: Writing, operation: Operation, standings: list[Standing]) -> dict[int | None, list[Standing]]:
+async def by_settling(
+    tx: WriteTransaction, operation: Operation, standings: list[Standing]
+) -> dict[int | None, list[Standing]]:
     """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules. None: nobody
     waits for what is given back."""
     if operation.kind is OperationKind.RETURN:
@@ -147,7 +149,7 @@ async def by_settling(tx: Writing, operation: Operation, standings: list[Standin
     return sorted_out
 
 
-async def silent_queues(tx: Reading, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
+async def silent_queues(tx: ReadTransaction, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
     """How many `settle_silent` would look at, and the queues of this vhost that their copies went to directly: what
     went through another exchange nobody can follow."""
     over = [seq for _, seq in await tx.rows(_OVER, now_ms, limit, vhost)]
@@ -156,7 +158,7 @@ async def silent_queues(tx: Reading, *, now_ms: int, limit: int, vhost: str) -> 
 
 
 async def settle_silent(
-    tx: Writing, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
+    tx: WriteTransaction, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
 ) -> int:
     """Resolves redriven dead letters that have not come back in their time, of the `limit` that are looked at; how
     many. Those that came back, or were sent again, are not silent any more.
@@ -182,7 +184,7 @@ async def settle_silent(
     for silence_ms, standings in by_silence.items():
         reason = f"has not come back for {format_duration_ms(silence_ms)}"
         moved = await move(
-            tx, ledger, standings, Event.SILENCE, now_ms=now_ms, reason=reason, sets=", silent_at_ms = NULL"
+            tx, ledger, standings, LetterEvent.SILENCE, now_ms=now_ms, reason=reason, sets=", silent_at_ms = NULL"
         )
         await note_life(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
         for one in moved:
@@ -195,7 +197,9 @@ async def settle_silent(
     return len(settled)
 
 
-async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mapping[str, str], *, now_ms: int) -> None:
+async def _wait_on(
+    tx: WriteTransaction, ledger: Ledger, seqs: list[int], waiting: Mapping[str, str], *, now_ms: int
+) -> None:
     """Those whose copy lies in its target wait, and are looked at again after a while; those whose copy did lie there
     and does no more are retrying again, for as long as if they had been sent now.
     """
@@ -214,11 +218,11 @@ async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mappin
         # One that waits already for another reason still waits.
         new = [one for one in standings if one.status is not Status.WAITING]
         await _audit(tx, "letters.waiting", new, reason, now_ms=now_ms)
-        await move(tx, ledger, standings, Event.UNTAKEN, now_ms=now_ms, reason=reason)
+        await move(tx, ledger, standings, LetterEvent.UNTAKEN, now_ms=now_ms, reason=reason)
         await note_life(tx, [one.seq for one in standings], "waiting", now_ms=now_ms, who="", detail=reason)
     if taken:
         standings = [one for one, _, _ in taken]
-        await move(tx, ledger, standings, Event.TAKEN, now_ms=now_ms, reason=_TAKEN)
+        await move(tx, ledger, standings, LetterEvent.TAKEN, now_ms=now_ms, reason=_TAKEN)
         await note_life(tx, [one.seq for one in standings], "taken", now_ms=now_ms, who="", detail=_TAKEN)
         await _audit(tx, "letters.taken", standings, _TAKEN, now_ms=now_ms)
         book, groups = await read_rules(tx), await _group_ids(tx, standings)
@@ -231,7 +235,7 @@ async def _wait_on(tx: Writing, ledger: Ledger, seqs: list[int], waiting: Mappin
         await tx.many(LISTEN, again)
 
 
-async def _audit(tx: Writing, action: str, standings: list[Standing], why: str, *, now_ms: int) -> None:
+async def _audit(tx: WriteTransaction, action: str, standings: list[Standing], why: str, *, now_ms: int) -> None:
     """One entry for all that a look did to dead letters, none if it did nothing."""
     if not standings:
         return
@@ -249,15 +253,15 @@ async def _audit(tx: Writing, action: str, standings: list[Standing], why: str, 
         await note(tx, entry)
 
 
-async def _give_back(tx: Writing, ledger: Ledger, standings: list[Standing], who: str, *, now_ms: int) -> None:
+async def _give_back(tx: WriteTransaction, ledger: Ledger, standings: list[Standing], who: str, *, now_ms: int) -> None:
     """The message is a dead letter of the broker's again, and nothing of ours: nobody waits for it to come back."""
     reason, sets = "given back to its dead-letter queue", ", silent_at_ms = NULL, resolved_by = $6"
-    await move(tx, ledger, standings, Event.SILENCE, now_ms=now_ms, reason=reason, sets=sets, arguments=(who,))
+    await move(tx, ledger, standings, LetterEvent.SILENCE, now_ms=now_ms, reason=reason, sets=sets, arguments=(who,))
     for one in standings:
         ledger.happened("resolved", one.place, now_ms)
 
 
-async def _by_due(tx: Writing, standings: list[Standing], *, now_ms: int) -> dict[int | None, list[Standing]]:
+async def _by_due(tx: WriteTransaction, standings: list[Standing], *, now_ms: int) -> dict[int | None, list[Standing]]:
     """Dead letters that were not sent, by when auto-retry may try again: as if they had died now."""
     book = await rules_to_decide_by(tx)
     groups = await _group_ids(tx, standings)
@@ -270,7 +274,7 @@ async def _by_due(tx: Writing, standings: list[Standing], *, now_ms: int) -> dic
     return sorted_out
 
 
-async def _group_ids(tx: Writing, standings: list[Standing]) -> dict[int, tuple[str, str]]:
+async def _group_ids(tx: WriteTransaction, standings: list[Standing]) -> dict[int, tuple[str, str]]:
     """The ids of their groups, and whose those are."""
     seqs = sorted({one.place.group_seq for one in standings})
     return {seq: (id, owner) for seq, id, owner in await tx.rows(_GROUP_IDS, seqs)}

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from redrive.records import Item, ItemState, Operation, OperationKind, OperationState, Target
-from redrive.stores.database import Reading, Row, Writing
+from redrive.records import ItemState, Operation, OperationItem, OperationKind, OperationState, RedriveTarget
+from redrive.stores.database import ReadTransaction, Row, WriteTransaction
 from redrive.stores.errors import UnknownOperation
 
 COLUMNS = """
@@ -61,7 +61,7 @@ def read_operation(row: Row) -> OperationRow:
         kind=OperationKind(kind),
         state=OperationState(state),
         selection_text=selection_text,
-        target=Target(exchange=exchange, routing_key=routing_key),
+        target=RedriveTarget(exchange=exchange, routing_key=routing_key),
         rate_per_s=rate_per_s,
         keep_attempts=bool(keep_attempts),
         ramp=tuple(json.loads(ramp)),
@@ -90,19 +90,19 @@ def read_operation(row: Row) -> OperationRow:
     )
 
 
-def read_item(row: Row) -> Item:
+def read_item(row: Row) -> OperationItem:
     """A row of (letter_id, queue, state, reason, at_ms)."""
     letter_id, queue, state, reason, at_ms = row
-    return Item(letter_id=letter_id, queue=queue, state=ItemState(state), reason=reason, at_ms=at_ms)
+    return OperationItem(letter_id=letter_id, queue=queue, state=ItemState(state), reason=reason, at_ms=at_ms)
 
 
-async def find_operation(tx: Reading, id: str) -> OperationRow | None:
+async def find_operation(tx: ReadTransaction, id: str) -> OperationRow | None:
     """The operation with this id."""
     row = await tx.row(_BY_ID, id)
     return None if row is None else read_operation(row)
 
 
-async def lock_operation(tx: Writing, id: str) -> OperationRow:
+async def lock_operation(tx: WriteTransaction, id: str) -> OperationRow:
     """The operation, which nobody else changes before the transaction ends. Raises `UnknownOperation`."""
     row = await tx.row(_BY_ID_LOCKED, id)
     if row is None:
@@ -110,7 +110,7 @@ async def lock_operation(tx: Writing, id: str) -> OperationRow:
     return read_operation(row)
 
 
-async def count_on(tx: Writing, seq: int, changes: Mapping[ItemState, int], *, now_ms: int) -> None:
+async def count_on(tx: WriteTransaction, seq: int, changes: Mapping[ItemState, int], *, now_ms: int) -> None:
     """Adds to the counts of items by state, and ends the operation when every item has."""
     counted = (ItemState.SENDING, ItemState.SENT, ItemState.REFUSED, ItemState.IN_DOUBT, ItemState.SKIPPED)
     await tx.run(_COUNT, seq, *(changes.get(state, 0) for state in counted))

@@ -14,8 +14,16 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from redrive.records import MARK_SECRET_BYTES, Claimed, Event, ItemState, Operation, OperationState, Sent
-from redrive.stores.database import Writing
+from redrive.records import (
+    MARK_SECRET_BYTES,
+    ClaimedLetter,
+    ItemState,
+    LetterEvent,
+    Operation,
+    OperationState,
+    SendResult,
+)
+from redrive.stores.database import WriteTransaction
 from redrive.stores.leases import Lease, check
 from redrive.stores.operations_ending import SentItem, end_letters
 from redrive.stores.operations_rows import OperationRow, count_on, lock_operation
@@ -40,10 +48,10 @@ _END_ITEMS = (
     "UPDATE items SET state = $3, reason = $4, at_ms = $5 WHERE operation_seq = $1 AND place = ANY($2::bigint[])"
 )
 
-_Ends: TypeAlias = dict[tuple[ItemState, str, Event], list[SentItem]]
+_Ends: TypeAlias = dict[tuple[ItemState, str, LetterEvent], list[SentItem]]
 
 
-async def claim(tx: Writing, id: str, lease: Lease, *, now_ms: int) -> Operation | None:
+async def claim(tx: WriteTransaction, id: str, lease: Lease, *, now_ms: int) -> Operation | None:
     """Begins to run, or goes on where another runner stopped: what that had on the way is in doubt now. None if the
     operation is paused or has ended. Raises `LeaseLost`, `UnknownOperation`."""
     await check(tx, lease)
@@ -54,7 +62,7 @@ async def claim(tx: Writing, id: str, lease: Lease, *, now_ms: int) -> Operation
         reason = "its sender was gone before it could say whether the broker has it"
         items = [SentItem(place=place, seq=seq, redrives=redrives) for place, seq, redrives in stale]
         locked = {one.seq: one for one in await lock(tx, [item.seq for item in items])}
-        await end_letters(tx, ledger, row.operation, items, locked, Event.LOST, reason, now_ms=now_ms)
+        await end_letters(tx, ledger, row.operation, items, locked, LetterEvent.LOST, reason, now_ms=now_ms)
         await _end_items(tx, row, items, ItemState.IN_DOUBT, reason, now_ms=now_ms)
         changes = {ItemState.SENDING: -len(stale), ItemState.IN_DOUBT: len(stale)}
         await count_on(tx, row.seq, changes, now_ms=now_ms)
@@ -67,15 +75,15 @@ async def claim(tx: Writing, id: str, lease: Lease, *, now_ms: int) -> Operation
 
 
 async def exchange(
-    tx: Writing,
+    tx: WriteTransaction,
     id: str,
     lease: Lease,
-    results: Sequence[Sent],
+    results: Sequence[SendResult],
     *,
     limit: int,
     now_ms: int,
     turn: int | None = None,
-) -> tuple[Operation, tuple[Claimed, ...] | None]:
+) -> tuple[Operation, tuple[ClaimedLetter, ...] | None]:
     """Records how taken dead letters ended, and takes the next, up to `limit`: one transaction for both, since each
     costs the disk a commit. The operation as it is then, ended when nothing is left; and what to publish.
 
@@ -113,21 +121,21 @@ async def exchange(
 
 
 _EVENTS = {
-    ItemState.SENT: Event.CONFIRMED,
-    ItemState.REFUSED: Event.REFUSED,
-    ItemState.QUEUED: Event.REFUSED,
-    ItemState.IN_DOUBT: Event.LOST,
+    ItemState.SENT: LetterEvent.CONFIRMED,
+    ItemState.REFUSED: LetterEvent.REFUSED,
+    ItemState.QUEUED: LetterEvent.REFUSED,
+    ItemState.IN_DOUBT: LetterEvent.LOST,
 }
 """What an item's end is to its dead letter."""
 
 
-def _event(state: ItemState, was_in_doubt: bool) -> Event:
+def _event(state: ItemState, was_in_doubt: bool) -> LetterEvent:
     """That this copy was refused says nothing about the earlier one that may be with the broker."""
     event = _EVENTS[state]
-    return Event.LOST if was_in_doubt and event is Event.REFUSED else event
+    return LetterEvent.LOST if was_in_doubt and event is LetterEvent.REFUSED else event
 
 
-async def _ends(tx: Writing, row: OperationRow, lease: Lease, results: Sequence[Sent]) -> _Ends:
+async def _ends(tx: WriteTransaction, row: OperationRow, lease: Lease, results: Sequence[SendResult]) -> _Ends:
     """The items of these results that are being sent, by how they ended."""
     sending = {
         letter_id: (SentItem(place=place, seq=seq, redrives=redrives), bool(was_in_doubt))
@@ -142,6 +150,6 @@ async def _ends(tx: Writing, row: OperationRow, lease: Lease, results: Sequence[
 
 
 async def _end_items(
-    tx: Writing, row: OperationRow, items: list[SentItem], state: ItemState, reason: str, *, now_ms: int
+    tx: WriteTransaction, row: OperationRow, items: list[SentItem], state: ItemState, reason: str, *, now_ms: int
 ) -> None:
     await tx.run(_END_ITEMS, row.seq, [item.place for item in items], state.value, reason, now_ms)

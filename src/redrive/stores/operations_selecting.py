@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from redrive.records import Event, Filter, Preview, Selection, Status, may_send, sources
-from redrive.stores.database import Reading, Writing
+from redrive.records import Filter, LetterEvent, Preview, Selection, Status, may_send, statuses_allowing
+from redrive.stores.database import ReadTransaction, WriteTransaction
 from redrive.stores.evaluating import SELECTING, Budget, is_dear
 from redrive.stores.rules import read_rules
 from redrive.stores.searching import condition, matching
@@ -56,8 +56,8 @@ def may_take_doubtful(selection: Selection) -> bool:
     return bool(selection.ids) or selection.includes_in_doubt
 
 
-async def preview(tx: Reading, selection: Selection, *, now_ms: int, budget: Budget) -> Preview:
-    """What an operation on this selection would take now. Raises FilterTooDear."""
+async def preview(tx: ReadTransaction, selection: Selection, *, now_ms: int, budget: Budget) -> Preview:
+    """What an operation on this selection would take now. Raises FilterTooExpensive."""
     statuses = _takes(includes_in_doubt=may_take_doubtful(selection))
     looked_up = await look_up(tx, selection, statuses=tuple(Status), limit=None, now_ms=now_ms, budget=budget)
     where = _condition(tx, selection, looked_up, now_ms=now_ms, first=3)
@@ -76,15 +76,21 @@ async def preview(tx: Reading, selection: Selection, *, now_ms: int, budget: Bud
     )
 
 
-async def look_up_claimable(tx: Reading, selection: Selection, *, now_ms: int) -> list[int] | None:
+async def look_up_claimable(tx: ReadTransaction, selection: Selection, *, now_ms: int) -> list[int] | None:
     """Numbers of the letters that an operation on the selection takes, where contents must be looked into to know;
-    None where not. Raises FilterTooDear."""
+    None where not. Raises FilterTooExpensive."""
     statuses = tuple(Status(status) for status in _takes(includes_in_doubt=may_take_doubtful(selection)))
     return await look_up(tx, selection, statuses=statuses, limit=selection.limit, now_ms=now_ms, budget=SELECTING)
 
 
 async def look_up(
-    tx: Reading, selection: Selection, *, statuses: tuple[Status, ...], limit: int | None, now_ms: int, budget: Budget
+    tx: ReadTransaction,
+    selection: Selection,
+    *,
+    statuses: tuple[Status, ...],
+    limit: int | None,
+    now_ms: int,
+    budget: Budget,
 ) -> list[int] | None:
     """The same for any statuses, within a budget."""
     if selection.ids or selection.filter is None or not is_dear(selection.filter):
@@ -93,7 +99,7 @@ async def look_up(
 
 
 async def freeze(
-    tx: Writing, operation_seq: int, selection: Selection, looked_up: list[int] | None, *, now_ms: int
+    tx: WriteTransaction, operation_seq: int, selection: Selection, looked_up: list[int] | None, *, now_ms: int
 ) -> int:
     """Writes the selection down as the operation's items, the longest dead first; how many. `looked_up` is what
     `look_up_claimable` found, before this transaction: it may take long, and nobody can write meanwhile."""
@@ -104,7 +110,9 @@ async def freeze(
     return await tx.run(sql, operation_seq, statuses, limit, *where.arguments)
 
 
-async def freeze_due(tx: Writing, operation_seq: int, *, now_ms: int, limit: int, vhost: str | None = None) -> int:
+async def freeze_due(
+    tx: WriteTransaction, operation_seq: int, *, now_ms: int, limit: int, vhost: str | None = None
+) -> int:
     """Writes down what is due for auto-retry (in one vhost) and not in another operation's queue; how many."""
     seqs = await _within_rules(tx, [row[0] for row in await tx.rows(_DUE, now_ms, limit, vhost)])
     if not seqs:
@@ -113,7 +121,7 @@ async def freeze_due(tx: Writing, operation_seq: int, *, now_ms: int, limit: int
     return await tx.run(sql, operation_seq, [Status.PENDING.value], _NO_LIMIT, seqs)
 
 
-async def _within_rules(tx: Writing, seqs: list[int]) -> list[int]:
+async def _within_rules(tx: WriteTransaction, seqs: list[int]) -> list[int]:
     """Those that their rules may send. A rule of somebody who is limited to some queues counts for dead letters that
     were collected for these, and sends to these alone; what is due by no rule is not due any more."""
     book = await read_rules(tx)
@@ -129,7 +137,7 @@ async def _within_rules(tx: Writing, seqs: list[int]) -> list[int]:
     return [seq for seq in seqs if seq not in outside]
 
 
-async def leave_batches(tx: Writing, operation_seq: int) -> None:
+async def leave_batches(tx: WriteTransaction, operation_seq: int) -> None:
     """Takes an operation's dead letters out of the open batches: given back, they lie in their queue with the same
     bytes, and a collector that took them for those it had stored would ack what nobody has stored."""
     for id, packed in await tx.rows(_BATCHES):
@@ -146,7 +154,9 @@ class _Where:
     arguments: tuple[Any, ...]
 
 
-def _condition(tx: Reading, selection: Selection, looked_up: list[int] | None, *, now_ms: int, first: int) -> _Where:
+def _condition(
+    tx: ReadTransaction, selection: Selection, looked_up: list[int] | None, *, now_ms: int, first: int
+) -> _Where:
     """The selection in SQL; where contents were looked into, what was found."""
     if selection.ids:
         return _Where(sql=f"l.id = ANY(${first}::text[])", arguments=(list(selection.ids),))
@@ -158,4 +168,8 @@ def _condition(tx: Reading, selection: Selection, looked_up: list[int] | None, *
 
 
 def _takes(*, includes_in_doubt: bool) -> list[str]:
-    return [status.value for status in sources(Event.CLAIMED) if status is not Status.IN_DOUBT or includes_in_doubt]
+    return [
+        status.value
+        for status in statuses_allowing(LetterEvent.CLAIMED)
+        if status is not Status.IN_DOUBT or includes_in_doubt
+    ]

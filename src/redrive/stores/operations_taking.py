@@ -3,8 +3,17 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from redrive.records import Claimed, Content, Event, ItemState, OperationKind, OperationState, Status, sources
-from redrive.stores.database import Writing
+from redrive.records import (
+    ClaimedLetter,
+    ItemState,
+    LetterEvent,
+    MessageContent,
+    OperationKind,
+    OperationState,
+    Status,
+    statuses_allowing,
+)
+from redrive.stores.database import WriteTransaction
 from redrive.stores.leases import Lease
 from redrive.stores.operations_ending import by_settling
 from redrive.stores.operations_rows import OperationRow
@@ -42,13 +51,15 @@ WHERE e.seq IN (SELECT max(seq) FROM edits WHERE letter_seq = ANY($1::bigint[]) 
 """
 
 
-async def given_out_before(tx: Writing, row: OperationRow, lease: Lease, turn: int) -> tuple[Claimed, ...]:
+async def given_out_before(
+    tx: WriteTransaction, row: OperationRow, lease: Lease, turn: int
+) -> tuple[ClaimedLetter, ...]:
     """What was taken in this turn and is not recorded yet."""
     marks = [tuple(mark) for mark in await tx.rows(_OF_TURN, row.seq, lease.fence, turn)]
     return await _give_out(tx, row, marks) if marks else ()
 
 
-async def next_queued(tx: Writing, row: OperationRow, limit: int) -> dict[int, int]:
+async def next_queued(tx: WriteTransaction, row: OperationRow, limit: int) -> dict[int, int]:
     """Dead letter → place of the next items whose contents fit into memory together, in their order; at least one. None
     if the operation does not run."""
     queued: dict[int, int] = {}
@@ -64,7 +75,7 @@ async def next_queued(tx: Writing, row: OperationRow, limit: int) -> dict[int, i
 
 
 async def take_queued(
-    tx: Writing,
+    tx: WriteTransaction,
     ledger: Ledger,
     row: OperationRow,
     lease: Lease,
@@ -74,11 +85,11 @@ async def take_queued(
     *,
     turn: int,
     now_ms: int,
-) -> tuple[Claimed, ...]:
+) -> tuple[ClaimedLetter, ...]:
     """Makes retrying what may be of `next_queued`, whose letters the caller has `locked`; skips the rest. What to
     publish, in the operation's order."""
     claimable: list[Standing] = []
-    may_be_claimed = sources(Event.CLAIMED)
+    may_be_claimed = statuses_allowing(LetterEvent.CLAIMED)
     skipped: defaultdict[str, list[int]] = defaultdict(list)
     for seq, place in queued.items():
         standing = locked.get(seq)
@@ -101,7 +112,7 @@ async def take_queued(
         sets += ", forgiven = returns + 1"
     for settle_ms, these in (await by_settling(tx, row.operation, claimable)).items():
         arguments = (row.operation.id, None if settle_ms is None else now_ms + settle_ms)
-        await move(tx, ledger, these, Event.CLAIMED, now_ms=now_ms, reason=None, sets=sets, arguments=arguments)
+        await move(tx, ledger, these, LetterEvent.CLAIMED, now_ms=now_ms, reason=None, sets=sets, arguments=arguments)
     marks = [(one.seq, one.id, one.redrives + 1, int(one.status is Status.IN_DOUBT)) for one in claimable]
     places: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for seq, _, redrives, was_in_doubt in marks:
@@ -112,21 +123,24 @@ async def take_queued(
     return await _give_out(tx, row, marks)
 
 
-async def _give_out(tx: Writing, row: OperationRow, marks: list[tuple[int, str, int, int]]) -> tuple[Claimed, ...]:
+async def _give_out(
+    tx: WriteTransaction, row: OperationRow, marks: list[tuple[int, str, int, int]]
+) -> tuple[ClaimedLetter, ...]:
     """What to publish: (number, id, redrives, whether it was in doubt) of each, with its content."""
     seqs = [mark[0] for mark in marks]
     letters = {letter[0]: tuple(letter) for letter in await tx.rows(_WHENCE, seqs)}
     contents = {
-        seq: Content(properties=properties, body=body) for seq, properties, body in await tx.rows(_CONTENTS, seqs)
+        seq: MessageContent(properties=properties, body=body)
+        for seq, properties, body in await tx.rows(_CONTENTS, seqs)
     }
     edited = [seq for seq, *_, is_edited in letters.values() if is_edited]
     if edited:
         for seq, properties, body in await tx.rows(_EDITED, edited):
-            contents[seq] = Content(properties=properties, body=body)
+            contents[seq] = MessageContent(properties=properties, body=body)
     given_out = []
     for seq, letter_id, redrives, was_in_doubt in marks:
         _, vhost, queue, dlq, dlq_exchange, dlq_routing_key, exchange, routing_key, attempts, _ = letters[seq]
-        claimed = Claimed(
+        claimed = ClaimedLetter(
             id=letter_id,
             vhost=vhost,
             queue=queue,

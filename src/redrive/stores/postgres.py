@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from redrive.stores.clock import Clock, ServerClock
-from redrive.stores.database import Deferred, Endings, Reading, Row, Writing
+from redrive.stores.database import Deferred, Endings, ReadTransaction, Row, WriteTransaction
 from redrive.stores.dialect import POSTGRESQL, Dialect
 from redrive.stores.errors import InvalidDatabaseUrl, StoreUnavailable
 from redrive.stores.migrations import migrate_postgresql
@@ -58,7 +58,7 @@ class PostgresDatabase:
         return self._clock
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[Writing]:
+    async def write(self) -> AsyncIterator[WriteTransaction]:
         """A transaction at READ COMMITTED: what it decides on, it locks."""
         async with self._transaction(is_reading=False) as connection:
             transaction = _Transaction(connection, self._address)
@@ -68,13 +68,13 @@ class PostgresDatabase:
             await transaction.endings.run(transaction)
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[Reading]:
+    async def read(self) -> AsyncIterator[ReadTransaction]:
         """A read-only transaction on one state of the database."""
         async with self._transaction(is_reading=True) as connection:
             yield _Transaction(connection, self._address)
 
     @asynccontextmanager
-    async def look(self) -> AsyncIterator[Reading]:
+    async def autocommit(self) -> AsyncIterator[ReadTransaction]:
         """Statements without a transaction around them."""
         with _telling(self._address):
             connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT_S)

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
 from redrive.records import (
-    Between,
-    BodyPath,
-    ErrorLike,
+    BodyTerm,
+    ErrorTerm,
     Filter,
-    HeaderIs,
-    Marked,
-    Named,
-    Numbered,
+    FlagTerm,
+    HeaderTerm,
+    NameTerm,
+    NumberTerm,
     Status,
-    Words,
+    TimeTerm,
+    WordsTerm,
     ends_open,
     fold,
     matches_glob,
@@ -65,7 +65,7 @@ _LARGEST = 2**63 - 1
 _GLOB_WORDS = re.compile(r"([\[?])")
 _LIKE_WORDS = re.compile(r"([%_\\])")
 
-Condition: TypeAlias = Named | Between | Numbered | Marked | ErrorLike
+Condition: TypeAlias = NameTerm | TimeTerm | NumberTerm | FlagTerm | ErrorTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +80,32 @@ class Question:
     """A filter by what answers it. `groups` are the terms that a group answers for all of its letters; of the words,
     those that must not be there are `without`."""
 
-    groups: tuple[Named, ...]
+    groups: tuple[NameTerm, ...]
     conditions: tuple[Condition, ...]
-    words: tuple[Words | Likely, ...]
-    without: tuple[Words, ...]
+    words: tuple[WordsTerm | Likely, ...]
+    without: tuple[WordsTerm, ...]
     checks: tuple[Check, ...]
 
 
 def take_apart(filter: Filter) -> Question:
     """What answers each term. The words of a value that is looked for in contents join the full-text question."""
-    groups: list[Named] = []
+    groups: list[NameTerm] = []
     conditions: list[Condition] = []
-    words: list[Words | Likely] = []
-    without: list[Words] = []
+    words: list[WordsTerm | Likely] = []
+    without: list[WordsTerm] = []
     checks: list[Check] = []
     for term in dict.fromkeys(filter.terms):
         match term:
-            case Words():
+            case WordsTerm():
                 if phrases_of(term):
                     (without if term.negated else words).append(term)
-            case BodyPath() | HeaderIs():
+            case BodyTerm() | HeaderTerm():
                 checks.append(term)
                 if wanted := words_wanted(term):
                     words.append(Likely(wanted))
-            case Named(field="group" | "error_type") if not term.negated:
+            case NameTerm(field="group" | "error_type") if not term.negated:
                 groups.append(term)
-            case Named() | Between() | Numbered() | Marked() | ErrorLike():
+            case NameTerm() | TimeTerm() | NumberTerm() | FlagTerm() | ErrorTerm():
                 conditions.append(term)
             case _:
                 assert_never(term)
@@ -122,7 +122,7 @@ def statuses_left(conditions: Iterable[Condition]) -> tuple[str, ...]:
     """The statuses that conditions on them leave."""
     left = [status.value for status in Status]
     for term in conditions:
-        if isinstance(term, Named) and term.field == "status":
+        if isinstance(term, NameTerm) and term.field == "status":
             left = [
                 status
                 for status in left
@@ -159,59 +159,59 @@ class Statement:
         self.arguments.append(clean(value) if isinstance(value, str) else value)
         return f"${self._first + len(self.arguments) - 1}"
 
-    def all_of(self, conditions: Iterable[Condition], without: Iterable[Words] = ()) -> list[str]:
+    def all_of(self, conditions: Iterable[Condition], without: Iterable[WordsTerm] = ()) -> list[str]:
         """One SQL condition for each."""
         return [*(self.condition(each) for each in conditions), *map(self.lacks_words, without)]
 
     def condition(self, term: Condition) -> str:
         """A term as a condition on a letter."""
         match term:
-            case Named(field="group"):
+            case NameTerm(field="group"):
                 holds = sql("IN (SELECT g.seq FROM groups AS g WHERE", self.on_group(term), ")")
                 holds = f"{self._letter}group_seq {holds}"
-            case ErrorLike():
+            case ErrorTerm():
                 holds = self._error_like(term)
-            case Named():
+            case NameTerm():
                 holds = self._named([f"{self._letter}{column}" for column in COLUMNS[term.field]], term.values)
-            case Between():
+            case TimeTerm():
                 holds = self._within(_MOMENTS[term.field], term.from_ms, term.until_ms, upper="<")
-            case Numbered():
+            case NumberTerm():
                 holds = self._within(_NUMBERS[term.field], term.low, term.high, upper="<=")
-            case Marked():
+            case FlagTerm():
                 holds = self._marked(term)
             case _:
                 assert_never(term)
         # NULL is neither: a letter without the field does not have the value.
         return f"NOT coalesce(({holds}), FALSE)" if term.negated else f"({holds})"
 
-    def on_group(self, term: Named) -> str:
+    def on_group(self, term: NameTerm) -> str:
         """A term as a condition on a group, as if it were not negated."""
         return self._named(["g.error_type" if term.field == "error_type" else "g.id"], term.values)
 
-    def on_tally(self, term: Named) -> str:
+    def on_tally(self, term: NameTerm) -> str:
         """A term as a condition on the name that `tallies` counts, as if it were not negated."""
         return f"({self._named(['key'], tuple(dict.fromkeys(term.values)))})"
 
-    def search(self, words: Iterable[Words | Likely]) -> str:
+    def search(self, words: Iterable[WordsTerm | Likely]) -> str:
         """The full-text question, as an argument for `MATCH` or `@@`."""
         if self._is_sqlite:
             return self.bind(" AND ".join(map(_fts5, words)))
         return f"{self.bind(' & '.join(map(_tsquery, words)))}::text::tsquery"
 
-    def has_words(self, words: Iterable[Words | Likely]) -> str:
+    def has_words(self, words: Iterable[WordsTerm | Likely]) -> str:
         """The letter at hand has them. One look into the index a letter: not for finding letters."""
         asked = self.search(words)
         if self._is_sqlite:
             return sql("EXISTS (SELECT 1 FROM letter_words WHERE letter_words MATCH", asked, "AND rowid = l.seq)")
         return sql("EXISTS (SELECT 1 FROM letter_words AS w WHERE w.seq = l.seq AND w.words @@", asked, ")")
 
-    def lacks_words(self, asked: Words) -> str:
+    def lacks_words(self, asked: WordsTerm) -> str:
         """The letter at hand does not have them: a look at its own words, since an index is for finding."""
         if not self._is_sqlite:
             return f"NOT {self.has_words([asked])}"
         return sql("NOT EXISTS (SELECT 1 FROM search_texts AS t WHERE t.seq = l.seq AND", self.keeps_words(asked), ")")
 
-    def keeps_words(self, asked: Words) -> str:
+    def keeps_words(self, asked: WordsTerm) -> str:
         """The words that SQLite keeps, `search_texts AS t`, have them. It answers what its index does, letter by
         letter: to look a common word up for one letter there takes a tenth of a millisecond."""
         *phrases, last = [" ".join(map(known_to_sqlite, parts)) for parts in phrases_of(asked)]
@@ -235,7 +235,7 @@ class Statement:
             parts += [self._like(column, value) for value in values if "*" in value]
         return " OR ".join(parts) if parts else "FALSE"
 
-    def _error_like(self, term: ErrorLike) -> str:
+    def _error_like(self, term: ErrorTerm) -> str:
         # Both databases fold ASCII themselves, SQLite knows no other; what else there is was folded when it was stored.
         place = self.bind(fold(clean(term.text)))
         if self._is_sqlite:
@@ -259,8 +259,8 @@ class Statement:
             parts.append(f"l.{column} {upper} {self.bind(max(min(high, _LARGEST), -_LARGEST))}")
         return " AND ".join(parts) if parts else f"l.{column} IS NOT NULL"
 
-    def _marked(self, term: Marked) -> str:
-        match term.mark:
+    def _marked(self, term: FlagTerm) -> str:
+        match term.flag:
             case "poison":
                 return "l.is_poison = 1"
             case "edited":
@@ -270,10 +270,10 @@ class Statement:
             case "due":
                 return f"{self._letter}status = 'pending' AND {self._letter}due_at_ms <= {self.bind(self._now_ms)}"
             case _:
-                assert_never(term.mark)
+                assert_never(term.flag)
 
 
-def _fts5(asked: Words | Likely) -> str:
+def _fts5(asked: WordsTerm | Likely) -> str:
     if isinstance(asked, Likely):
         words = " AND ".join(f'"{known_to_sqlite(word)}"' for word in asked.words)
         return f'(({words}) OR "{CUT}")'
@@ -281,7 +281,7 @@ def _fts5(asked: Words | Likely) -> str:
     return " AND ".join(phrases) + (" *" if ends_open(asked) else "")
 
 
-def _tsquery(asked: Words | Likely) -> str:
+def _tsquery(asked: WordsTerm | Likely) -> str:
     if isinstance(asked, Likely):
         words = " & ".join(f"'{word}'" for word in asked.words)
         return f"(({words}) | '{CUT}')"

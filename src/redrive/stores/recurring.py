@@ -19,18 +19,18 @@ from enum import StrEnum
 from redrive.records import (
     Arrival,
     AuditEntry,
-    Event,
     Explanation,
-    Target,
-    failed_in,
+    LetterEvent,
+    RedriveTarget,
     is_same_mark,
     make_mark,
     marking_operation,
     owner_of,
-    sources,
+    statuses_allowing,
+    with_failed_queue,
 )
 from redrive.stores.audit import note
-from redrive.stores.database import Writing
+from redrive.stores.database import WriteTransaction
 from redrive.stores.groups import read_group_key
 from redrive.stores.transitions import Standing, lock
 
@@ -86,7 +86,7 @@ class Recurrences:
         self,
         rows: dict[str, _Row],
         back_already: set[tuple[int, int]],
-        marking: dict[str, tuple[bytes, Target]],
+        marking: dict[str, tuple[bytes, RedriveTarget]],
         group_key: bytes,
     ) -> None:
         self._group_key = group_key
@@ -116,7 +116,7 @@ class Recurrences:
             counted=max(row.returns + 1 - row.forgiven, 0),
         )
 
-    def _proven_target(self, arrival: Arrival) -> Target | None:
+    def _proven_target(self, arrival: Arrival) -> RedriveTarget | None:
         """Where the operation sent it whose mark it rightly bears; None if it bears none."""
         mark, letter_id = arrival.redriven_mark, arrival.redriven_id
         if mark is None or letter_id is None:
@@ -144,12 +144,12 @@ class Recurrences:
             return "its dead letter was redriven again since"
         if (standing.seq, standing.redrives) in self._back_already:
             return "another copy of the same redrive came before"
-        if standing.status not in sources(Event.CAME_BACK):
+        if standing.status not in statuses_allowing(LetterEvent.CAME_BACK):
             return f"its dead letter is {standing.status.value}"
         return ""
 
 
-async def find_recurrences(tx: Writing, arrivals: Sequence[Arrival]) -> Recurrences:
+async def find_recurrences(tx: WriteTransaction, arrivals: Sequence[Arrival]) -> Recurrences:
     """Looks up what these arrivals name."""
     named = sorted({arrival.redriven_id for arrival in arrivals if arrival.redriven_id is not None})
     seqs = [row[0] for row in await tx.rows(_SEQS, named)] if named else []
@@ -167,13 +167,13 @@ async def find_recurrences(tx: Writing, arrivals: Sequence[Arrival]) -> Recurren
     operations = {marking_operation(arrival.redriven_mark) for arrival in arrivals}
     wanted = sorted(id for id in operations if id is not None)
     marking = {
-        id: (bytes(secret), Target(exchange=exchange, routing_key=key))
+        id: (bytes(secret), RedriveTarget(exchange=exchange, routing_key=key))
         for id, secret, exchange, key in (await tx.rows(_MARKING, wanted) if wanted else ())
     }
     return Recurrences(rows, back_already, marking, await read_group_key(tx))
 
 
-async def audit_recurrences(tx: Writing, judged: Iterable[Judged], *, now_ms: int) -> None:
+async def audit_recurrences(tx: WriteTransaction, judged: Iterable[Judged], *, now_ms: int) -> None:
     """Tells of what took the place of a row, and of what names one and did not: an entry for each kind in a hand."""
     kinds: dict[tuple[Verdict, str, str], list[Judged]] = {}
     for one in judged:
@@ -190,16 +190,16 @@ async def audit_recurrences(tx: Writing, judged: Iterable[Judged], *, now_ms: in
         await note(tx, entry)
 
 
-def _as_known(told: Explanation, row: _Row, target: Target, group_key: bytes) -> Explanation:
+def _as_known(told: Explanation, row: _Row, target: RedriveTarget, group_key: bytes) -> Explanation:
     """What a copy tells of its death, with what its row knows of its origin."""
     place = row.standing.place
     queue = told.queue if told.queue == _sent_to(target, place.queue) else place.queue
     owner = told.owner if queue == told.queue else owner_of(place.dlq, queue=queue)
     told = replace(told, exchange=row.exchange, routing_key=place.topic)
-    return failed_in(told, queue, owner=owner, group_key=group_key)
+    return with_failed_queue(told, queue, owner=owner, group_key=group_key)
 
 
-def _sent_to(target: Target, queue: str) -> str | None:
+def _sent_to(target: RedriveTarget, queue: str) -> str | None:
     """The one queue that the copy of a letter of this failed queue went to; None if an exchange chose."""
     if target.exchange:
         return None

@@ -30,7 +30,7 @@ class Redactions:
 
     async def all(self) -> tuple[Redaction, ...]:
         """Every redaction, by kind and path."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             rows = await tx.rows(_ALL)
         return tuple(
             Redaction(id=id, kind=kind, path=path, hidden_from=Role(hidden_from))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from redrive.records import AWAY, AuditEntry, Status
+from redrive.records import IN_FLIGHT, AuditEntry, Status
 from redrive.stores.audit import note
 from redrive.stores.database import Database
 from redrive.stores.tallies import Ledger
@@ -23,7 +23,7 @@ async def retain(database: Database, *, before_ms: int, statuses: Sequence[Statu
     """
     deleted = 0
     for status in statuses:
-        if status in AWAY:
+        if status in IN_FLIGHT:
             continue
         while deleted < limit:
             async with database.write() as tx:

@@ -6,9 +6,9 @@ What a row said before stays in its past contents and in its life.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from redrive.records import Event
+from redrive.records import LetterEvent
 from redrive.stores.arriving import Entry, place_of, text_to_index, told_values
-from redrive.stores.database import Writing
+from redrive.stores.database import WriteTransaction
 from redrive.stores.histories import pack_history
 from redrive.stores.indexing import forget_words, index_words
 from redrive.stores.tallies import Ledger
@@ -38,13 +38,13 @@ class Returned:
     """A row whose copy died again, and what its row says from now on."""
 
     standing: Standing
-    event: Event
+    event: LetterEvent
     entry: Entry
     returns: int
 
 
 async def take_back(
-    tx: Writing,
+    tx: WriteTransaction,
     ledger: Ledger,
     returned: Sequence[Returned],
     group_seqs: dict[str, int],
@@ -56,11 +56,11 @@ async def take_back(
         return
     seqs = [one.standing.seq for one in returned]
     await tx.run(_KEEP_PAST, seqs, now_ms)
-    for event in (Event.CAME_BACK, Event.SPENT):
+    for event in (LetterEvent.CAME_BACK, LetterEvent.SPENT):
         these = [one for one in returned if one.event is event]
         if not these:
             continue
-        reason = "it came back" if event is Event.CAME_BACK else "it came back, and its attempts are spent"
+        reason = "it came back" if event is LetterEvent.CAME_BACK else "it came back, and its attempts are spent"
         moved = await move(tx, ledger, [one.standing for one in these], event, now_ms=now_ms, reason=reason)
         for one, standing in zip(sorted(these, key=_by_seq), sorted(moved, key=lambda each: each.seq), strict=True):
             place = place_of(one.entry, group_seqs[one.entry.told.group_id])

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from redrive.records import AuditEntry, RetryRule, covers, reaches
 from redrive.stores.arriving import clean
 from redrive.stores.audit import acting_as, note
-from redrive.stores.database import Database, Reading, Writing
+from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.errors import StoreError
 
 ALL = "*"
@@ -130,7 +130,7 @@ class Rules:
 
     async def all(self) -> tuple[RetryRule, ...]:
         """Every rule, by scope."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             return tuple((await read_rules(tx)).rules.values())
 
     async def set(
@@ -201,7 +201,7 @@ class Rules:
         done. Any number may do it at once."""
         loop = asyncio.get_running_loop()
         until_s = None if patience_s is None else loop.time() + patience_s
-        async with self._database.look() as looking:
+        async with self._database.autocommit() as looking:
             if not await looking.value(_IS_CHANGING):
                 return True
         while True:
@@ -212,7 +212,7 @@ class Rules:
                 return False
 
 
-async def read_rules(tx: Reading) -> RuleBook:
+async def read_rules(tx: ReadTransaction) -> RuleBook:
     """All rules there are."""
     rules = {}
     for scope, enabled, attempts, first_ms, ceiling_ms, settle_ms, is_declared, queues in await tx.rows(_READ):
@@ -229,7 +229,7 @@ async def read_rules(tx: Reading) -> RuleBook:
     return RuleBook(rules)
 
 
-async def rules_to_decide_by(tx: Writing) -> RuleBook:
+async def rules_to_decide_by(tx: WriteTransaction) -> RuleBook:
     """All rules, none of which changes before this transaction ends: for who writes down when letters are due."""
     await tx.rows(tx.dialect.share_rules)
     return await read_rules(tx)
@@ -241,7 +241,7 @@ def _check_reach(there: RetryRule | None, queues: tuple[str, ...]) -> None:
 
 
 async def _begin_change(
-    tx: Writing, scope: str, queues: tuple[str, ...], action: str, *, now_ms: int, who: str, why: str
+    tx: WriteTransaction, scope: str, queues: tuple[str, ...], action: str, *, now_ms: int, who: str, why: str
 ) -> None:
     unfinished = await tx.value("SELECT queues FROM rule_changes WHERE scope = $1", scope)
     if unfinished is not None:
@@ -251,7 +251,7 @@ async def _begin_change(
     await note(tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=scope, count=0, why=why))
 
 
-async def _apply_piece(tx: Writing, *, now_ms: int) -> bool:
+async def _apply_piece(tx: WriteTransaction, *, now_ms: int) -> bool:
     """The next dead letters of a change; whether there was one."""
     await tx.rows(tx.dialect.alone_with_due_times)
     found = await tx.row(_NEXT_CHANGE)
@@ -270,7 +270,7 @@ async def _apply_piece(tx: Writing, *, now_ms: int) -> bool:
 
 
 async def _compute_due(
-    tx: Writing, scope: str, queues: tuple[str, ...], book: RuleBook, after_seq: int, end_seq: int
+    tx: WriteTransaction, scope: str, queues: tuple[str, ...], book: RuleBook, after_seq: int, end_seq: int
 ) -> int:
     """Sets when the pending letters of a piece are due that a change of the rule with this scope, by somebody for these
     queues, is about; how many of them changed."""
@@ -288,7 +288,7 @@ async def _compute_due(
     return count
 
 
-async def _apply(tx: Writing, seqs: list[int], rule: RetryRule | None) -> int:
+async def _apply(tx: WriteTransaction, seqs: list[int], rule: RetryRule | None) -> int:
     if rule is None or not rule.enabled:
         return await tx.run(_NEVER, seqs)
     doublings = 0

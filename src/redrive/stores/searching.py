@@ -19,20 +19,20 @@ from dataclasses import dataclass, replace
 
 from redrive.records import (
     VALUES_BYTES_MAX,
-    Between,
-    BodyPath,
-    Content,
+    BodyTerm,
     Filter,
-    Named,
+    MessageContent,
+    NameTerm,
     Status,
-    Words,
+    TimeTerm,
+    WordsTerm,
     ends_open,
     phrases_of,
 )
-from redrive.stores.database import Reading
+from redrive.stores.database import ReadTransaction
 from redrive.stores.dialect import Dialect
 from redrive.stores.drivers import Driver, choose_driver, expand_names, find_groups
-from redrive.stores.errors import FilterTooDear
+from redrive.stores.errors import FilterTooExpensive
 from redrive.stores.evaluating import SELECTING, Budget, evaluate
 from redrive.stores.questions import Condition as ColumnCondition
 from redrive.stores.questions import Likely, Question, Statement, sql, take_apart
@@ -120,7 +120,7 @@ def condition(filter: Filter, *, dialect: Dialect, now_ms: int, first: int = 1) 
 
 
 async def matching(
-    tx: Reading,
+    tx: ReadTransaction,
     filter: Filter,
     *,
     statuses: Sequence[Status],
@@ -129,8 +129,8 @@ async def matching(
     budget: Budget = SELECTING,
 ) -> list[int]:
     """The numbers of the letters that answer the filter and have one of the statuses, the longest dead first. Raises
-    FilterTooDear."""
-    names = Named(field="status", values=tuple(status.value for status in statuses))
+    FilterTooExpensive."""
+    names = NameTerm(field="status", values=tuple(status.value for status in statuses))
     walk = await start_walk(tx, Filter((*filter.terms, names)), now_ms=now_ms, newest_first=False)
     keys: list[Key] = []
     async for bite in walk.bites(5_000, budget):
@@ -145,7 +145,7 @@ async def matching(
 
 
 async def start_walk(
-    tx: Reading,
+    tx: ReadTransaction,
     filter: Filter,
     *,
     now_ms: int,
@@ -177,7 +177,7 @@ async def start_walk(
     )
 
 
-async def _is_long(tx: Reading, question: Question, driver: Driver) -> bool:
+async def _is_long(tx: ReadTransaction, question: Question, driver: Driver) -> bool:
     """Whether there is something that no index answers, to be asked of many letters."""
     has_rest = question.words or question.without or any(not _is_range(one) for one in driver.rest)
     if driver.is_gathered or not (has_rest or driver.has_left):
@@ -192,7 +192,7 @@ class Walk:
 
     def __init__(
         self,
-        tx: Reading,
+        tx: ReadTransaction,
         question: Question,
         driver: Driver,
         *,
@@ -223,12 +223,12 @@ class Walk:
         return self._until_s is not None and time.monotonic() >= self._until_s
 
     async def bites(self, size: int, budget: Budget) -> AsyncIterator[list[Key]]:
-        """Everything, in pieces of about `size`. Raises FilterTooDear."""
+        """Everything, in pieces of about `size`. Raises FilterTooExpensive."""
         last: Key | None = None
         while True:
             bite = await self.bite(last, size)
             if self.bytes_read > budget.content_bytes:
-                raise FilterTooDear(f"it reads more than {budget.content_bytes:,} bytes of contents")
+                raise FilterTooExpensive(f"it reads more than {budget.content_bytes:,} bytes of contents")
             if bite.found:
                 yield bite.found
             if bite.is_end:
@@ -277,24 +277,24 @@ class Walk:
                 return keys[: max(place, 1)]
         return keys
 
-    async def _contents(self, seqs: list[int]) -> dict[int, Content]:
+    async def _contents(self, seqs: list[int]) -> dict[int, MessageContent]:
         # What is too large to have values is as good as empty, and quicker to read; and headers need no body.
-        is_read = any(isinstance(check, BodyPath) for check in self._question.checks)
+        is_read = any(isinstance(check, BodyTerm) for check in self._question.checks)
         query = _CONTENTS_OF if is_read else _PROPERTIES_OF
         rows = await self._tx.rows(query, seqs) if seqs else []
         contents = {
-            seq: Content(properties=bytes(properties), body=bytes(body or b"")) for seq, properties, body in rows
+            seq: MessageContent(properties=bytes(properties), body=bytes(body or b"")) for seq, properties, body in rows
         }
         contents |= await self._envelopes(contents, body_bytes=VALUES_BYTES_MAX + 1 if is_read else 0)
         self.bytes_read += sum(len(each.properties) + len(each.body) for each in contents.values())
         return contents
 
-    async def _envelopes(self, contents: dict[int, Content], *, body_bytes: int) -> dict[int, Content]:
+    async def _envelopes(self, contents: dict[int, MessageContent], *, body_bytes: int) -> dict[int, MessageContent]:
         """Those that may be envelopes, with the beginning of their bodies: the message's headers are in there, and so
         much of its own body."""
         seqs = [seq for seq, each in contents.items() if may_be_envelope(each.properties)]
         rows = await self._tx.rows(_BEGINNINGS_OF, seqs, BEFORE_BODY_BYTES_MAX + body_bytes) if seqs else []
-        return {seq: Content(properties=contents[seq].properties, body=bytes(body)) for seq, body in rows}
+        return {seq: MessageContent(properties=contents[seq].properties, body=bytes(body)) for seq, body in rows}
 
     async def _candidates(self, after: Key | None, want: int) -> Bite:
         """Letters that answer everything but the checks."""
@@ -469,7 +469,7 @@ class Walk:
         began_s, window = time.monotonic(), self._window or NEAR
         statement = Statement(self._tx.dialect, now_ms=self._now_ms)
         # What is only likely is looked at anyway.
-        words = [statement.keeps_words(each) for each in self._question.words if isinstance(each, Words)]
+        words = [statement.keeps_words(each) for each in self._question.words if isinstance(each, WordsTerm)]
         where = "" if after is None else f"WHERE k.seq {self._before} {statement.bind(after[0])}"
         near = sql(
             "(SELECT k.seq, k.words FROM search_texts AS k", where, f"ORDER BY k.seq{self._down} LIMIT {window})"
@@ -483,8 +483,8 @@ class Walk:
         return seqs, rows[-1][0] if rows else None, len(rows) < window
 
 
-def _begins_many(asked: Words | Likely) -> bool:
-    return isinstance(asked, Words) and ends_open(asked) and len(phrases_of(asked)[-1][-1]) < SHORT
+def _begins_many(asked: WordsTerm | Likely) -> bool:
+    return isinstance(asked, WordsTerm) and ends_open(asked) and len(phrases_of(asked)[-1][-1]) < SHORT
 
 
 def _power_of_two(number: float, least: int, most: int) -> int:
@@ -494,4 +494,4 @@ def _power_of_two(number: float, least: int, most: int) -> int:
 
 def _is_range(condition: ColumnCondition) -> bool:
     """Every index goes on with the moment of death, so it answers this too."""
-    return isinstance(condition, Between) and condition.field == "dead" and not condition.negated
+    return isinstance(condition, TimeTerm) and condition.field == "dead" and not condition.negated

@@ -9,7 +9,7 @@ import atexit
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from redrive.records import TOO_DEAR, ShownBody, TooMuchWork, View
+from redrive.records import TOO_COSTLY, MaskingTooExpensive, ShownBody, View
 from redrive.stores.filter_process import FilterProcess, ProcessDied
 
 HERE_BYTES_MAX = 16_000
@@ -21,14 +21,14 @@ _PROCESS = FilterProcess()
 atexit.register(_PROCESS.close)
 
 
-async def body_as_seen(view: View, body: bytes) -> ShownBody:
+async def redact_body(view: View, body: bytes) -> ShownBody:
     """What a view shows of a body."""
     if not view.must_read(body):
         return view.show_body(body)
     if len(body) <= HERE_BYTES_MAX:
         try:
             return view.show_body(body, work_max=HERE_WORK_MAX)
-        except TooMuchWork:
+        except MaskingTooExpensive:
             pass
     is_over = False
     try:
@@ -42,8 +42,8 @@ def _show(view: View, body: bytes, is_over: Callable[[], bool]) -> ShownBody:
     """In the thread."""
     try:
         return _PROCESS.show_body(view, body, is_over)
-    except (TooMuchWork, MemoryError, ProcessDied):
-        return TOO_DEAR
+    except (MaskingTooExpensive, MemoryError, ProcessDied):
+        return TOO_COSTLY
     except OSError:
         # There can be no process. The bounds of the work hold here too.
         return view.shown_body(body)

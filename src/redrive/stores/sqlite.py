@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from redrive.stores.clock import Clock, MachineClock
-from redrive.stores.database import Deferred, Endings, Reading, Row, Writing
+from redrive.stores.database import Deferred, Endings, ReadTransaction, Row, WriteTransaction
 from redrive.stores.dialect import SQLITE, Dialect, for_sqlite, insert_statement, sqlite_arguments
 from redrive.stores.errors import StoreUnavailable
 from redrive.stores.migrations import migrate_sqlite
@@ -90,7 +90,7 @@ class SqliteDatabase:
         return self._clock
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[Writing]:
+    async def write(self) -> AsyncIterator[WriteTransaction]:
         """A transaction that holds SQLite's write lock from its beginning, so that it can't fail for it later."""
         await self._in_time(self._writing.acquire())
         try:
@@ -102,7 +102,7 @@ class SqliteDatabase:
             self._writing.release()
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[Reading]:
+    async def read(self) -> AsyncIterator[ReadTransaction]:
         """A transaction on one state of the file."""
         reader = await self._in_time(self._readers.get())
         try:
@@ -112,7 +112,7 @@ class SqliteDatabase:
             self._readers.put_nowait(reader)
 
     @asynccontextmanager
-    async def look(self) -> AsyncIterator[Reading]:
+    async def autocommit(self) -> AsyncIterator[ReadTransaction]:
         """Statements without a transaction around them."""
         reader = await self._in_time(self._readers.get())
         try:

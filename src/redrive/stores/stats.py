@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from redrive.records import Filter, Named, Status, glob_matcher
-from redrive.stores.database import Database, Reading
+from redrive.records import Filter, NameTerm, Status, glob_matcher
+from redrive.stores.database import Database, ReadTransaction
 from redrive.stores.evaluating import LOOKING, within
 from redrive.stores.questions import sql, statuses_left
 from redrive.stores.searching import start_walk
@@ -62,7 +62,7 @@ _ACTIVE = "SELECT DISTINCT a.dlq FROM activity AS a WHERE a.at_ms >= $1 AND a.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
+class LetterStats:
     """Counts by status; along each dimension by key and status, for the 200 keys with the most."""
 
     total: int
@@ -78,7 +78,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class ActivityBucket:
     """What happened from `at_ms` until the next bucket."""
 
     at_ms: int
@@ -99,24 +99,24 @@ class Statistics:
 
     async def dead_letter_queues(self) -> tuple[str, ...]:
         """The dead-letter queues of which anything is stored."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             return tuple(row[0] for row in await tx.rows(_DLQS))
 
-    async def totals(self, filter: Filter | None = None, *, now_ms: int) -> Stats:
-        """How many there are of what answers the filter. Raises FilterTooDear."""
+    async def totals(self, filter: Filter | None = None, *, now_ms: int) -> LetterStats:
+        """How many there are of what answers the filter. Raises FilterTooExpensive."""
         terms = () if filter is None else filter.terms
-        if all(isinstance(term, Named) and term.field == "status" for term in terms):
-            async with self._database.look() as tx:
+        if all(isinstance(term, NameTerm) and term.field == "status" for term in terms):
+            async with self._database.autocommit() as tx:
                 return _stats(await _largest(tx, terms), is_partial=False)
         # Each statement for itself, as a page of letters.
-        async with within(LOOKING, self._database, filter), self._database.look() as tx:
+        async with within(LOOKING, self._database, filter), self._database.autocommit() as tx:
             counted, is_partial = await _count(tx, Filter(terms), now_ms)
             counted["group"] = await _by_id(tx, counted["group"])
             return _stats(counted, is_partial=is_partial)
 
     async def series(
         self, *, from_ms: int, until_ms: int, bucket_ms: int, queue: str | None = None, dlqs: Sequence[str] = ()
-    ) -> tuple[Bucket, ...]:
+    ) -> tuple[ActivityBucket, ...]:
         """What happened, bucket by bucket, empty ones too; with `dlqs` (names with `*`) to what was taken from these
         dead-letter queues only.
 
@@ -137,19 +137,21 @@ class Statistics:
         for place in range(max(0, -(-(until_ms - begin) // width))):
             dead, redriven, returned, resolved = found.get(place, [0, 0, 0, 0])
             at_ms = begin + place * width
-            buckets.append(Bucket(at_ms=at_ms, dead=dead, redriven=redriven, returned=returned, resolved=resolved))
+            buckets.append(
+                ActivityBucket(at_ms=at_ms, dead=dead, redriven=redriven, returned=returned, resolved=resolved)
+            )
         return tuple(buckets)
 
 
-async def _largest(tx: Reading, terms: Iterable[object]) -> dict[str, Standing]:
-    statuses = statuses_left(term for term in terms if isinstance(term, Named))
+async def _largest(tx: ReadTransaction, terms: Iterable[object]) -> dict[str, Standing]:
+    statuses = statuses_left(term for term in terms if isinstance(term, NameTerm))
     found: dict[str, Standing] = {name: {} for name in ("all", *DIMENSIONS)}
     for dimension, key, *counts in await tx.rows(_LARGEST, list(statuses), KEYS_MAX):
         found[dimension][key] = {status: n for status, n in zip(_STATUSES, counts, strict=True) if n is not None}
     return found
 
 
-async def _count(tx: Reading, filter: Filter, now_ms: int) -> tuple[dict[str, Standing], bool]:
+async def _count(tx: ReadTransaction, filter: Filter, now_ms: int) -> tuple[dict[str, Standing], bool]:
     """The newest letters that answer, counted along every dimension; and whether there are more."""
     walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True, seconds=COUNTED_S_MAX)
     seqs: list[int] = []
@@ -173,9 +175,9 @@ async def _count(tx: Reading, filter: Filter, now_ms: int) -> tuple[dict[str, St
     return {name: {key: dict(by) for key, by in count.items()} for name, count in counts.items()}, not bite.is_end
 
 
-async def _by_status(tx: Reading, filter: Filter) -> dict[str, int] | None:
+async def _by_status(tx: ReadTransaction, filter: Filter) -> dict[str, int] | None:
     """Exact counts for a filter on one name, and perhaps on statuses; None for any other."""
-    terms = [term for term in filter.terms if isinstance(term, Named)]
+    terms = [term for term in filter.terms if isinstance(term, NameTerm)]
     named = [term for term in terms if term.field != "status"]
     if len(terms) < len(filter.terms) or len(named) != 1 or named[0].negated or "*" in "".join(named[0].values):
         return None
@@ -189,7 +191,7 @@ async def _by_status(tx: Reading, filter: Filter) -> dict[str, int] | None:
     return {status: int(n) for _, status, n in rows}
 
 
-async def _by_id(tx: Reading, counts: Standing) -> Standing:
+async def _by_id(tx: ReadTransaction, counts: Standing) -> Standing:
     """Counts of groups by their ids, for those with the most."""
     top = _ranked(counts)
     seqs = [int(key) for key in top]
@@ -198,10 +200,10 @@ async def _by_id(tx: Reading, counts: Standing) -> Standing:
     return {ids[key]: by for key, by in top.items() if key in ids}
 
 
-def _stats(counts: dict[str, Standing], *, is_partial: bool) -> Stats:
+def _stats(counts: dict[str, Standing], *, is_partial: bool) -> LetterStats:
     by_status = counts["all"].get("", {})
     top = {name: _ranked(counts[name]) for name in DIMENSIONS}
-    return Stats(
+    return LetterStats(
         total=sum(by_status.values()),
         by_status={status: by_status[status] for status in _STATUSES if status in by_status},
         by_queue=top["queue"],

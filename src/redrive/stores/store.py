@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from redrive.core import SILENT, Observer
-from redrive.stores.answers import Answers
+from redrive.stores.answers import IdempotentResponses
 from redrive.stores.audit import Audit, adopt_older
 from redrive.stores.clock import OFF_MS, ServerClock
-from redrive.stores.collecting import Collecting
+from redrive.stores.collecting import Batches
 from redrive.stores.database import Database
 from redrive.stores.dialect import Kind
 from redrive.stores.errors import StoreUnavailable
@@ -37,7 +37,7 @@ class Store:
         self.group_key = group_key
         """The secret that ids of groups are made with: the same for all who share the database."""
         self.leases = Leases(database)
-        self.collecting = Collecting(database)
+        self.batches = Batches(database)
         self.operations = Operations(database)
         self.rules = Rules(database)
         self.letters = Letters(database)
@@ -46,7 +46,7 @@ class Store:
         self.audit = Audit(database)
         self.tokens = Tokens(database)
         self.redactions = Redactions(database)
-        self.answers = Answers(database)
+        self.answers = IdempotentResponses(database)
 
     @property
     def kind(self) -> Kind:
@@ -99,14 +99,14 @@ async def open_store(url: str, observer: Observer = SILENT, *, creates: bool = T
 
 
 async def _group_key_of(database: Database) -> bytes:
-    async with database.look() as tx:
+    async with database.autocommit() as tx:
         return await read_group_key(tx)
 
 
 async def _adopt(database: Database) -> None:
     """What the schema's steps can't do in SQL, once for each store: the chain over older entries of the audit, and the
     names of older tokens."""
-    async with database.look() as looking:
+    async with database.autocommit() as looking:
         if await looking.value(_IS_ADOPTED):
             return
     async with database.write() as tx:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from redrive.records import Status
-from redrive.stores.database import Writing
+from redrive.stores.database import WriteTransaction
 
 ACTIVITY_BUCKET_MS = 300_000
 """What happened is counted by five minutes; wider buckets are sums of these."""
@@ -98,7 +98,7 @@ class Ledger:
         elif deed == "returned":
             self._returned[place.group_seq] += n
 
-    async def write(self, tx: Writing) -> None:
+    async def write(self, tx: WriteTransaction) -> None:
         """Adds everything to the counts. Once, as the last thing of a transaction."""
         await self._write_groups(tx)
         await self._write_tallies(tx)
@@ -108,7 +108,7 @@ class Ledger:
             rows.append((at_ms, queue, dlq, dead, redriven, returned, resolved))
         await _many(tx, _ACTIVITY, rows)
 
-    async def _write_groups(self, tx: Writing) -> None:
+    async def _write_groups(self, tx: WriteTransaction) -> None:
         letters: Counter[int] = Counter()
         for (place, _), n in self._standing.items():
             letters[place.group_seq] += n
@@ -118,7 +118,7 @@ class Ledger:
         ]
         await _many(tx, _GROUP, [row for row in rows if any(row[1:])])
 
-    async def _write_tallies(self, tx: Writing) -> None:
+    async def _write_tallies(self, tx: WriteTransaction) -> None:
         sums: Counter[tuple[str, str, str]] = Counter()
         for (place, status), n in self._standing.items():
             if not n:
@@ -137,12 +137,12 @@ class Ledger:
             await _many(tx, _EMPTY, empty)
 
 
-async def _many(tx: Writing, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+async def _many(tx: WriteTransaction, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
     if rows:
         await tx.many(sql, rows)
 
 
-async def _at_once(tx: Writing, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+async def _at_once(tx: WriteTransaction, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
     """The rows as one array for each column: they are written, and locked, in their order."""
     if rows:
         await tx.run(sql, *(list(column) for column in zip(*rows, strict=True)))

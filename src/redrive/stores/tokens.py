@@ -5,7 +5,7 @@ import json
 from redrive.records import AuditEntry, Redaction, Role, Token, fold_name, moment_json
 from redrive.stores.arriving import clean
 from redrive.stores.audit import note
-from redrive.stores.database import Database, Row, Writing
+from redrive.stores.database import Database, Row, WriteTransaction
 from redrive.stores.errors import StoreError
 from redrive.stores.questions import sql
 
@@ -76,7 +76,7 @@ class Tokens:
 
     async def find(self, token_id: str) -> tuple[Token, bytes] | None:
         """A token, valid or not, and the hash of its secret."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             row = await tx.row(_FIND, token_id)
         if row is None:
             return None
@@ -85,7 +85,7 @@ class Tokens:
 
     async def admit(self, token_id: str) -> tuple[Token, bytes, tuple[Redaction, ...]] | None:
         """The same with every redaction, in one question: what each request asks before anything else."""
-        async with self._database.look() as tx:
+        async with self._database.autocommit() as tx:
             rows = await tx.rows(_ADMIT, token_id)
         if not rows:
             return None
@@ -115,13 +115,13 @@ class Tokens:
             return token
 
 
-async def adopt_names(tx: Writing) -> None:
+async def adopt_names(tx: WriteTransaction) -> None:
     """Takes the names of tokens from before names were taken for ever; of two that were alike the older keeps it."""
     for name, id in await tx.rows(_NAMES):
         await tx.run(_TAKE_NAME, fold_name(name), id)
 
 
-async def _note(tx: Writing, token: Token, action: str, who: str, why: str, now_ms: int) -> None:
+async def _note(tx: WriteTransaction, token: Token, action: str, who: str, why: str, now_ms: int) -> None:
     """What was granted, all of it: the audit must tell what somebody could do, also when the token is long gone."""
     detail = {
         "name": token.name,

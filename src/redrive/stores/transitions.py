@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.records import TRANSITIONS, Event, Status
-from redrive.stores.database import Row, Writing
+from redrive.records import TRANSITIONS, LetterEvent, Status
+from redrive.stores.database import Row, WriteTransaction
 from redrive.stores.indexing import forget_words
 from redrive.stores.tallies import Ledger, Place
 
@@ -52,7 +52,7 @@ class Standing:
     place: Place
 
 
-async def lock(tx: Writing, seqs: Sequence[int]) -> list[Standing]:
+async def lock(tx: WriteTransaction, seqs: Sequence[int]) -> list[Standing]:
     """How these dead letters stand; nobody else changes them before this transaction ends. Gone ones are missing."""
     # Many stand in one place; equal ones are made once, which also makes counting in them cheap.
     places: dict[Row, Place] = {}
@@ -73,10 +73,10 @@ def read_standing(row: Row, places: dict[Row, Place] | None = None) -> Standing:
 
 
 async def move(
-    tx: Writing,
+    tx: WriteTransaction,
     ledger: Ledger,
     standings: Iterable[Standing],
-    event: Event,
+    event: LetterEvent,
     *,
     now_ms: int,
     reason: str | None,
@@ -116,7 +116,7 @@ def _moved(standing: Standing, after: Status) -> Standing:
 
 
 async def note_life(
-    tx: Writing,
+    tx: WriteTransaction,
     seqs: Sequence[int],
     event: str,
     *,
@@ -130,10 +130,10 @@ async def note_life(
         await tx.run(_LIFE, list(seqs), now_ms, event, who, detail, operation_id)
 
 
-async def remove(tx: Writing, ledger: Ledger, standings: Iterable[Standing]) -> list[Standing]:
+async def remove(tx: WriteTransaction, ledger: Ledger, standings: Iterable[Standing]) -> list[Standing]:
     """Deletes locked dead letters with everything about them; those that may not be deleted now are left. The rest is
     returned."""
-    removed = [standing for standing in standings if (standing.status, Event.DELETED) in TRANSITIONS]
+    removed = [standing for standing in standings if (standing.status, LetterEvent.DELETED) in TRANSITIONS]
     seqs = [standing.seq for standing in removed]
     if not seqs:
         return []

@@ -9,7 +9,7 @@ import unicodedata
 import zlib
 from itertools import chain
 
-from redrive.records import GAP, PLACES_MAX, indexed_words
+from redrive.records import GAP, POSITIONS_MAX, indexed_words
 
 CUT = f"{GAP}cut"
 """A word beside the others that says: not all of this letter is in the index."""
@@ -19,7 +19,7 @@ PACKED_FROM = 4_096
 
 _PLACES = tuple(f":{place} " for place in range(1, 2_001))
 _FASTEST = 1
-_LAST_PLACE = PLACES_MAX + 2
+_LAST_PLACE = POSITIONS_MAX + 2
 # 16,384 ideographs that SQLite has always known: after a GAP, two of them stand for any character.
 _IDEOGRAPHS, _BITS = 0x4E00, 14
 
@@ -60,8 +60,8 @@ def as_tsvector(text: str, *, is_whole: bool = True) -> str:
     for place, word in enumerate(words, 1):
         if word != GAP:
             of_word = places.setdefault(word, [])
-            if place <= PLACES_MAX or not of_word or of_word[-1] != str(_LAST_PLACE):
-                of_word.append(str(place if place <= PLACES_MAX else _LAST_PLACE))
+            if place <= POSITIONS_MAX or not of_word or of_word[-1] != str(_LAST_PLACE):
+                of_word.append(str(place if place <= POSITIONS_MAX else _LAST_PLACE))
     return " ".join([*(f"{word}:{','.join(of_word)}" for word, of_word in places.items()), mark]).rstrip()
 
 

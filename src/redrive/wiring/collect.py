@@ -151,7 +151,7 @@ async def _prepared(
     if request.auto_retry:
         await declare_rules(place, store)
     for name in request.resumed:
-        await store.collecting.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
+        await store.batches.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
     collector = Collector(
         client,
         store,
@@ -225,7 +225,7 @@ async def known_queues(
     """
     target = place.target
     stored = (await store.stats.totals(None, now_ms=store.clock_ms())).by_dlq
-    stopped = await store.collecting.stopped_queues()
+    stopped = await store.batches.stopped_queues()
     from_file = _from_file(place, target.vhost, CollectRequest(patterns=tuple(patterns)))
     known = {
         one.dlq: KnownQueue(vhost=one.vhost, dlq=one.dlq, known_queue=one.known_queue)

@@ -8,8 +8,8 @@ from typing import Any
 
 from redrive.core import SILENT, Observer, shorten
 from redrive.deadletters import DeadLetterService, InvalidEdit
-from redrive.records import Content
-from redrive.stores import Store, open_store, opened
+from redrive.records import MessageContent
+from redrive.stores import Store, open_store, unwrap_envelope
 from redrive.wire import Properties, ProtocolError, properties_as_json, properties_from_json
 from redrive.wiring.connection_settings import ConnectionSettings
 
@@ -45,9 +45,9 @@ class Described:
     body_encoding: str
 
 
-def describe(content: Content) -> Described:
+def describe(content: MessageContent) -> Described:
     """Everything of a message, lossless, whatever its bytes are; out of its envelope, if it was parked in one."""
-    content = opened(content)
+    content = unwrap_envelope(content)
     properties = properties_as_json(content.properties)
     headers = properties.pop("headers", {})
     try:

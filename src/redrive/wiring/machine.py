@@ -5,7 +5,7 @@ import secrets
 import socket
 import time
 
-from redrive.records import LUCK_BITS, SECRET_BYTES, make_id
+from redrive.records import ID_RANDOM_BITS, SECRET_BYTES, make_id
 
 
 def now_ms() -> int:
@@ -30,4 +30,4 @@ def owner_name() -> str:
 
 def new_random_bits() -> int:
     """Random bits for an id."""
-    return secrets.randbits(LUCK_BITS)
+    return secrets.randbits(ID_RANDOM_BITS)

@@ -29,17 +29,17 @@ from redrive.deadletters import (
 )
 from redrive.management import Management
 from redrive.records import (
-    Event,
     Filter,
-    Named,
+    LetterEvent,
+    NameTerm,
     NewOperation,
     Operation,
     OperationKind,
     OperationState,
+    RedriveTarget,
     RetryRule,
     Selection,
-    Target,
-    sources,
+    statuses_allowing,
 )
 from redrive.stores import Store
 from redrive.wiring.connection_settings import ConnectionSettings
@@ -87,7 +87,7 @@ class Broker:
         plan = await self.desk.plan(request)
         if request.kind is not OperationKind.RETURN or not plan.preview.total:
             return plan
-        found = await self._check(await self._dead_letter_queues(request.selection), Target())
+        found = await self._check(await self._dead_letter_queues(request.selection), RedriveTarget())
         # Nobody should consume a dead-letter queue.
         findings = tuple(one for one in found.findings if one.code != "no-consumers")
         return replace(plan, preflight=replace(found, findings=findings))
@@ -147,8 +147,8 @@ class Broker:
         """The queues that what is chosen lay in, and how many of each may be sent."""
         chosen = Filter() if selection.filter is None else selection.filter
         if selection.ids:
-            chosen = Filter((Named(field="id", values=selection.ids),))
-        claimable = sources(Event.CLAIMED)
+            chosen = Filter((NameTerm(field="id", values=selection.ids),))
+        claimable = statuses_allowing(LetterEvent.CLAIMED)
         found: Counter[str] = Counter()
         cursor = None
         while True:
@@ -158,7 +158,7 @@ class Broker:
             if cursor is None:
                 return dict(found)
 
-    async def _check(self, queues: Mapping[str, int], target: Target) -> Preflight:
+    async def _check(self, queues: Mapping[str, int], target: RedriveTarget) -> Preflight:
         found = await check_targets(self.client, queues, target, limits_of=limits_from_management(self.management))
         return judge_for_witness(found) if self.redriver.parts.has_witness else found
 

@@ -11,7 +11,7 @@ from redrive.deadletters.redrive.preflight import check_targets
 from redrive.deadletters.redrive.redrive_service import RedriveService
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.records import Arrival, NewOperation, OperationKind, Selection
-from redrive.stores import Store, Stored, open_store
+from redrive.stores import BatchResult, Store, open_store
 from redrive.wire import Properties
 from tests.unit.deadletters.arrivals import arrival, now_ms, random_bits, store_arrivals
 
@@ -64,7 +64,7 @@ class RedrivingStage:
         await self.store_arrivals(arrivals)
         return tuple(arrival.id for arrival in arrivals)
 
-    async def collect(self, dlq: str, *, queue: str = "orders") -> Stored:
+    async def collect(self, dlq: str, *, queue: str = "orders") -> BatchResult:
         """Takes what lies in a dead-letter queue into the store: a collector on a day without crashes."""
         channel = await self.client.channel()
         arrivals = []
@@ -78,7 +78,7 @@ class RedrivingStage:
         await channel.close()
         return stored
 
-    async def store_arrivals(self, arrivals: Sequence[Arrival]) -> Stored:
+    async def store_arrivals(self, arrivals: Sequence[Arrival]) -> BatchResult:
         return await store_arrivals(self.store, arrivals)
 
     async def statuses(self, ids: Sequence[str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from redrive.deadletters.redrive.preflight_limits import limits_from_management
 from redrive.deadletters.redrive.redriver import RunsElsewhere
 from redrive.deadletters.redrive.witness import witness_queue
 from redrive.management import Management, parse_management_url
-from redrive.records import ItemState, NewOperation, OperationKind, OperationState, Selection, Status, Target
+from redrive.records import ItemState, NewOperation, OperationKind, OperationState, RedriveTarget, Selection, Status
 from redrive.wire import Properties
 from tests.live.client.accounts import drain, wait_ready
 from tests.live.cutting_proxy import cutting_proxy
@@ -155,7 +155,7 @@ def test_a_missing_target_is_refused_before_anything_is_changed(vhost: Vhost, da
         with pytest.raises(TargetRefused, match="queue orders: it does not exist"):
             await on.desk.start(redrive_of(*ids))
         with pytest.raises(TargetRefused, match=r"exchange retry\.orders with key retry: it does not exist"):
-            await on.desk.start(redrive_of(*ids, target=Target(exchange="retry.{queue}", routing_key="retry")))
+            await on.desk.start(redrive_of(*ids, target=RedriveTarget(exchange="retry.{queue}", routing_key="retry")))
         assert set((await on.statuses(ids)).values()) == {"pending"}
         assert (await on.store.operations.page(10))[0] == []
 
@@ -187,7 +187,7 @@ def test_the_file_pipelines_target_is_its_retry_exchange(vhost: Vhost, database_
         await channel.declare_queue("q.thumbnail.retry")
         await channel.bind_queue("q.thumbnail.retry", "retry.q.thumbnail", "retry")
         ids = await on.collected(numbered(2), queue="q.thumbnail")
-        target = Target(exchange="retry.{queue}", routing_key="retry")
+        target = RedriveTarget(exchange="retry.{queue}", routing_key="retry")
         operation = await on.desk.start(redrive_of(*ids, target=target))
         done = await on.redriver().run(operation.id)
         assert (done.state, done.sent) == (OperationState.DONE, 2)
@@ -475,7 +475,7 @@ def test_a_queue_that_would_push_out_others_refuses_the_start(vhost: Vhost, data
         endpoint = parse_management_url(vhost.management_url, user=target.user, password=target.password)
         async with Management(endpoint) as management:
             preflight = await check_targets(
-                on.client, {"orders": 5}, Target(), limits_of=limits_from_management(management)
+                on.client, {"orders": 5}, RedriveTarget(), limits_of=limits_from_management(management)
             )
         assert [finding.code for finding in preflight.errors] == ["target-overflows"]
         assert "which are lost; send at most 4 at a time" in preflight.errors[0].text

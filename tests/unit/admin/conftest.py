@@ -26,7 +26,7 @@ from starlette.routing import BaseRoute
 from redrive.admin import BrokerLink, Services, Settings, WorkerState, create_app
 from redrive.admin.broker_link import Doing
 from redrive.deadletters import DeadLetterService, RedriveService
-from redrive.records import Content, DeadLetter, Role, Token, mint_token
+from redrive.records import DeadLetter, MessageContent, Role, Token, mint_token
 from redrive.stores import Store, open_store
 from redrive.wiring import find_connection_settings, new_id, new_random_bits, new_secret
 from tests.unit.conftest import Run as Run
@@ -203,7 +203,7 @@ def put_letter(store: Store) -> PutLetter:
         if title:
             exported = replace(exported, group_title=title)
         if isinstance(body, bytes):
-            content = Content(properties=exported.content.properties, body=body)
+            content = MessageContent(properties=exported.content.properties, body=body)
             exported = replace(exported, content=content)
         await put(store, [exported])
         return letter

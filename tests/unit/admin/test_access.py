@@ -15,7 +15,7 @@ from redrive.admin.access.slowing import ADDRESSES_MAX, FREE_GUESSES, Slowing
 from redrive.admin.documenting import api_routes, needs_of
 from redrive.admin.routes import ROUTERS
 from redrive.admin.senders import origin_of
-from redrive.records import AuditEntry, Named, Redaction, Role, moment_json
+from redrive.records import AuditEntry, NameTerm, Redaction, Role, moment_json
 from redrive.serving.proxies import TrustedProxies
 from redrive.stores import Store, StoreUnavailable
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
@@ -150,7 +150,7 @@ def test_what_a_caller_may_is_said_by_its_queues() -> None:
     whole = Caller(token_id="t", name="n", role=Role.VIEWER)
     some = Caller(token_id="t", name="n", role=Role.VIEWER, queues=("orders*", "bills"), dlqs=("dead.1",))
     assert whole.scope_terms() == ()
-    assert some.scope_terms() == (Named(field="dlq", values=("orders*", "bills", "dead.1")),)
+    assert some.scope_terms() == (NameTerm(field="dlq", values=("orders*", "bills", "dead.1")),)
     assert whole.sees(make_letter(queue="mail"))
     assert some.sees(make_letter(queue="orders.eu", dlq="orders.eu.parked"))
     assert some.sees(make_letter(queue="x", dlq="bills"))

@@ -90,9 +90,9 @@ def updates(app: FastAPI, services: Services) -> LiveUpdates:
 async def operate(store: Store, id: str, queue: str, now_ms: int) -> Operation:
     page = await store.groups.page(limit=1, queue=queue)
     assert page[0]
-    from redrive.records import Filter, Named
+    from redrive.records import Filter, NameTerm
 
-    selection = Selection(filter=Filter((Named(field="queue", values=(queue,)),)), filter_text=f"queue:{queue}")
+    selection = Selection(filter=Filter((NameTerm(field="queue", values=(queue,)),)), filter_text=f"queue:{queue}")
     new = NewOperation(kind=OperationKind.REDRIVE, selection=selection, who="t")
     return await store.operations.create(new, id=id, now_ms=now_ms)
 

@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI
 
 from redrive.admin import BrokerLink, Services
-from redrive.records import Content, Role, storable
+from redrive.records import MessageContent, Role, storable
 from redrive.serving.around import Around
 from redrive.stores import Store
 from redrive.stores.cursors import write_cursor
@@ -252,7 +252,7 @@ def test_stored_headers_break_no_answer_and_show_a_viewer_no_value(
 ) -> None:
     async def scenario() -> None:
         exported = make_exported(make_letter(1))
-        await put(store, [replace(exported, content=Content(properties=PROPERTIES[name], body=b"{}"))])
+        await put(store, [replace(exported, content=MessageContent(properties=PROPERTIES[name], body=b"{}"))])
         id = exported.letter.id
         for role in (Role.ADMIN, Role.VIEWER):
             client = await client_for(role)

@@ -7,7 +7,7 @@ import pytest
 from redrive.admin.idempotency import KEY_CHARACTERS_MAX
 from redrive.records import Role
 from redrive.stores import Store, StoreUnavailable
-from redrive.stores.answers import KEPT_MS, STALE_MS, Answers
+from redrive.stores.answers import KEPT_MS, STALE_MS, IdempotentResponses
 from tests.unit.admin.conftest import ClientFor, Clock, Noted, Run
 
 PATH = "/api/v1/redactions"
@@ -104,7 +104,7 @@ def test_one_in_flight_is_waited_for_and_taken_over_after_a_minute(
         # A process that dies between the reservation and the answer.
         with monkeypatch.context() as patch:
             patch.setattr(type(store.redactions), "set", dies)
-            patch.setattr(Answers, "release", dies)
+            patch.setattr(IdempotentResponses, "release", dies)
             assert (await client.post(PATH, json=NEW, headers=KEY)).status_code == 503
         answer = await client.post(PATH, json=NEW, headers=KEY)
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:redrive:problem:in-flight")
@@ -149,7 +149,7 @@ def test_what_is_done_is_answered_even_if_the_answer_can_t_be_kept(
 
     async def scenario() -> None:
         client = await client_for(Role.ADMIN)
-        monkeypatch.setattr(Answers, "keep", gone)
+        monkeypatch.setattr(IdempotentResponses, "keep", gone)
         assert (await client.post(PATH, json=NEW, headers=KEY)).status_code == 201
         assert "admin.answer_not_kept" in noted.names()
 

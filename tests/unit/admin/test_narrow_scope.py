@@ -19,7 +19,16 @@ from redrive.admin.broker_link import BrokerLink
 from redrive.client import Client, Confirmed
 from redrive.deadletters import AutoRetry, Redriver, RedriverParts
 from redrive.embedded import EmbeddedBroker
-from redrive.records import DeadLetter, ItemState, NewOperation, OperationKind, RetryRule, Role, Selection, Target
+from redrive.records import (
+    DeadLetter,
+    ItemState,
+    NewOperation,
+    OperationKind,
+    RedriveTarget,
+    RetryRule,
+    Role,
+    Selection,
+)
 from redrive.stores import Store
 from redrive.wiring import Setting, new_random_bits
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, make_token
@@ -268,8 +277,8 @@ class Stage:
             ids.letters[letter.id] = letter
         store, now_ms = self.store, self.services.clock_ms()
         for name, letter_id, target in (
-            ("their_operation", ids.theirs, Target()),
-            ("whole_operation", ids.mine, Target(exchange="", routing_key=THEIRS)),
+            ("their_operation", ids.theirs, RedriveTarget()),
+            ("whole_operation", ids.mine, RedriveTarget(exchange="", routing_key=THEIRS)),
         ):
             selection = Selection(ids=(letter_id,))
             new = NewOperation(kind=OperationKind.REDRIVE, selection=selection, who=f"admin {number}", target=target)

@@ -15,7 +15,7 @@ from redrive.deadletters import ActionRefused, InvalidEdit, PeekRefused, RecordN
 from redrive.management import ManagementError
 from redrive.records import InvalidFilter, Role, parse_filter
 from redrive.stores import (
-    FilterTooDear,
+    FilterTooExpensive,
     IdempotencyConflict,
     InvalidCursor,
     InvalidScope,
@@ -47,7 +47,7 @@ def invalid_filter() -> InvalidFilter:
         (RecordNotFound("there is no group g"), 404, "not-found"),
         (UnknownOperation("x"), 404, "not-found"),
         (invalid_filter(), 422, "invalid-filter"),
-        (FilterTooDear("it takes longer than 10 s to answer"), 422, "filter-too-dear"),
+        (FilterTooExpensive("it takes longer than 10 s to answer"), 422, "filter-too-dear"),
         (InvalidEdit("no"), 422, "invalid-request"),
         (InvalidCursor("no"), 422, "invalid-request"),
         (InvalidScope("no"), 422, "invalid-request"),

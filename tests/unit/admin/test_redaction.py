@@ -14,9 +14,9 @@ from redrive.admin.access.redaction import Redactor
 from redrive.records import (
     HIDDEN_FILTER,
     MASK,
-    TOO_DEAR,
-    Content,
-    Event,
+    TOO_COSTLY,
+    LetterEvent,
+    MessageContent,
     Redaction,
     Role,
     View,
@@ -46,7 +46,7 @@ CAREFUL = View(sees_payloads=True, rules=[rule("body", "customer.card"), rule("h
 
 def described(body: Any, **headers: Any) -> Described:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return describe(Content(properties=Properties.of(headers=headers, app_id="shop").raw, body=raw))
+    return describe(MessageContent(properties=Properties.of(headers=headers, app_id="shop").raw, body=raw))
 
 
 def test_without_a_grant_there_is_no_payload_and_no_error_text() -> None:
@@ -317,7 +317,7 @@ def test_from_whom_a_value_is_hidden_errors_texts_are_hidden_too() -> None:
         "stack": f"at {SECRET}",
         "history": [{"number": 1, "at": None, "error": f"X: {SECRET}"}],
         "life": [
-            {"event": str(Event.CAME_BACK), "detail": f"X: {SECRET}"},
+            {"event": str(LetterEvent.CAME_BACK), "detail": f"X: {SECRET}"},
             {"event": "resolved", "detail": "by hand"},
         ],
     }
@@ -454,7 +454,7 @@ def test_a_body_made_to_be_dear_takes_a_bounded_time_and_shows_nothing_hidden(ki
     began_s = time.process_time()
     shown = CARD.shown_body(body)
     assert time.process_time() - began_s < 5
-    assert shown == TOO_DEAR
+    assert shown == TOO_COSTLY
 
 
 def test_a_text_that_can_t_lead_to_the_value_is_left_as_it_is() -> None:

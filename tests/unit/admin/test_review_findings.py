@@ -12,7 +12,7 @@ from redrive.admin.broker_link import BrokerLink
 from redrive.admin.routes import pipeline
 from redrive.admin.settings import InvalidSettings
 from redrive.deadletters import PeekRefused, RedriveService
-from redrive.records import Event, Role
+from redrive.records import LetterEvent, Role
 from redrive.records.hiding import overlaps
 from redrive.stores import Store, StoreUnavailable, changing
 from redrive.stores.transitions import note_life
@@ -22,9 +22,9 @@ from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run
 GONE = StoreUnavailable("the database", "it went", "try again")
 
 
-@pytest.mark.parametrize("event", [Event.CAME_BACK, Event.SPENT])
+@pytest.mark.parametrize("event", [LetterEvent.CAME_BACK, LetterEvent.SPENT])
 def test_a_life_tells_no_error_text_to_who_sees_no_payloads(
-    event: Event, run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, clock: Clock
+    event: LetterEvent, run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
         letter = await put_letter()

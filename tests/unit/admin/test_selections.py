@@ -5,7 +5,7 @@ from typing import Any
 
 from redrive.admin import Services
 from redrive.records import Filter, InvalidFilter, Role, format_filter, matches, parse_filter
-from redrive.stores import Exported, Store
+from redrive.stores import ExportedLetter, Store
 from redrive.stores.checking import headers_of
 from tests.selections.auditor import stored
 from tests.selections.filters import draw_filter
@@ -28,7 +28,7 @@ def readable(filter: Filter, now_ms: int) -> str | None:
 
 def test_the_api_lists_what_a_filter_means(run: Run, client_for: ClientFor, services: Services, store: Store) -> None:
     luck = Random(11)
-    made: list[Exported] = [draw_letter(luck, number) for number in range(LETTERS)]
+    made: list[ExportedLetter] = [draw_letter(luck, number) for number in range(LETTERS)]
 
     async def scenario() -> None:
         await put(store, made)

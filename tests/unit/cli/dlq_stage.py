@@ -15,7 +15,7 @@ from redrive import wire
 from redrive.cli import main
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker, ManagementServer
-from redrive.records import Arrival, Content, Explanation, make_id
+from redrive.records import Arrival, Explanation, MessageContent, make_id
 from redrive.stores import Store, open_store
 from redrive.wiring import declare_on, load_topology
 from tests.unit.embedded.threaded import broker_in_a_thread
@@ -94,7 +94,7 @@ class Letter:
             dlq=f"{self.queue}.parked",
             dlq_exchange="",
             dlq_routing_key=f"{self.queue}.parked",
-            content=Content(
+            content=MessageContent(
                 properties=wire.Properties.of(
                     message_id=f"m{self.number}", content_type="application/json", headers=self.headers
                 ).raw,
@@ -143,8 +143,8 @@ async def _put(store: Store, letter: Letter) -> None:
     dlq = letter.arrival().dlq
     lease = await store.leases.acquire(f"collect://{dlq}", "test", ttl_ms=60_000)
     assert lease is not None
-    stored = await store.collecting.store([letter.arrival()], lease=lease, batch_id=letter.id, now_ms=NOW_MS)
-    await store.collecting.own(stored.batch_id)
+    stored = await store.batches.store([letter.arrival()], lease=lease, batch_id=letter.id, now_ms=NOW_MS)
+    await store.batches.close(stored.batch_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

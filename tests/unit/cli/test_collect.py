@@ -184,7 +184,7 @@ def test_a_queue_that_goes_on_is_in_the_audit_with_who_and_when(scene: Scene) ->
 
     async def stop() -> None:
         async with await open_store(scene.environment["REDRIVE_DATABASE"]) as store:
-            await store.collecting.stop_queue("/", "orders.parked", "it nears its limit", now_ms=NOW_MS, who="ada")
+            await store.batches.stop_queue("/", "orders.parked", "it nears its limit", now_ms=NOW_MS, who="ada")
 
     asyncio.run(stop())
     before = datetime.now(UTC) - timedelta(seconds=1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from redrive.records import ItemState, NewOperation, OperationKind, Selection, Sent
+from redrive.records import ItemState, NewOperation, OperationKind, Selection, SendResult
 from redrive.stores import open_store
 from tests.unit.cli.dlq_stage import Letter, filled, redrive
 
@@ -301,7 +301,7 @@ def test_what_is_asked_for_and_left_is_counted_before_and_after_and_is_a_finding
             assert lease is not None
             await store.operations.claim(operation.id, lease, now_ms=now_ms)
             await store.operations.take(operation.id, lease, limit=1, now_ms=now_ms)
-            sent = [Sent(id=LETTERS[0].id, state=ItemState.SENT)]
+            sent = [SendResult(id=LETTERS[0].id, state=ItemState.SENT)]
             await store.operations.record(operation.id, lease, sent, now_ms=now_ms)
 
     asyncio.run(send())

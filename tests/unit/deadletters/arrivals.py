@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from redrive.core import headers, read_count
-from redrive.records import Arrival, Content, Explanation, make_id
-from redrive.stores import Store, Stored
+from redrive.records import Arrival, Explanation, MessageContent, make_id
+from redrive.stores import BatchResult, Store
 from redrive.wire import Properties
 
 _numbers = itertools.count(1)
@@ -60,7 +60,7 @@ def arrival(
         dlq=dlq,
         dlq_exchange="",
         dlq_routing_key=dlq,
-        content=Content(properties=properties.raw, body=body),
+        content=MessageContent(properties=properties.raw, body=body),
         fingerprint=b"%d" % random_bits(),
         explanation=replace(_EXPLANATION, **known),
         search_text=body.decode("utf-8", "replace")[:1000],
@@ -72,12 +72,12 @@ def arrival(
     )
 
 
-async def store_arrivals(store: Store, arrivals: Sequence[Arrival]) -> Stored:
+async def store_arrivals(store: Store, arrivals: Sequence[Arrival]) -> BatchResult:
     """Stores them as a collector on a day without crashes."""
     lease = await store.leases.acquire("collect:test", f"collector{random_bits()}", ttl_ms=60_000)
     assert lease is not None
     batch_id = make_id(now_ms(), random_bits())
-    stored = await store.collecting.store(arrivals, lease=lease, batch_id=batch_id, now_ms=now_ms())
-    await store.collecting.own(batch_id)
+    stored = await store.batches.store(arrivals, lease=lease, batch_id=batch_id, now_ms=now_ms())
+    await store.batches.close(batch_id)
     await store.leases.release(lease)
     return stored

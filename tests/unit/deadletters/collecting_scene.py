@@ -10,7 +10,7 @@ from pathlib import Path
 from redrive.client import Client, Confirmed, Outgoing
 from redrive.deadletters.collect.collector import CollectOptions, Collector
 from redrive.deadletters.collect.sources import Source
-from redrive.records import LUCK_BITS, DeadLetter, Filter
+from redrive.records import ID_RANDOM_BITS, DeadLetter, Filter
 from redrive.stores import Store, open_store
 from redrive.wire import Properties
 from tests.unit.client.scenario import Notes
@@ -25,7 +25,7 @@ def now_ms() -> int:
 
 
 def random_bits() -> int:
-    return random.getrandbits(LUCK_BITS)
+    return random.getrandbits(ID_RANDOM_BITS)
 
 
 PROMPT = CollectOptions(lease_s=2.0, idle_s=0.5, retry_s_max=0.5, once_s=20.0)

@@ -12,8 +12,8 @@ from redrive.deadletters.collect.sources import Source
 from redrive.deadletters.redrive.operation_run import RedriverParts
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.records import (
-    Content,
     DeadLetter,
+    MessageContent,
     NewOperation,
     OperationKind,
     Selection,
@@ -104,7 +104,7 @@ class EnvelopeScene:
         ended = await Redriver(parts).run(operation.id)
         assert (ended.sent, ended.refused) == (1, 0), ended
 
-    async def content(self, letter_id: str) -> Content:
+    async def content(self, letter_id: str) -> MessageContent:
         content = await self.store.letters.content(letter_id)
         assert content is not None
         return content

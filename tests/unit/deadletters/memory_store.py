@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from redrive.records import (
-    Claimed,
-    Content,
+    ClaimedLetter,
     ItemState,
+    MessageContent,
     NewOperation,
     Operation,
     OperationKind,
     OperationState,
+    RedriveTarget,
     RetryRule,
     Selection,
-    Sent,
+    SendResult,
     Status,
-    Target,
 )
 from redrive.stores import Lease, LeaseLost, Store, StoreUnavailable
 from redrive.wire import Properties
@@ -196,13 +196,13 @@ class MemoryStore:
         found.row = replace(found.row, state=OperationState.RUNNING)
         return found.counted()
 
-    async def take(self, id: str, lease: Lease, *, limit: int, now_ms: int, turn: int) -> tuple[Claimed, ...]:
+    async def take(self, id: str, lease: Lease, *, limit: int, now_ms: int, turn: int) -> tuple[ClaimedLetter, ...]:
         self._call("take")
         self._check(lease)
         found = self.all[id]
         if found.row.state is not OperationState.RUNNING:
             return ()
-        taken: list[Claimed] = []
+        taken: list[ClaimedLetter] = []
         for one, (state, _) in found.items.items():
             if state is not ItemState.QUEUED or len(taken) == limit:
                 continue
@@ -217,7 +217,7 @@ class MemoryStore:
         return tuple(taken)
 
     async def record(
-        self, id: str, lease: Lease, results: "list[Sent] | tuple[Sent, ...]", *, now_ms: int
+        self, id: str, lease: Lease, results: "list[SendResult] | tuple[SendResult, ...]", *, now_ms: int
     ) -> Operation:
         self._call("record")
         self._check(lease)
@@ -239,8 +239,15 @@ class MemoryStore:
         return found.counted()
 
     async def exchange(
-        self, id: str, lease: Lease, results: "list[Sent] | tuple[Sent, ...]", *, limit: int, now_ms: int, turn: int
-    ) -> tuple[Operation, tuple[Claimed, ...]]:
+        self,
+        id: str,
+        lease: Lease,
+        results: "list[SendResult] | tuple[SendResult, ...]",
+        *,
+        limit: int,
+        now_ms: int,
+        turn: int,
+    ) -> tuple[Operation, tuple[ClaimedLetter, ...]]:
         self._call("exchange")
         await self.record(id, lease, results, now_ms=now_ms)
         taken = await self.take(id, lease, limit=limit, now_ms=now_ms, turn=turn) if limit else ()
@@ -299,25 +306,25 @@ class MemoryStore:
         return self.all[id].counted() if id in self.all else None
 
 
-def redrive_of(*ids: str, target: Target | None = None, **fields: Any) -> NewOperation:
+def redrive_of(*ids: str, target: RedriveTarget | None = None, **fields: Any) -> NewOperation:
     return NewOperation(
         kind=OperationKind.REDRIVE,
         selection=Selection(ids=ids),
-        target=Target() if target is None else target,
+        target=RedriveTarget() if target is None else target,
         who="ann",
         **fields,
     )
 
 
-def claimed_letter(letter: MemoryLetter, was_in_doubt: bool) -> Claimed:
-    return Claimed(
+def claimed_letter(letter: MemoryLetter, was_in_doubt: bool) -> ClaimedLetter:
+    return ClaimedLetter(
         id=letter.id,
         vhost="/",
         queue=letter.queue,
         dlq="orders.parked",
         dlq_exchange="",
         dlq_routing_key="orders.parked",
-        content=Content(properties=Properties.of(message_id=letter.id).raw, body=letter.body),
+        content=MessageContent(properties=Properties.of(message_id=letter.id).raw, body=letter.body),
         redrives=letter.redrives,
         attempts=None,
         was_in_doubt=was_in_doubt,

@@ -69,7 +69,7 @@ def test_the_next_hand_is_taken_while_one_is_stored_and_the_store_knows_of_both(
             seen: list[tuple[int, int]] = []
 
             async def look() -> None:
-                for batch in await store.collecting.open_batches("/", "orders.dlq"):
+                for batch in await store.batches.open_batches("/", "orders.dlq"):
                     announced = int(batch.id.partition("-hand-")[2] or 0)
                     seen.append((len(batch.entries), announced))
 
@@ -80,7 +80,7 @@ def test_the_next_hand_is_taken_while_one_is_stored_and_the_store_knows_of_both(
             assert (report.total.inserted, report.left) == (MESSAGES, {})
             assert await stored_bodies(store) == BODIES
             assert await ready(client, "orders.dlq") == 0
-            assert await store.collecting.open_batches("/", "orders.dlq") == ()
+            assert await store.batches.open_batches("/", "orders.dlq") == ()
 
     run_scenario(steps())
 
@@ -147,7 +147,7 @@ def test_told_to_stop_it_stores_both_hands_and_gives_none_back(tmp_path: Path) -
             assert report.total.inserted == MESSAGES
             assert await stored_bodies(store) == BODIES
             assert await _delivery_counts(store) == {None}
-            assert await store.collecting.open_batches("/", "orders.dlq") == ()
+            assert await store.batches.open_batches("/", "orders.dlq") == ()
 
     run_scenario(steps())
 
@@ -188,7 +188,7 @@ def test_a_failure_with_two_hands_out_costs_each_message_one_delivery(
             channel = await client.channel()
             await channel.declare_queue("orders.dlq", arguments={"x-queue-type": "quorum", "x-delivery-limit": 1})
             await park(client, "orders.dlq", numbered(MESSAGES))
-            real, fails = store.collecting.store, 1
+            real, fails = store.batches.store, 1
 
             async def store_later(arrivals: Sequence[Arrival], **named: Any) -> object:
                 nonlocal fails
@@ -198,11 +198,11 @@ def test_a_failure_with_two_hands_out_costs_each_message_one_delivery(
                     raise StoreUnavailable("sqlite:///x", "is away", "wait")
                 return await real(arrivals, **named)
 
-            monkeypatch.setattr(store.collecting, "store", store_later)
+            monkeypatch.setattr(store.batches, "store", store_later)
             limited = source("quorum", delivery_limit=1)
             for _ in range(3):
                 await make_collector(client, store, [limited]).run(once=True)
-                await store.collecting.resume_queue("/", "orders.dlq", now_ms=1, who="ada")
+                await store.batches.resume_queue("/", "orders.dlq", now_ms=1, who="ada")
             assert fails == 0
             assert len(await stored_bodies(store)) + await ready(client, "orders.dlq") == MESSAGES
 

@@ -12,7 +12,7 @@ from redrive.client import Client
 from redrive.deadletters.collect.collector import Collector
 from redrive.deadletters.collect.sources import Source
 from redrive.embedded import PROFILES, EmbeddedBroker
-from redrive.records import Arrival, Filter, kind_of
+from redrive.records import Arrival, Filter, group_of
 from redrive.stores import Store, StoreUnavailable
 from redrive.wire import Float32, Int8, Properties, UInt32, sort_headers
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
@@ -85,14 +85,14 @@ def test_every_message_becomes_a_row_with_its_bytes_and_the_queue_is_empty(
             assert await ready(client, "orders.dlq") == 0
             assert await stored_bodies(store) == sorted(body for _, body in messages)
             typed = next(one for one in await stored_letters(store) if one.message_id == "typed")
-            assert typed.group_id == kind_of(typed, group_key=store.group_key).id != kind_of(typed, group_key=b"").id
+            assert typed.group_id == group_of(typed, group_key=store.group_key).id != group_of(typed, group_key=b"").id
             content = await store.letters.content(typed.id)
             assert content is not None
             kept = Properties(content.properties)
             # As the broker gave them: RabbitMQ 4.x writes headers by key.
             sent = odd.raw if profile == "3.10" else sort_headers(odd.raw, once=True)
             assert kept.edit(drop=["x-delivery-count"]).raw == sent
-            assert await store.collecting.open_batches("/", "orders.dlq") == ()
+            assert await store.batches.open_batches("/", "orders.dlq") == ()
 
     run_scenario(steps())
 
@@ -177,7 +177,7 @@ def test_what_comes_later_is_collected_too_until_it_is_told_to_stop(tmp_path: Pa
                 await wait_until(lambda: sum(_counts(notes)) == (number + 1) * 10)  # noqa: B023
             stop.set()
             assert (await running).total.inserted == 30
-            assert await store.collecting.open_batches("/", "orders.dlq") == ()
+            assert await store.batches.open_batches("/", "orders.dlq") == ()
             assert await store.leases.held() == ()
 
     run_scenario(steps())
@@ -205,9 +205,9 @@ def test_told_to_stop_it_keeps_a_batch_open_until_its_ack_is_on_the_brokers_disk
             await acked.wait()
             ended, _ = await asyncio.wait([running], timeout=1.0)
             assert (not ended) is waits
-            assert bool(await store.collecting.open_batches("/", "orders.dlq")) is waits
+            assert bool(await store.batches.open_batches("/", "orders.dlq")) is waits
             assert (await running).total.inserted == 3
-            assert await store.collecting.open_batches("/", "orders.dlq") == ()
+            assert await store.batches.open_batches("/", "orders.dlq") == ()
 
     run_scenario(steps())
 
@@ -241,7 +241,7 @@ def test_while_the_database_is_away_nothing_is_held_and_nothing_burns_the_delive
         async with EmbeddedBroker("4.0") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, "quorum")
             await park(client, "orders.dlq", numbered(5))
-            real = store.collecting.store
+            real = store.batches.store
             announcing, storing = 10, 3
 
             async def away(arrivals: Sequence[Arrival], **named: Any) -> object:
@@ -254,7 +254,7 @@ def test_while_the_database_is_away_nothing_is_held_and_nothing_burns_the_delive
                     raise StoreUnavailable("sqlite:///x", "is full", "make room")
                 return await real(arrivals, **named)
 
-            monkeypatch.setattr(store.collecting, "store", away)
+            monkeypatch.setattr(store.batches, "store", away)
             notes = Notes()
             options = replace(PROMPT, retry_s_max=0.05)
             collector = make_collector(client, store, [source("quorum")], notes=notes, options=options)
@@ -291,7 +291,7 @@ def test_a_message_near_its_delivery_limit_stops_the_queue_and_is_stored(tmp_pat
             untouched = await make_collector(client, store, [source("quorum")]).run(once=True)
             assert untouched.total.inserted == 0
             assert await ready(client, "orders.dlq") == 1
-            await store.collecting.resume_queue("/", "orders.dlq", now_ms=1, who="ada")
+            await store.batches.resume_queue("/", "orders.dlq", now_ms=1, who="ada")
             resumed = await make_collector(client, store, [source("quorum")]).run(once=True)
             assert (resumed.total.inserted, resumed.left) == (1, {})
 

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from redrive.core import Counter, PlainMessage, count_retries, headers
 from redrive.deadletters.redrive.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
-from redrive.records import Claimed, Content, Target, make_mark
+from redrive.records import ClaimedLetter, MessageContent, RedriveTarget, make_mark
 from redrive.wire import Properties, digest_of, wrap
 from tests.examples import examples
 from tests.unit.wire import strategies as amqp
 
 NOW_MS = 1_800_000_000_123
-RULES = CopyRules(target=Target(), who="ann")
+RULES = CopyRules(target=RedriveTarget(), who="ann")
 OURS = {headers.REDRIVEN_ID, headers.REDRIVEN_COUNT, headers.REDRIVEN_MARK, headers.REDRIVEN_AT, headers.REDRIVEN_BY}
 
 
-def claimed(properties: Properties | None = None, *, body: bytes = b"{}", **fields: Any) -> Claimed:
+def claimed(properties: Properties | None = None, *, body: bytes = b"{}", **fields: Any) -> ClaimedLetter:
     made = Properties.of(message_id="m1") if properties is None else properties
     known: dict[str, Any] = {
         "id": "letter1",
@@ -36,7 +36,7 @@ def claimed(properties: Properties | None = None, *, body: bytes = b"{}", **fiel
         "operation_id": "operation1",
         "secret": b"secret",
     }
-    return Claimed(content=Content(properties=made.raw, body=body), **{**known, **fields})
+    return ClaimedLetter(content=MessageContent(properties=made.raw, body=body), **{**known, **fields})
 
 
 def made_of(properties: Properties, rules: CopyRules = RULES, **fields: Any) -> Properties:
@@ -195,7 +195,7 @@ def test_64_kb_of_headers_are_carried_and_the_copy_fits_into_a_frame() -> None:
 
 
 def test_properties_that_are_no_properties_are_refused_in_a_sentence() -> None:
-    letter = replace(claimed(), content=Content(properties=b"\xff\xfe\x01", body=b""))
+    letter = replace(claimed(), content=MessageContent(properties=b"\xff\xfe\x01", body=b""))
     with pytest.raises(Uncopyable, match="its properties can't be copied"):
         copy_of(letter, RULES, now_ms=NOW_MS)
 
@@ -206,55 +206,55 @@ FIRST_KEY = Properties.of(headers={"x-original-routing-key": "orders.placed.{que
 @pytest.mark.parametrize(
     ("target", "route"),
     [
-        (Target(), ("", "orders")),
-        (Target(exchange="retry.{queue}", routing_key="retry"), ("retry.orders", "retry")),
-        (Target(routing_key="{queue}.copy"), ("", "orders.copy")),
-        (Target(exchange="domain.events"), ("domain.events", "orders.placed.{queue}")),
-        (Target(exchange="", routing_key="other"), ("", "other")),
+        (RedriveTarget(), ("", "orders")),
+        (RedriveTarget(exchange="retry.{queue}", routing_key="retry"), ("retry.orders", "retry")),
+        (RedriveTarget(routing_key="{queue}.copy"), ("", "orders.copy")),
+        (RedriveTarget(exchange="domain.events"), ("domain.events", "orders.placed.{queue}")),
+        (RedriveTarget(exchange="", routing_key="other"), ("", "other")),
     ],
 )
-def test_a_target_is_the_failed_queue_or_what_it_says(target: Target, route: tuple[str, str]) -> None:
+def test_a_target_is_the_failed_queue_or_what_it_says(target: RedriveTarget, route: tuple[str, str]) -> None:
     assert route_of(claimed(FIRST_KEY), target) == route
 
 
 def test_an_exchange_without_a_key_gets_the_key_of_the_first_death_where_nobody_told_it() -> None:
     death = {"queue": "orders", "reason": "rejected", "exchange": "shop", "routing-keys": ["orders.placed"], "count": 1}
     letter = claimed(Properties.of(headers={"x-death": [death]}))
-    assert route_of(letter, Target(exchange="shop")) == ("shop", "orders.placed")
+    assert route_of(letter, RedriveTarget(exchange="shop")) == ("shop", "orders.placed")
 
 
 @pytest.mark.parametrize(
     ("queue", "target", "reason"),
     [
-        ("q" * 250, Target(exchange="retry.{queue}", routing_key="retry"), "longer than 255 bytes"),
-        ("", Target(), "nobody knows the queue it failed in"),
+        ("q" * 250, RedriveTarget(exchange="retry.{queue}", routing_key="retry"), "longer than 255 bytes"),
+        ("", RedriveTarget(), "nobody knows the queue it failed in"),
     ],
 )
-def test_a_route_that_can_not_be_is_refused(queue: str, target: Target, reason: str) -> None:
+def test_a_route_that_can_not_be_is_refused(queue: str, target: RedriveTarget, reason: str) -> None:
     with pytest.raises(Uncopyable, match=reason):
         route_of(claimed(queue=queue), target)
 
 
 def test_targets_are_counted_by_where_the_copies_go() -> None:
     queues = {"a": 2, "b": 3}
-    assert targets_of(queues, Target()) == {("", "a"): 2, ("", "b"): 3}
-    assert targets_of(queues, Target(routing_key="c")) == {("", "c"): 5}
-    assert targets_of(queues, Target(exchange="retry.{queue}", routing_key="retry")) == {
+    assert targets_of(queues, RedriveTarget()) == {("", "a"): 2, ("", "b"): 3}
+    assert targets_of(queues, RedriveTarget(routing_key="c")) == {("", "c"): 5}
+    assert targets_of(queues, RedriveTarget(exchange="retry.{queue}", routing_key="retry")) == {
         ("retry.a", "retry"): 2,
         ("retry.b", "retry"): 3,
     }
-    assert targets_of(queues, Target(exchange="shop")) == {("shop", None): 5}
+    assert targets_of(queues, RedriveTarget(exchange="shop")) == {("shop", None): 5}
 
 
 @pytest.mark.parametrize(
     ("target", "queue"),
     [
-        (Target(), "orders"),
-        (Target(exchange="", routing_key="elsewhere"), "elsewhere"),
-        (Target(exchange="retry.{queue}", routing_key="retry"), "orders"),
+        (RedriveTarget(), "orders"),
+        (RedriveTarget(exchange="", routing_key="elsewhere"), "elsewhere"),
+        (RedriveTarget(exchange="retry.{queue}", routing_key="retry"), "orders"),
     ],
 )
-def test_what_is_written_on_a_copy_is_bound_to_the_queue_it_goes_to(target: Target, queue: str) -> None:
+def test_what_is_written_on_a_copy_is_bound_to_the_queue_it_goes_to(target: RedriveTarget, queue: str) -> None:
     """Its consumer believes nothing else: an edited body, and another queue, need a digest of their own."""
     parked = Properties.of(headers={"x-redrive-digest": "of the letter before it was edited"}, message_id="m1")
     outgoing = copy_of(claimed(parked, body=b"edited"), replace(RULES, target=target), now_ms=NOW_MS)

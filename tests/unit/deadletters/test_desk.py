@@ -16,14 +16,14 @@ from redrive.records import (
     Filter,
     GroupState,
     ItemState,
-    Named,
+    NameTerm,
     NewOperation,
     OperationKind,
     OperationState,
+    RedriveTarget,
     Selection,
-    Sent,
+    SendResult,
     Status,
-    Target,
 )
 from redrive.stores import Store, UnknownOperation, VersionConflict, open_store
 from redrive.wire import Properties
@@ -43,7 +43,7 @@ class Office:
         self.desk = DeadLetterService(store, clock_ms=now_ms)
         self.redrives = RedriveService(store, clock_ms=now_ms, random_bits=random_bits, check_targets=self._check)
 
-    async def _check(self, queues: object, target: Target) -> Preflight:
+    async def _check(self, queues: object, target: RedriveTarget) -> Preflight:
         return self.preflight
 
     async def status(self, id: str) -> Status:
@@ -58,7 +58,7 @@ class Office:
         assert lease is not None
         assert await self.store.operations.claim(operation.id, lease, now_ms=now_ms()) is not None
         assert len(await self.store.operations.take(operation.id, lease, limit=1, now_ms=now_ms(), turn=1)) == 1
-        await self.store.operations.record(operation.id, lease, [Sent(id=id, state=state)], now_ms=now_ms())
+        await self.store.operations.record(operation.id, lease, [SendResult(id=id, state=state)], now_ms=now_ms())
 
     async def actions(self) -> list[tuple[str, str, str]]:
         """The audit, oldest first: who, what, why."""
@@ -93,7 +93,7 @@ def test_booklys_operations(play: Play) -> None:
         assert (operation.state, operation.total, operation.who) == (OperationState.WAITING, 1, "ann")
         await on.desk.remove(third, who="ann")
         assert await on.store.letters.get(third) is None
-        listed = await on.desk.list(Filter((Named(field="status", values=("pending",)),)))
+        listed = await on.desk.list(Filter((NameTerm(field="status", values=("pending",)),)))
         assert [letter.id for letter in listed.letters] == [second]
         assert (await on.desk.get_stats()).by_status == {"pending": 1, "resolved": 1}
         assert await on.actions() == [
@@ -235,7 +235,7 @@ EVERYTHING = Selection(filter=Filter())
         ({"rate_per_s": float("nan")}, "a rate of nan"),
         ({"ramp": (1, 0)}, "a ramp is at most 20 batches"),
         ({"settle_s": 0}, "must be above zero"),
-        ({"target": Target(exchange="retry.{queeu}")}, "a placeholder other than {queue}"),
+        ({"target": RedriveTarget(exchange="retry.{queeu}")}, "a placeholder other than {queue}"),
         ({"who": " "}, "say who you are"),
         ({"who": "a" * 201}, "longer than 200 characters"),
         ({"why": "a" * 2001}, "the reason is longer than 2,000 characters"),

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 
 from redrive.deadletters.actions.edits import DIFF_BYTES_MAX, InvalidEdit, LetterEdit, body_diff, edit_content
-from redrive.records import Content
+from redrive.records import MessageContent
 from redrive.wire import Int8, Properties
 from tests.unit.wire import strategies as amqp
 
 ORIGINAL = Properties.of(headers={"tenant": "a", "count": 7}, message_id="m", content_type="application/json")
-CONTENT = Content(properties=ORIGINAL.raw, body=b'{\n "amount": 1\n}')
+CONTENT = MessageContent(properties=ORIGINAL.raw, body=b'{\n "amount": 1\n}')
 
 
 def test_a_new_body_is_told_as_a_unified_diff_and_the_properties_keep_their_bytes() -> None:
     edited = edit_content(CONTENT, LetterEdit(body=b'{\n "amount": 2\n}'))
-    assert edited.content == Content(properties=CONTENT.properties, body=b'{\n "amount": 2\n}')
+    assert edited.content == MessageContent(properties=CONTENT.properties, body=b'{\n "amount": 2\n}')
     assert edited.diff.splitlines() == [
         "--- body before",
         "+++ body after",
@@ -52,7 +52,9 @@ def test_headers_and_properties_are_told_one_by_one_with_types_that_differ_on_th
 @given(table=amqp.tables, fields=amqp.properties)
 def test_headers_that_an_edit_does_not_name_keep_their_bytes(table: dict[str, Any], fields: dict[str, Any]) -> None:
     original = Properties.of(headers=table, **fields)
-    edited = edit_content(Content(properties=original.raw, body=b""), LetterEdit(set_headers={"\x00mine": "new"}))
+    edited = edit_content(
+        MessageContent(properties=original.raw, body=b""), LetterEdit(set_headers={"\x00mine": "new"})
+    )
     made = Properties(edited.content.properties)
     assert made.edit(drop=["\x00mine"]).present().items() >= {k: v for k, v in fields.items() if k != "headers"}.items()
     for name in table:

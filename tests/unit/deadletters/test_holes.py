@@ -8,7 +8,7 @@ from redrive.client import Client, PreconditionFailed
 from redrive.deadletters.collect.batches import BatchTaker
 from redrive.deadletters.redrive.witness import Witness, witness_queue
 from redrive.embedded import EmbeddedBroker
-from redrive.records import Target
+from redrive.records import RedriveTarget
 from redrive.testing import run_in_virtual_time
 from tests.unit.deadletters.collecting_scene import numbered, park
 from tests.unit.deadletters.memory_store import redrive_of
@@ -75,7 +75,7 @@ def test_a_connection_lost_before_an_exchange_was_asked_for_refuses_nothing() ->
                 cuts += 1
                 await on.broker.restart()
 
-        target = Target(exchange="domain.events", routing_key="orders.again")
+        target = RedriveTarget(exchange="domain.events", routing_key="orders.again")
         operation = await on.begin(redrive_of(*ids, target=target))
         done = await on.redriver(pause_at=cut).run(operation.id)
         assert cuts == 1
@@ -103,7 +103,7 @@ def test_a_doubtful_exchange_refuses_its_letters_and_harms_no_neighbour(name: st
             await channel.declare_exchange(name, "fanout")
             await channel.bind_queue("orders", name)
         ids = await on.letters(2)
-        operation = await on.begin(redrive_of(*ids, target=Target(exchange=name, routing_key="orders")))
+        operation = await on.begin(redrive_of(*ids, target=RedriveTarget(exchange=name, routing_key="orders")))
         done = await on.redriver().run(operation.id)
         if reason is None:
             assert (done.sent, done.refused, await on.ids()) == (2, 0, list(ids))

@@ -13,7 +13,7 @@ from redrive.deadletters.redrive.operation_run import RedriverParts
 from redrive.deadletters.redrive.overlap import send_overlapped
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import EmbeddedBroker
-from redrive.records import Claimed, ItemState, OperationState, Sent
+from redrive.records import ClaimedLetter, ItemState, OperationState, SendResult
 from redrive.stores import LeaseLost, StoreUnavailable, open_store
 from redrive.wire import Properties
 from tests.unit.deadletters.arrivals import arrival, now_ms, store_arrivals
@@ -315,14 +315,14 @@ def test_a_batch_is_on_the_wire_while_the_database_works() -> None:
     async def main() -> None:
         at_work = asyncio.Event()
         on_the_wire = asyncio.Event()
-        batch: Sequence[Claimed] = [claimed_letter(MemoryLetter(id="one"), False)]
+        batch: Sequence[ClaimedLetter] = [claimed_letter(MemoryLetter(id="one"), False)]
 
-        async def send(claimed: Sequence[Claimed]) -> list[Sent]:
+        async def send(claimed: Sequence[ClaimedLetter]) -> list[SendResult]:
             on_the_wire.set()
             await asyncio.wait_for(at_work.wait(), 10)
-            return [Sent(id=one.id, state=ItemState.SENT) for one in claimed]
+            return [SendResult(id=one.id, state=ItemState.SENT) for one in claimed]
 
-        async def exchange(ends: Sequence[Sent], count: int) -> Sequence[Claimed]:
+        async def exchange(ends: Sequence[SendResult], count: int) -> Sequence[ClaimedLetter]:
             at_work.set()
             await asyncio.wait_for(on_the_wire.wait(), 10)
             return () if ends else [claimed_letter(MemoryLetter(id="two"), False)]

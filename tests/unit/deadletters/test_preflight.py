@@ -13,11 +13,11 @@ from redrive.deadletters.redrive.preflight import (
     judge,
 )
 from redrive.embedded import EmbeddedBroker
-from redrive.records import Target
+from redrive.records import RedriveTarget
 from tests.unit.client.scenario import run_scenario
 
 
-async def looked_at(queues: dict[str, int], target: Target, limits: QueueLimits | None = None) -> Preflight:
+async def looked_at(queues: dict[str, int], target: RedriveTarget, limits: QueueLimits | None = None) -> Preflight:
     """On a broker with `orders` (2 ready, no consumer), `busy` (a consumer), and the exchange `retry.orders`."""
 
     async def limits_of(vhost: str, queue: str) -> QueueLimits | None:
@@ -42,7 +42,7 @@ def codes(preflight: Preflight) -> list[tuple[Severity, str]]:
 
 def test_a_missing_queue_refuses_and_is_named() -> None:
     async def scenario() -> None:
-        preflight = await looked_at({"orders": 1, "gone": 4}, Target())
+        preflight = await looked_at({"orders": 1, "gone": 4}, RedriveTarget())
         assert codes(preflight) == [(Severity.WARNING, "no-consumers"), (Severity.ERROR, "target-missing")]
         with pytest.raises(TargetRefused, match="queue gone: it does not exist; declare it first, or name another"):
             preflight.require()
@@ -52,7 +52,7 @@ def test_a_missing_queue_refuses_and_is_named() -> None:
 
 def test_a_queue_says_what_is_before_ours_and_who_consumes_it() -> None:
     async def scenario() -> None:
-        preflight = await looked_at({"orders": 5, "busy": 2}, Target())
+        preflight = await looked_at({"orders": 5, "busy": 2}, RedriveTarget())
         assert preflight.targets == (
             TargetHealth(exchange="", routing_key="orders", copies=5, exists=True, messages_ready=2, consumers=0),
             TargetHealth(exchange="", routing_key="busy", copies=2, exists=True, messages_ready=0, consumers=1),
@@ -65,7 +65,9 @@ def test_a_queue_says_what_is_before_ours_and_who_consumes_it() -> None:
 
 def test_an_exchange_must_be_there_and_tells_no_more() -> None:
     async def scenario() -> None:
-        preflight = await looked_at({"orders": 1, "busy": 1}, Target(exchange="retry.{queue}", routing_key="retry"))
+        preflight = await looked_at(
+            {"orders": 1, "busy": 1}, RedriveTarget(exchange="retry.{queue}", routing_key="retry")
+        )
         assert [(target.address, target.exists) for target in preflight.targets] == [
             ("exchange retry.orders with key retry", True),
             ("exchange retry.busy with key retry", False),
@@ -77,7 +79,7 @@ def test_an_exchange_must_be_there_and_tells_no_more() -> None:
 
 def test_dead_letters_of_an_unknown_queue_need_a_target() -> None:
     async def scenario() -> None:
-        preflight = await looked_at({"": 3}, Target())
+        preflight = await looked_at({"": 3}, RedriveTarget())
         with pytest.raises(TargetRefused, match="nobody knows the queue they failed in; name a target"):
             preflight.require()
 
@@ -97,7 +99,7 @@ def test_a_queue_too_small_for_all_refuses_where_it_would_push_out_others(
     limits: QueueLimits, expected: list[tuple[Severity, str]]
 ) -> None:
     async def scenario() -> None:
-        preflight = await looked_at({"orders": 5}, Target(), limits)
+        preflight = await looked_at({"orders": 5}, RedriveTarget(), limits)
         assert codes(preflight) == [(Severity.WARNING, "no-consumers"), *expected]
 
     run_scenario(scenario())

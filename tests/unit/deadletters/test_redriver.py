@@ -14,7 +14,7 @@ from redrive.deadletters.redrive.pacing import RedriveProgress
 from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
 from redrive.deadletters.redrive.waiting_operations import run_waiting_operations
 from redrive.embedded import EmbeddedBroker
-from redrive.records import OperationState, Status, Target
+from redrive.records import OperationState, RedriveTarget, Status
 from redrive.stores import LeaseLost, StoreUnavailable, UnknownOperation, open_store
 from redrive.wire import Properties
 from tests.unit.deadletters.arrivals import arrival, now_ms, store_arrivals
@@ -75,7 +75,9 @@ def test_a_missing_exchange_refuses_without_putting_anything_in_doubt() -> None:
         channel = await on.client.channel()
         await channel.declare_exchange("retry.orders")
         await channel.bind_queue("orders", "retry.orders", "retry")
-        operation = await on.begin(redrive_of("a", "b", target=Target(exchange="retry.{queue}", routing_key="retry")))
+        operation = await on.begin(
+            redrive_of("a", "b", target=RedriveTarget(exchange="retry.{queue}", routing_key="retry"))
+        )
         done = await on.redriver().run(operation.id)
         assert (done.sent, done.refused, done.in_doubt) == (1, 1, 0)
         assert await on.ids() == ["a"]

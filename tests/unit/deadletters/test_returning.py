@@ -15,16 +15,16 @@ from redrive.deadletters.redrive.operation_run import RedriverParts
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import EmbeddedBroker
 from redrive.records import (
-    Claimed,
-    Content,
+    ClaimedLetter,
     Filter,
+    MessageContent,
     NewOperation,
     Operation,
     OperationKind,
     OperationState,
+    RedriveTarget,
     Selection,
     Status,
-    Target,
     make_id,
 )
 from redrive.wire import Properties
@@ -56,7 +56,7 @@ OPERATION = Operation(
     kind=OperationKind.RETURN,
     state=OperationState.RUNNING,
     selection_text="",
-    target=Target(),
+    target=RedriveTarget(),
     rate_per_s=None,
     keep_attempts=False,
     ramp=(),
@@ -75,9 +75,9 @@ OPERATION = Operation(
 )
 
 
-def claimed(properties: Properties | bytes, **changes: Any) -> Claimed:
+def claimed(properties: Properties | bytes, **changes: Any) -> ClaimedLetter:
     raw = properties if isinstance(properties, bytes) else properties.raw
-    return Claimed(
+    return ClaimedLetter(
         **{
             "id": "x",
             "vhost": "/",
@@ -85,7 +85,7 @@ def claimed(properties: Properties | bytes, **changes: Any) -> Claimed:
             "dlq": "orders.dlq",
             "dlq_exchange": "dlx",
             "dlq_routing_key": "k",
-            "content": Content(properties=raw, body=b"body"),
+            "content": MessageContent(properties=raw, body=b"body"),
             "redrives": 1,
             "attempts": 3,
             "was_in_doubt": False,
@@ -199,7 +199,7 @@ def test_while_a_collector_has_the_queue_nothing_is_returned_to_it(tmp_path: Pat
                     store, "/", ["orders.dlq"], owner="r", who="ann", clock_ms=now_ms, observer=SILENT
                 ):
                     pytest.fail("it was let in")
-            assert await store.collecting.stopped_queues() == {}
+            assert await store.batches.stopped_queues() == {}
             stop.set()
             await running
 

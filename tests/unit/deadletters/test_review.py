@@ -29,16 +29,16 @@ from redrive.deadletters.redrive.redriver import Redriver
 from redrive.deadletters.redrive.witness import Witness, settle_by_witness, witness_queue
 from redrive.embedded import EmbeddedBroker
 from redrive.records import (
-    Content,
     Filter,
     ItemState,
+    MessageContent,
     NewOperation,
     Operation,
     OperationKind,
     OperationState,
+    RedriveTarget,
     Selection,
-    Sent,
-    Target,
+    SendResult,
     make_id,
 )
 from redrive.stores import Store, StoreUnavailable
@@ -62,7 +62,7 @@ from tests.unit.deadletters.test_collector import declare, die, source
 from tests.unit.stores.arrivals import NOW_MS, begin, collect, make_arrival, redrive, statuses
 
 DLQ = "orders.dlq"
-PLAIN = Content(properties=Properties.of(message_id="m").raw, body=b"body")
+PLAIN = MessageContent(properties=Properties.of(message_id="m").raw, body=b"body")
 
 
 def test_a_letter_that_came_back_twice_keeps_both_messages_in_their_batches() -> None:
@@ -179,9 +179,9 @@ def test_the_witness_does_not_forget_while_a_doubt_is_unsettled(tmp_path: Path) 
                 on_progress=None,
             )
             run._witness = cast(Witness, DeafWitness({(ids[0], 1)}))
-            await run.hear_witness([Sent(id=ids[0], state=ItemState.IN_DOUBT)])
-            await run.hear_witness([Sent(id="another", state=ItemState.SENT)])
-            await run.hear_witness([Sent(id="a third", state=ItemState.IN_DOUBT)])
+            await run.hear_witness([SendResult(id=ids[0], state=ItemState.IN_DOUBT)])
+            await run.hear_witness([SendResult(id="another", state=ItemState.SENT)])
+            await run.hear_witness([SendResult(id="a third", state=ItemState.IN_DOUBT)])
             # Its copy had arrived: pending again, it would be sent a second time.
             assert await statuses(store, *ids) == ["resolved"]
 
@@ -240,7 +240,7 @@ def test_what_was_given_back_and_looked_at_is_collected_again_after_a_crash(kind
                 channel.nack(got, requeue=True)
             await channel.qos(0)
             await channel.close()
-            await store.collecting.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
+            await store.batches.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
             report = await make_collector(client, store, [source(kind)]).run(once=True)
             assert (report.total.inserted, report.total.known) == (3, 0)
             standing = [one.status.value for one in await stored_letters(store)]
@@ -252,7 +252,7 @@ def test_what_was_given_back_and_looked_at_is_collected_again_after_a_crash(kind
 
 async def _give_back(client: Client, store: Store) -> Operation:
     every = Selection(filter=Filter(), filter_text="all")
-    new = NewOperation(kind=OperationKind.RETURN, selection=every, target=Target(), who="ada")
+    new = NewOperation(kind=OperationKind.RETURN, selection=every, target=RedriveTarget(), who="ada")
     async with keep_collectors_away(store, "/", [DLQ], owner="ada", who="ada", clock_ms=now_ms, observer=SILENT):
         made = await store.operations.create(new, id=make_id(now_ms(), random_bits()), now_ms=now_ms())
         return await Redriver(RedriverParts(store=store, client=client, owner="ada", clock_ms=now_ms)).run(made.id)
@@ -265,13 +265,13 @@ def test_a_collector_that_dies_of_every_hand_does_not_burn_the_delivery_limit(tm
             await declare(client, "quorum")
             await park(client, DLQ, numbered(3))
             for _ in range(25):
-                if (await store.collecting.stopped_queues()) or not await ready(client, DLQ):
+                if (await store.batches.stopped_queues()) or not await ready(client, DLQ):
                     break
                 async with Client(broker.url) as doomed:
                     with suppress(Killed):
                         sources = [source("quorum")]
                         await make_collector(doomed, store, sources, pause_at=kill_at("taken")).run(once=True)
-            assert (await store.collecting.stopped_queues()).keys() == {("/", DLQ)}
+            assert (await store.batches.stopped_queues()).keys() == {("/", DLQ)}
             assert await ready(client, DLQ) == 3
 
     run_scenario(steps(), timeout_s=60)
@@ -285,7 +285,7 @@ def test_a_queue_that_can_not_be_stopped_is_not_taken_from_to_the_limit(
         async with EmbeddedBroker("4.0") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, "quorum")
             await park(client, DLQ, numbered(3))
-            really_store = store.collecting.store
+            really_store = store.batches.store
 
             async def only_small(arrivals: Any, **rest: Any) -> Any:
                 if arrivals:
@@ -295,8 +295,8 @@ def test_a_queue_that_can_not_be_stopped_is_not_taken_from_to_the_limit(
             async def never(*_: object, **__: object) -> None:
                 raise StoreUnavailable("the database", "its disk is full", "make room")
 
-            monkeypatch.setattr(store.collecting, "store", only_small)
-            monkeypatch.setattr(store.collecting, "stop_queue", never)
+            monkeypatch.setattr(store.batches, "store", only_small)
+            monkeypatch.setattr(store.batches, "stop_queue", never)
             options = replace(PROMPT, retry_s_max=0.02, once_s=5.0)
             await make_collector(client, store, [source("quorum")], options=options).run(once=True)
             assert await stored_bodies(store) == []
@@ -317,7 +317,7 @@ def test_a_queue_stopped_while_a_collector_waits_for_its_lease_is_not_collected(
 
             async def after_a_return(*names: Any, **rest: Any) -> Any:
                 monkeypatch.setattr(store.leases, "acquire", really_acquire)
-                await store.collecting.stop_queue("/", DLQ, "ada returned dead letters", now_ms=now_ms(), who="ada")
+                await store.batches.stop_queue("/", DLQ, "ada returned dead letters", now_ms=now_ms(), who="ada")
                 return await really_acquire(*names, **rest)
 
             monkeypatch.setattr(store.leases, "acquire", after_a_return)

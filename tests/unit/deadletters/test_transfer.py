@@ -17,8 +17,8 @@ from redrive.core import Attempt
 from redrive.deadletters.actions.dead_letter_service import DeadLetterService
 from redrive.deadletters.actions.edits import LetterEdit
 from redrive.deadletters.actions.transfer import BadLine, export_lines, import_lines, read_line, write_line
-from redrive.records import Content, Filter, Named, Selection
-from redrive.stores import Exported, Imported, Store, open_store
+from redrive.records import Filter, MessageContent, NameTerm, Selection
+from redrive.stores import ExportedLetter, ImportResult, Store, open_store
 from redrive.wire import Properties
 from tests.examples import examples
 from tests.unit.deadletters.arrivals import arrival, now_ms, store_arrivals
@@ -35,11 +35,11 @@ async def stores(folder: Path) -> AsyncIterator[tuple[Store, Store]]:
         yield source, target
 
 
-async def everything(store: Store) -> list[Exported]:
+async def everything(store: Store) -> list[ExportedLetter]:
     return [one async for one in store.letters.stream(Filter(), now_ms=now_ms())]
 
 
-def ungrouped(letters: Iterable[Exported]) -> list[Exported]:
+def ungrouped(letters: Iterable[ExportedLetter]) -> list[ExportedLetter]:
     """Without what is of one store alone."""
     return [replace(one, letter=replace(one.letter, group_id=""), group_title="") for one in letters]
 
@@ -89,7 +89,7 @@ def test_an_import_groups_letters_itself_and_believes_no_line_about_it(tmp_path:
             }
             assert not {"same", "forged"} & {text for one in groups for text in (one.id, one.title)}
             for error_type, count in (("Timeout", 2), ("Gone", 1)):
-                asked = Filter((Named(field="error_type", values=(error_type,)),))
+                asked = Filter((NameTerm(field="error_type", values=(error_type,)),))
                 assert len([one async for one in target.letters.stream(asked, now_ms=now_ms())]) == count
                 assert await target.letters.count(asked, now_ms=now_ms()) == count
 
@@ -103,7 +103,7 @@ def test_of_lines_with_one_id_the_first_is_taken_in(tmp_path: Path) -> None:
             first, second, *_ = [read_line(line) for line in await lines_of(source)]
             again = replace(first, letter=replace(first.letter, queue="another"), content=second.content)
             lines = [write_line(one) for one in (first, second, again)]
-            assert await import_lines(target, lines, who="bob", now_ms=now_ms()) == Imported(inserted=2, skipped=1)
+            assert await import_lines(target, lines, who="bob", now_ms=now_ms()) == ImportResult(inserted=2, skipped=1)
             stored = await everything(target)
             assert [one.letter.id for one in stored] == [first.letter.id, second.letter.id]
             assert ungrouped(stored)[0] == ungrouped([first])[0]
@@ -118,12 +118,12 @@ def test_what_goes_out_comes_in_with_ids_edits_and_life(tmp_path: Path) -> None:
             lines = await lines_of(source)
             assert len(lines) == 4
             imported = await import_lines(target, lines, who="bob", now_ms=now_ms())
-            assert imported == Imported(inserted=4, skipped=0)
+            assert imported == ImportResult(inserted=4, skipped=0)
             assert ungrouped(await everything(target)) == ungrouped(await everything(source))
             assert {one.letter.id for one in await everything(target)} == set(ids)
             assert ungrouped(map(read_line, await lines_of(target))) == ungrouped(map(read_line, lines))
             again = await import_lines(target, lines, who="bob", now_ms=now_ms())
-            assert again == Imported(inserted=0, skipped=4)
+            assert again == ImportResult(inserted=0, skipped=4)
             assert (await target.stats.totals(now_ms=now_ms())).by_status == {"pending": 3, "resolved": 1}
 
     asyncio.run(main())
@@ -133,7 +133,7 @@ def test_a_filter_says_what_goes_out(tmp_path: Path) -> None:
     async def main() -> None:
         async with stores(tmp_path) as (source, _):
             ids = await fill(source)
-            found = await lines_of(source, Filter((Named(field="status", values=("resolved",)),)))
+            found = await lines_of(source, Filter((NameTerm(field="status", values=("resolved",)),)))
             assert [json.loads(line)["letter"]["id"] for line in found] == [ids[2]]
 
     asyncio.run(main())
@@ -192,39 +192,39 @@ def test_lines_are_read_as_they_are_stored_not_all_at_once(tmp_path: Path) -> No
             calls: list[int] = []
             insert = target.letters.insert_exported
 
-            async def counting(batch: Any, **more: Any) -> Imported:
+            async def counting(batch: Any, **more: Any) -> ImportResult:
                 calls.append(len(ahead))
                 return await insert(batch, **more)
 
             target.letters.insert_exported = counting  # type: ignore[method-assign]
             imported = await import_lines(target, watched(), who="bob", now_ms=now_ms())
-            assert imported == Imported(inserted=450, skipped=0)
+            assert imported == ImportResult(inserted=450, skipped=0)
             assert calls == [100, 200, 300, 400, 450]
 
     asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> ExportedLetter:
     """A dead letter of a store, to put other contents into."""
     folder = tmp_path_factory.mktemp("transfer")
 
-    async def main() -> Exported:
+    async def main() -> ExportedLetter:
         async with await open_store(f"sqlite:///{folder / 'one.db'}") as store:
             await store_arrivals(store, [arrival(Properties.of(message_id="a"))])
             return (await everything(store))[0]
 
-    made: Coroutine[Any, Any, Exported] = main()
+    made: Coroutine[Any, Any, ExportedLetter] = main()
     return asyncio.run(made)
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(table=amqp.tables, fields=amqp.properties, body=st.binary(max_size=100), noise=st.binary(max_size=20))
 def test_any_content_survives_a_line(
-    sample: Exported, table: dict[str, Any], fields: dict[str, Any], body: bytes, noise: bytes
+    sample: ExportedLetter, table: dict[str, Any], fields: dict[str, Any], body: bytes, noise: bytes
 ) -> None:
     for properties in (Properties.of(headers=table, **fields).raw, noise):
-        one = replace(sample, content=Content(properties=properties, body=body))
+        one = replace(sample, content=MessageContent(properties=properties, body=body))
         line = write_line(one)
         assert line.count(b"\n") == 1
         assert read_line(line) == one

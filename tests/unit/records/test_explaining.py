@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core import Attempt, Failure, Parked, ParkReason, PlainMessage, RedriveError, Report, parking_headers
-from redrive.records import Explanation, explain, failed_in, guess_failed_queue
+from redrive.records import Explanation, explain, guess_failed_queue, with_failed_queue
 from redrive.records.understanding.header_values import moment_ms_of
 from tests.unit.records import framework_headers as frameworks
 from tests.unit.wire.strategies import values
@@ -253,7 +253,7 @@ def test_nothing_that_stands_in_a_header_breaks_an_explanation(
 
 def test_what_is_known_to_have_failed_elsewhere_is_filed_there_whatever_it_says() -> None:
     told = explain(PlainMessage(queue="dlq", headers={"x-original-queue": "claimed"}), dlq="orders.dlq", now_ms=1)
-    moved = failed_in(told, "orders", owner="shop", group_key=b"")
+    moved = with_failed_queue(told, "orders", owner="shop", group_key=b"")
     assert (told.queue, moved.queue, moved.owner) == ("claimed", "orders", "shop")
     assert moved.group_id != told.group_id
 

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.records import (
-    Between,
-    BodyPath,
-    ErrorLike,
+    BodyTerm,
+    ErrorTerm,
     Filter,
-    HeaderIs,
+    FlagTerm,
+    HeaderTerm,
     InvalidFilter,
-    Marked,
-    Named,
-    Numbered,
+    NameTerm,
+    NumberTerm,
     Status,
     Term,
-    Words,
+    TimeTerm,
+    WordsTerm,
     format_filter,
     parse_filter,
     words_of,
@@ -45,46 +45,46 @@ def only(text: str) -> Term:
 @pytest.mark.parametrize(
     ("text", "term"),
     [
-        ("queue:orders", Named(field="queue", values=("orders",))),
-        ("queue:orders,sales.*", Named(field="queue", values=("orders", "sales.*"))),
-        ('queue:"a b","c,d",e', Named(field="queue", values=("a b", "c,d", "e"))),
-        (r'queue:"a \"b\" \\ c"', Named(field="queue", values=('a "b" \\ c',))),
-        ('exchange:""', Named(field="exchange", values=("",))),
-        ("key:order.*", Named(field="topic", values=("order.*",))),
-        ("routing_key:a", Named(field="topic", values=("a",))),
-        ("eventType:a", Named(field="type", values=("a",))),
-        ("MESSAGE-ID:a:b", Named(field="message_id", values=("a:b",))),
-        ("status:Pending,IN-DOUBT", Named(field="status", values=("pending", "in_doubt"))),
-        ("-status:failed", Named(field="status", values=("failed",), negated=True)),
-        ("not:status:failed", Named(field="status", values=("failed",), negated=True)),
-        ("error:Timeout", ErrorLike(text="Timeout")),
-        ('error:"took, too long"', ErrorLike(text="took, too long")),
-        ("is:poison", Marked(mark="poison")),
-        ("-is:COPY", Marked(mark="copy", negated=True)),
-        ("attempts:3", Numbered(field="attempts", low=3, high=3)),
-        ("redrives:>3", Numbered(field="redrives", low=4, high=None)),
-        ("returns:>=3", Numbered(field="returns", low=3, high=None)),
-        ("attempts:<3", Numbered(field="attempts", low=None, high=2)),
-        ("statusCode:500..599", Numbered(field="status_code", low=500, high=599)),
-        ("attempts:..5", Numbered(field="attempts", low=None, high=5)),
-        ("size:>64kB", Numbered(field="size", low=64_001, high=None)),
-        ("size:<=1.5MiB", Numbered(field="size", low=None, high=1_572_864)),
-        ("size:1.0", Numbered(field="size", low=1, high=1)),
-        ("size:1k..2M", Numbered(field="size", low=1_000, high=2_000_000)),
-        ("body.customer.id:42", BodyPath(path=("customer", "id"), value="42")),
-        ("body.items.*.sku:A*", BodyPath(path=("items", "*", "sku"), value="A*")),
-        ('body."strange key".x:"a b"', BodyPath(path=("strange key", "x"), value="a b")),
-        ("header.x-tenant:acme", HeaderIs(name="x-tenant", value="acme")),
-        ("header.NServiceBus.FailedQ:orders", HeaderIs(name="NServiceBus.FailedQ", value="orders")),
-        ('-header."x-strange name":v', HeaderIs(name="x-strange name", value="v", negated=True)),
-        ("Timeout", Words(words=("timeout",))),
-        ("time*", Words(words=("time",), is_prefix=True)),
-        ('"payment took"', Words(words=("payment", "took"), is_phrase=True)),
-        ('"payment to"*', Words(words=("payment", "to"), is_phrase=True, is_prefix=True)),
-        ("order-17", Words(words=("order", "17"), is_phrase=True)),
-        ("-order", Words(words=("order",), negated=True)),
-        ("12:30", Words(words=("12", "30"), is_phrase=True)),
-        ('words:"b a"', Words(words=("b", "a"))),
+        ("queue:orders", NameTerm(field="queue", values=("orders",))),
+        ("queue:orders,sales.*", NameTerm(field="queue", values=("orders", "sales.*"))),
+        ('queue:"a b","c,d",e', NameTerm(field="queue", values=("a b", "c,d", "e"))),
+        (r'queue:"a \"b\" \\ c"', NameTerm(field="queue", values=('a "b" \\ c',))),
+        ('exchange:""', NameTerm(field="exchange", values=("",))),
+        ("key:order.*", NameTerm(field="topic", values=("order.*",))),
+        ("routing_key:a", NameTerm(field="topic", values=("a",))),
+        ("eventType:a", NameTerm(field="type", values=("a",))),
+        ("MESSAGE-ID:a:b", NameTerm(field="message_id", values=("a:b",))),
+        ("status:Pending,IN-DOUBT", NameTerm(field="status", values=("pending", "in_doubt"))),
+        ("-status:failed", NameTerm(field="status", values=("failed",), negated=True)),
+        ("not:status:failed", NameTerm(field="status", values=("failed",), negated=True)),
+        ("error:Timeout", ErrorTerm(text="Timeout")),
+        ('error:"took, too long"', ErrorTerm(text="took, too long")),
+        ("is:poison", FlagTerm(flag="poison")),
+        ("-is:COPY", FlagTerm(flag="copy", negated=True)),
+        ("attempts:3", NumberTerm(field="attempts", low=3, high=3)),
+        ("redrives:>3", NumberTerm(field="redrives", low=4, high=None)),
+        ("returns:>=3", NumberTerm(field="returns", low=3, high=None)),
+        ("attempts:<3", NumberTerm(field="attempts", low=None, high=2)),
+        ("statusCode:500..599", NumberTerm(field="status_code", low=500, high=599)),
+        ("attempts:..5", NumberTerm(field="attempts", low=None, high=5)),
+        ("size:>64kB", NumberTerm(field="size", low=64_001, high=None)),
+        ("size:<=1.5MiB", NumberTerm(field="size", low=None, high=1_572_864)),
+        ("size:1.0", NumberTerm(field="size", low=1, high=1)),
+        ("size:1k..2M", NumberTerm(field="size", low=1_000, high=2_000_000)),
+        ("body.customer.id:42", BodyTerm(path=("customer", "id"), value="42")),
+        ("body.items.*.sku:A*", BodyTerm(path=("items", "*", "sku"), value="A*")),
+        ('body."strange key".x:"a b"', BodyTerm(path=("strange key", "x"), value="a b")),
+        ("header.x-tenant:acme", HeaderTerm(name="x-tenant", value="acme")),
+        ("header.NServiceBus.FailedQ:orders", HeaderTerm(name="NServiceBus.FailedQ", value="orders")),
+        ('-header."x-strange name":v', HeaderTerm(name="x-strange name", value="v", negated=True)),
+        ("Timeout", WordsTerm(words=("timeout",))),
+        ("time*", WordsTerm(words=("time",), is_prefix=True)),
+        ('"payment took"', WordsTerm(words=("payment", "took"), is_phrase=True)),
+        ('"payment to"*', WordsTerm(words=("payment", "to"), is_phrase=True, is_prefix=True)),
+        ("order-17", WordsTerm(words=("order", "17"), is_phrase=True)),
+        ("-order", WordsTerm(words=("order",), negated=True)),
+        ("12:30", WordsTerm(words=("12", "30"), is_phrase=True)),
+        ('words:"b a"', WordsTerm(words=("b", "a"))),
     ],
 )
 def test_a_term_means_what_the_reference_says(text: str, term: Term) -> None:
@@ -115,14 +115,14 @@ def test_a_term_means_what_the_reference_says(text: str, term: Term) -> None:
     ],
 )
 def test_moments_are_absolute_once_they_are_read(written: str, from_ms: int | None, until_ms: int | None) -> None:
-    assert only(f"dead:{written}") == Between(field="dead", from_ms=from_ms, until_ms=until_ms)
+    assert only(f"dead:{written}") == TimeTerm(field="dead", from_ms=from_ms, until_ms=until_ms)
 
 
 def test_terms_are_parted_by_blanks_and_all_kept_in_order() -> None:
     parsed = parse_filter(
         "  queue:orders\terror:Timeout \n dead:>2h body.customer.id:42 status:pending ", now_ms=NOW_MS
     )
-    assert [type(term) for term in parsed.terms] == [Named, ErrorLike, Between, BodyPath, Named]
+    assert [type(term) for term in parsed.terms] == [NameTerm, ErrorTerm, TimeTerm, BodyTerm, NameTerm]
     assert parse_filter("", now_ms=NOW_MS) == Filter()
 
 
@@ -201,30 +201,30 @@ def pairs(inner: st.SearchStrategy[int], *, strictly: bool) -> st.SearchStrategy
 fields = get_args(vocabulary.NameField)
 terms: st.SearchStrategy[Term] = st.one_of(
     st.builds(
-        Named,
+        NameTerm,
         field=st.sampled_from([field for field in fields if field != "status"]),
         values=st.lists(tricky, min_size=1, max_size=3).map(tuple),
         negated=negated,
     ),
     st.builds(
-        Named,
+        NameTerm,
         field=st.just("status"),
         values=st.lists(st.sampled_from([status.value for status in Status]), min_size=1, max_size=3).map(tuple),
         negated=negated,
     ),
     st.tuples(st.sampled_from(get_args(vocabulary.MomentField)), pairs(moments, strictly=True), negated).map(
-        lambda drawn: Between(field=drawn[0], from_ms=drawn[1][0], until_ms=drawn[1][1], negated=drawn[2])
+        lambda drawn: TimeTerm(field=drawn[0], from_ms=drawn[1][0], until_ms=drawn[1][1], negated=drawn[2])
     ),
     st.tuples(st.sampled_from(get_args(vocabulary.NumberField)), pairs(numbers, strictly=False), negated).map(
-        lambda drawn: Numbered(field=drawn[0], low=drawn[1][0], high=drawn[1][1], negated=drawn[2])
+        lambda drawn: NumberTerm(field=drawn[0], low=drawn[1][0], high=drawn[1][1], negated=drawn[2])
     ),
-    st.builds(Marked, mark=st.sampled_from(get_args(vocabulary.Mark)), negated=negated),
-    st.builds(ErrorLike, text=tricky.filter(bool), negated=negated),
+    st.builds(FlagTerm, flag=st.sampled_from(get_args(vocabulary.Flag)), negated=negated),
+    st.builds(ErrorTerm, text=tricky.filter(bool), negated=negated),
     st.builds(
-        BodyPath, path=st.lists(tricky.filter(bool), min_size=1, max_size=3).map(tuple), value=tricky, negated=negated
+        BodyTerm, path=st.lists(tricky.filter(bool), min_size=1, max_size=3).map(tuple), value=tricky, negated=negated
     ),
-    st.builds(HeaderIs, name=tricky.filter(bool), value=tricky, negated=negated),
-    st.builds(Words, words=word_lists, is_phrase=st.booleans(), is_prefix=st.booleans(), negated=negated),
+    st.builds(HeaderTerm, name=tricky.filter(bool), value=tricky, negated=negated),
+    st.builds(WordsTerm, words=word_lists, is_phrase=st.booleans(), is_prefix=st.booleans(), negated=negated),
 )
 
 
@@ -321,7 +321,7 @@ def test_a_field_without_a_colon_is_not_taken_for_words(text: str, meant: str) -
 )
 def test_words_stay_words(text: str, words: tuple[str, ...]) -> None:
     term = only(text)
-    assert isinstance(term, Words)
+    assert isinstance(term, WordsTerm)
     assert term.words == words
 
 

@@ -3,7 +3,7 @@
 from redrive import App, Message
 from redrive.client import Confirmed
 from redrive.deadletters.redrive.copies import CopyRules, copy_of
-from redrive.records import Claimed, Content, Target
+from redrive.records import ClaimedLetter, MessageContent, RedriveTarget
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -30,19 +30,19 @@ def test_run_12_of_11_is_run_12_of_12() -> None:
                 await on.publish(QUEUE)
                 await until(lambda: on.decisions()["park"] == 1)
                 (parked,) = await on.take(dlq)
-                letter = Claimed(
+                letter = ClaimedLetter(
                     id="0000000000000001",
                     vhost="/",
                     queue=QUEUE,
                     dlq=dlq,
                     dlq_exchange="",
                     dlq_routing_key=dlq,
-                    content=Content(properties=parked.header, body=parked.body),
+                    content=MessageContent(properties=parked.header, body=parked.body),
                     redrives=1,
                     attempts=11,
                     was_in_doubt=False,
                 )
-                rules = CopyRules(target=Target(), who="ada", keep_attempts=True)
+                rules = CopyRules(target=RedriveTarget(), who="ada", keep_attempts=True)
                 copy = copy_of(letter, rules, now_ms=1)
                 publisher = await on.client.publisher()
                 assert await publisher.publish_many([copy]) == [Confirmed()]

@@ -16,7 +16,7 @@ from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.records import Filter
 from redrive.serving import work
 from redrive.stores import StoreUnavailable, open_store
-from redrive.stores.collecting import Collecting
+from redrive.stores.collecting import Batches
 from redrive.telemetry import Log, Telemetry
 from redrive.wiring import ConnectionSettings, find_connection_settings, new_random_bits, now_ms, select_sources
 from tests.unit.serving.worker_stage import bookly, park, place_of, wait_stored, wait_until, working
@@ -126,9 +126,9 @@ def test_it_collects_as_soon_as_it_can_be_asked_which_queues_there_are_and_works
 
 
 def test_a_queue_that_is_collected_again_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped_queues, turns = Collecting.stopped_queues, iter(range(1_000))
+    stopped_queues, turns = Batches.stopped_queues, iter(range(1_000))
 
-    async def stopped_queues_later(self: Collecting) -> dict[tuple[str, str], str]:
+    async def stopped_queues_later(self: Batches) -> dict[tuple[str, str], str]:
         if next(turns) < 2:
             raise StoreUnavailable("the database", "it went", "try again")
         return await stopped_queues(self)
@@ -143,5 +143,5 @@ def test_a_queue_that_is_collected_again_is_said_to_be(tmp_path: Path, monkeypat
                 assert worker.state().queues["availability.dlq"] == ""
             await store.close()
 
-    monkeypatch.setattr(Collecting, "stopped_queues", stopped_queues_later)
+    monkeypatch.setattr(Batches, "stopped_queues", stopped_queues_later)
     asyncio.run(scenario())

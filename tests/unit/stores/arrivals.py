@@ -8,13 +8,13 @@ from typing import Any
 from redrive.core import Attempt
 from redrive.records import (
     Arrival,
-    Content,
     Explanation,
     ItemState,
+    MessageContent,
     NewOperation,
     OperationKind,
     Selection,
-    Sent,
+    SendResult,
     make_id,
     make_mark,
 )
@@ -58,7 +58,7 @@ def make_arrival(number: int, **changes: Any) -> Arrival:
         "dlq": DLQ,
         "dlq_exchange": "",
         "dlq_routing_key": DLQ,
-        "content": Content(properties=b"properties %d" % number, body=b"body %d" % number),
+        "content": MessageContent(properties=b"properties %d" % number, body=b"body %d" % number),
         "fingerprint": b"fingerprint %d" % number,
         "search_text": f"order {number}",
         "collected_at_ms": NOW_MS + 1_000,
@@ -96,8 +96,8 @@ async def collect(
     lease = await collecting_lease(store)
     arrivals = tuple([await proven(store, one) for one in arrivals])
     batch = batch_id or f"batch of {arrivals[0].id}"
-    stored = await store.collecting.store(arrivals, lease=lease, batch_id=batch, now_ms=now_ms)
-    await store.collecting.own(batch)
+    stored = await store.batches.store(arrivals, lease=lease, batch_id=batch, now_ms=now_ms)
+    await store.batches.close(batch)
     return (*stored.inserted, *stored.came_back)
 
 
@@ -134,7 +134,7 @@ async def redrive(store: Store, *ids: str, state: ItemState = ItemState.SENT, **
     operation_id, lease = await begin(store, *ids, **changes)
     for taken in await store.operations.take(operation_id, lease, limit=1_000, now_ms=NOW_MS):
         await store.operations.record(
-            operation_id, lease, [Sent(id=taken.id, state=state, reason="told")], now_ms=NOW_MS
+            operation_id, lease, [SendResult(id=taken.id, state=state, reason="told")], now_ms=NOW_MS
         )
     await store.leases.release(lease)
     return operation_id

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from redrive.core import Attempt
-from redrive.records import Content, DeadLetter, Happening, RetryRule, Status, make_id
-from redrive.stores import Edit, Exported, PastContent, Store, open_store
+from redrive.records import DeadLetter, LifecycleEntry, MessageContent, RetryRule, Status, make_id
+from redrive.stores import ExportedEdit, ExportedLetter, PastContent, Store, open_store
 from redrive.wire import Properties
 
 NOW_MS = 1_800_000_000_000
@@ -75,14 +75,14 @@ def make_exported(
     title: str = "TimeoutError: it took too long",
     history: tuple[Attempt, ...] = (),
     past: tuple[PastContent, ...] = (),
-    edits: tuple[Edit, ...] = (),
-    life: tuple[tuple[int, Happening], ...] = (),
-) -> Exported:
+    edits: tuple[ExportedEdit, ...] = (),
+    life: tuple[tuple[int, LifecycleEntry], ...] = (),
+) -> ExportedLetter:
     """The letter with a JSON body (or any, given as bytes) and headers."""
     encoded = body if isinstance(body, bytes) else json.dumps({} if body is None else body).encode()
-    return Exported(
+    return ExportedLetter(
         letter=letter,
-        content=Content(properties=Properties.of(headers=headers or {}).raw, body=encoded),
+        content=MessageContent(properties=Properties.of(headers=headers or {}).raw, body=encoded),
         history=history,
         past=past,
         edits=edits,
@@ -91,7 +91,7 @@ def make_exported(
     )
 
 
-async def put(store: Store, exported: Sequence[Exported | DeadLetter]) -> None:
+async def put(store: Store, exported: Sequence[ExportedLetter | DeadLetter]) -> None:
     """Puts letters into the store."""
     whole = [make_exported(each) if isinstance(each, DeadLetter) else each for each in exported]
     if any(one.letter.due_at_ms is not None for one in whole) and not await store.rules.all():

@@ -7,11 +7,11 @@ import pytest
 from redrive.admin import ensure_admin_token
 from redrive.records import InvalidToken, Redaction, Role, Token, check_token, clean_name, mint_token, read_token_text
 from redrive.stores import (
-    Answer,
-    InFlight,
+    KeyReservation,
     KeyReused,
-    Reservation,
+    RequestInProgress,
     Store,
+    StoredResponse,
     TokenNameTaken,
     UnknownRedaction,
     UnknownToken,
@@ -22,7 +22,7 @@ from tests.unit.stores.arrivals import NOW_MS, database_of
 from tests.unit.stores.conftest import Run
 
 HASH = bytes(range(32))
-ANSWER = Answer(status=201, headers=(("location", "/x"), ("x", "é")), body=b"\x00\xff{}")
+ANSWER = StoredResponse(status=201, headers=(("location", "/x"), ("x", "é")), body=b"\x00\xff{}")
 
 
 def token(name: str = "ada", **fields: object) -> Token:
@@ -77,14 +77,14 @@ def test_a_look_that_is_given_up_leaves_the_database_usable(store: Store, run: R
         database = database_of(store)
 
         async def give_up() -> None:
-            async with database.look() as tx:
+            async with database.autocommit() as tx:
                 assert await tx.value("SELECT 1") == 1
                 raise RuntimeError
 
         for _ in range(20):
             with pytest.raises(RuntimeError):
                 await give_up()
-        async with database.look() as tx:
+        async with database.autocommit() as tx:
             assert await tx.rows("SELECT id FROM tokens") == []
 
     run(scenario())
@@ -150,11 +150,11 @@ def test_a_key_is_reserved_answered_and_forgotten_after_a_day(store: Store, run:
     async def scenario() -> None:
         answers = store.answers
         reserved = await answers.reserve("t", "k", b"one", now_ms=NOW_MS)
-        assert reserved == Reservation(owner="t", key="k", turn=1)
-        assert isinstance(reserved, Reservation)
-        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS) == InFlight()
+        assert reserved == KeyReservation(owner="t", key="k", turn=1)
+        assert isinstance(reserved, KeyReservation)
+        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS) == RequestInProgress()
         assert await answers.reserve("t", "k", b"other", now_ms=NOW_MS) == KeyReused()
-        assert isinstance(await answers.reserve("other", "k", b"x", now_ms=NOW_MS), Reservation)
+        assert isinstance(await answers.reserve("other", "k", b"x", now_ms=NOW_MS), KeyReservation)
         assert await answers.keep(reserved, ANSWER)
         assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS) == ANSWER
         assert await answers.reserve("t", "k", b"other", now_ms=NOW_MS) == KeyReused()
@@ -169,12 +169,12 @@ def test_a_stale_reservation_is_taken_over_and_its_holder_changes_nothing(store:
         answers = store.answers
         first = await answers.reserve("t", "k", b"one", now_ms=NOW_MS)
         second = await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS)
-        assert second == Reservation(owner="t", key="k", turn=2)
-        assert isinstance(first, Reservation)
-        assert isinstance(second, Reservation)
+        assert second == KeyReservation(owner="t", key="k", turn=2)
+        assert isinstance(first, KeyReservation)
+        assert isinstance(second, KeyReservation)
         assert not await answers.keep(first, ANSWER)
         await answers.release(first)
-        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS) == InFlight()
+        assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS) == RequestInProgress()
         assert await answers.keep(second, ANSWER)
         await answers.release(second)
         assert await answers.reserve("t", "k", b"one", now_ms=NOW_MS + STALE_MS) == ANSWER
@@ -185,7 +185,7 @@ def test_a_stale_reservation_is_taken_over_and_its_holder_changes_nothing(store:
 def test_a_key_that_is_released_is_free(store: Store, run: Run) -> None:
     async def scenario() -> None:
         first = await store.answers.reserve("t", "k", b"one", now_ms=NOW_MS)
-        assert isinstance(first, Reservation)
+        assert isinstance(first, KeyReservation)
         await store.answers.release(first)
         assert await store.answers.reserve("t", "k", b"other", now_ms=NOW_MS) == first
 
@@ -198,8 +198,8 @@ def test_of_many_with_one_key_one_works(store_url: str, run: Run) -> None:
         found = await asyncio.gather(
             *(one.answers.reserve("t", "k", b"x", now_ms=NOW_MS) for one in stores for _ in range(4))
         )
-        assert sum(isinstance(one, Reservation) for one in found) == 1
-        assert sum(one == InFlight() for one in found) == len(found) - 1
+        assert sum(isinstance(one, KeyReservation) for one in found) == 1
+        assert sum(one == RequestInProgress() for one in found) == len(found) - 1
         for one in stores:
             await one.close()
 

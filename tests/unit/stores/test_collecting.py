@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from redrive.core import Attempt
-from redrive.records import Content, ItemState, OperationKind, RetryRule, Status
+from redrive.records import ItemState, MessageContent, OperationKind, RetryRule, Status
 from redrive.stores import Store
 from redrive.wire import Properties
 from tests.unit.stores.arrivals import (
@@ -26,7 +26,9 @@ from tests.unit.stores.conftest import Run
 def test_a_dead_letter_keeps_everything_that_was_told_of_it(store: Store, run: Run) -> None:
     async def scenario() -> None:
         body = bytes(range(256)) * 5_000
-        told = make_arrival(7, content=Content(properties=b"\x00\xff", body=body), service="shop", correlation_id="c")
+        told = make_arrival(
+            7, content=MessageContent(properties=b"\x00\xff", body=body), service="shop", correlation_id="c"
+        )
         await collect(store, told)
         letter = await store.letters.get(told.id)
         assert letter is not None
@@ -47,7 +49,7 @@ def test_the_attempts_are_those_its_properties_tell_of(store: Store, run: Run) -
         told = [{"number": 1, "at_ms": 5, "error": "TimeoutError: a\0b"}, {"number": 2, "error": "é"}, "what?"]
         with_them = Properties.of(headers={"x-redrive-history": told, "n": 1}).raw
         arrivals = [
-            make_arrival(number, content=Content(properties=raw, body=b""), history=())
+            make_arrival(number, content=MessageContent(properties=raw, body=b""), history=())
             for number, raw in enumerate((with_them, b"\x00\x00", b"\x20\x00\xff"))
         ]
         await collect(store, *arrivals)
@@ -75,9 +77,9 @@ def test_identical_twins_are_two_rows(store: Store, run: Run) -> None:
     async def scenario() -> None:
         twins = [make_arrival(n, fingerprint=b"same", message_id="same") for n in (1, 2)]
         lease = await collecting_lease(store)
-        stored = await store.collecting.store(twins, lease=lease, batch_id="b", now_ms=NOW_MS)
+        stored = await store.batches.store(twins, lease=lease, batch_id="b", now_ms=NOW_MS)
         assert stored.inserted == (twins[0].id, twins[1].id)
-        (batch,) = await store.collecting.open_batches("/", DLQ)
+        (batch,) = await store.batches.open_batches("/", DLQ)
         assert batch.entries == ((b"same", twins[0].id), (b"same", twins[1].id))
 
     run(scenario())
@@ -86,14 +88,14 @@ def test_identical_twins_are_two_rows(store: Store, run: Run) -> None:
 def test_a_batch_is_open_until_it_is_owned(store: Store, run: Run) -> None:
     async def scenario() -> None:
         lease = await collecting_lease(store)
-        await store.collecting.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
-        (batch,) = await store.collecting.open_batches("/", DLQ)
+        await store.batches.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
+        (batch,) = await store.batches.open_batches("/", DLQ)
         assert (batch.id, batch.owner, batch.at_ms) == ("b", "collector", NOW_MS)
         assert batch.entries == ((b"fingerprint 1", make_arrival(1).id),)
-        assert await store.collecting.open_batches("other", DLQ) == ()
-        await store.collecting.own("b")
-        await store.collecting.own("b")
-        assert await store.collecting.open_batches("/", DLQ) == ()
+        assert await store.batches.open_batches("other", DLQ) == ()
+        await store.batches.close("b")
+        await store.batches.close("b")
+        assert await store.batches.open_batches("/", DLQ) == ()
 
     run(scenario())
 
@@ -101,8 +103,8 @@ def test_a_batch_is_open_until_it_is_owned(store: Store, run: Run) -> None:
 def test_storing_a_batch_twice_is_storing_it_once(store: Store, run: Run) -> None:
     async def scenario() -> None:
         lease = await collecting_lease(store)
-        first = await store.collecting.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
-        again = await store.collecting.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
+        first = await store.batches.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
+        again = await store.batches.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
         assert again == first
         assert await counts_kept(store) == await counts_anew(store)
         assert (await counts_kept(store))["all", "", "pending"] == 1
@@ -113,16 +115,16 @@ def test_storing_a_batch_twice_is_storing_it_once(store: Store, run: Run) -> Non
 def test_what_is_met_again_joins_the_new_batch_and_the_old_one_closes(store: Store, run: Run) -> None:
     async def scenario() -> None:
         lease = await collecting_lease(store)
-        await store.collecting.store([make_arrival(1), make_arrival(2)], lease=lease, batch_id="old", now_ms=NOW_MS)
+        await store.batches.store([make_arrival(1), make_arrival(2)], lease=lease, batch_id="old", now_ms=NOW_MS)
         known = [(b"fingerprint 1", make_arrival(1).id), (b"fingerprint 2", make_arrival(2).id)]
-        stored = await store.collecting.store(
+        stored = await store.batches.store(
             [make_arrival(3)], lease=lease, known=known, replaces=["old"], batch_id="new", now_ms=NOW_MS
         )
         assert stored.inserted == (make_arrival(3).id,)
-        (batch,) = await store.collecting.open_batches("/", DLQ)
+        (batch,) = await store.batches.open_batches("/", DLQ)
         assert (batch.id, batch.entries) == ("new", (*known, (b"fingerprint 3", make_arrival(3).id)))
-        await store.collecting.store([], lease=lease, known=known, replaces=["new"], batch_id="newer", now_ms=NOW_MS)
-        (batch,) = await store.collecting.open_batches("/", DLQ)
+        await store.batches.store([], lease=lease, known=known, replaces=["new"], batch_id="newer", now_ms=NOW_MS)
+        (batch,) = await store.batches.open_batches("/", DLQ)
         assert (batch.id, batch.entries) == ("newer", tuple(known))
 
     run(scenario())
@@ -133,14 +135,14 @@ def test_a_cancelled_store_has_stored_nothing_or_everything(store: Store, run: R
         lease = await collecting_lease(store)
         arrivals = [make_arrival(n) for n in range(300)]
         for turn in range(12):
-            storing = asyncio.create_task(store.collecting.store(arrivals, lease=lease, batch_id="b", now_ms=NOW_MS))
+            storing = asyncio.create_task(store.batches.store(arrivals, lease=lease, batch_id="b", now_ms=NOW_MS))
             for _ in range(turn * 3):
                 await asyncio.sleep(0)
             storing.cancel()
             await asyncio.gather(storing, return_exceptions=True)
             count = (await counts_anew(store)).get(("all", "", "pending"), 0)
-            assert (count, len(await store.collecting.open_batches("/", DLQ))) in ((0, 0), (300, 1))
-        stored = await store.collecting.store(arrivals, lease=lease, batch_id="b", now_ms=NOW_MS)
+            assert (count, len(await store.batches.open_batches("/", DLQ))) in ((0, 0), (300, 1))
+        stored = await store.batches.store(arrivals, lease=lease, batch_id="b", now_ms=NOW_MS)
         assert len(stored.inserted) == 300
         assert await counts_kept(store) == await counts_anew(store)
 
@@ -154,9 +156,9 @@ def test_a_copy_that_died_again_comes_back_to_its_row(store: Store, run: Run) ->
         back = make_arrival(2, redriven_id=id, redriven_count=1, error_message="still no answer", group_id="other")
         back = await proven(store, back)
         lease = await collecting_lease(store)
-        stored = await store.collecting.store([back], lease=lease, batch_id="b", now_ms=NOW_MS + 9)
+        stored = await store.batches.store([back], lease=lease, batch_id="b", now_ms=NOW_MS + 9)
         assert (stored.inserted, stored.came_back, stored.copies) == ((), (id,), ())
-        (batch,) = await store.collecting.open_batches("/", DLQ)
+        (batch,) = await store.batches.open_batches("/", DLQ)
         assert batch.entries == ((b"fingerprint 2", id),)
         letter = await store.letters.get(id)
         assert letter is not None
@@ -209,12 +211,12 @@ def test_a_second_copy_is_a_row_of_its_own(store: Store, run: Run) -> None:
         await redrive(store, id)
         copies = [await proven(store, make_arrival(n, redriven_id=id, redriven_count=1)) for n in (2, 3)]
         lease = await collecting_lease(store)
-        stored = await store.collecting.store(copies, lease=lease, batch_id="b", now_ms=NOW_MS)
+        stored = await store.batches.store(copies, lease=lease, batch_id="b", now_ms=NOW_MS)
         assert (stored.came_back, stored.inserted, stored.copies) == ((id,), (copies[1].id,), (copies[1].id,))
         second = await store.letters.get(copies[1].id)
         assert second is not None
         assert (second.copy_of, second.status, second.redrives) == (id, Status.PENDING, 0)
-        (batch,) = await store.collecting.open_batches("/", DLQ)
+        (batch,) = await store.batches.open_batches("/", DLQ)
         assert batch.entries == ((b"fingerprint 2", id), (b"fingerprint 3", copies[1].id))
 
     run(scenario())
@@ -228,7 +230,7 @@ def test_a_copy_of_an_earlier_redrive_is_a_row_of_its_own(store: Store, run: Run
         await redrive(store, id, why="again")
         late = await proven(store, make_arrival(3, redriven_id=id, redriven_count=1))
         lease = await collecting_lease(store)
-        stored = await store.collecting.store([late], lease=lease, batch_id="b", now_ms=NOW_MS)
+        stored = await store.batches.store([late], lease=lease, batch_id="b", now_ms=NOW_MS)
         assert (stored.came_back, stored.copies) == ((), (late.id,))
         assert await statuses(store, id, late.id) == ["retrying", "pending"]
 
@@ -294,10 +296,10 @@ def test_what_was_given_back_to_the_broker_is_resolved_and_can_come_again(store:
 
 def test_a_stopped_queue_stays_stopped_until_somebody_says_resume(store: Store, run: Run) -> None:
     async def scenario() -> None:
-        await store.collecting.stop_queue("/", DLQ, "near its delivery limit", now_ms=NOW_MS, who="ada")
-        await store.collecting.stop_queue("/", DLQ, "nearer", now_ms=NOW_MS, who="ada")
-        assert await store.collecting.stopped_queues() == {("/", DLQ): "nearer"}
-        await store.collecting.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
-        assert await store.collecting.stopped_queues() == {}
+        await store.batches.stop_queue("/", DLQ, "near its delivery limit", now_ms=NOW_MS, who="ada")
+        await store.batches.stop_queue("/", DLQ, "nearer", now_ms=NOW_MS, who="ada")
+        assert await store.batches.stopped_queues() == {("/", DLQ): "nearer"}
+        await store.batches.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
+        assert await store.batches.stopped_queues() == {}
 
     run(scenario())

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from redrive.records import Event, Filter, ItemState, Selection, Status, Target
+from redrive.records import Filter, ItemState, LetterEvent, RedriveTarget, Selection, Status
 from redrive.stores import Store, acting_as
 from tests.unit.stores.arrivals import (
     NOW_MS,
@@ -41,7 +41,7 @@ async def four_kinds(store: Store) -> tuple[str, ...]:
 def test_what_a_bulk_change_leaves_is_counted_by_reason(store: Store, run: Run) -> None:
     async def scenario() -> None:
         ids = await four_kinds(store)
-        found = await store.letters.outlook(EVERYTHING, Event.DELETED, now_ms=NOW_MS)
+        found = await store.letters.outlook(EVERYTHING, LetterEvent.DELETED, now_ms=NOW_MS)
         assert (found.able, by_status(found.not_able)) == (2, [2, 1, 0, 0, 0])
         reopened = await store.letters.reopen(EVERYTHING, **WHO)  # type: ignore[arg-type]
         assert (reopened.done, by_status(reopened.not_done)) == (0, [2, 1, 2, 0, 0])
@@ -55,15 +55,15 @@ def test_what_a_bulk_change_leaves_is_counted_by_reason(store: Store, run: Run) 
 
 
 @pytest.mark.parametrize("by_ids", [True, False])
-@pytest.mark.parametrize("event", [Event.RESOLVED, Event.REOPENED, Event.DELETED])
+@pytest.mark.parametrize("event", [LetterEvent.RESOLVED, LetterEvent.REOPENED, LetterEvent.DELETED])
 def test_a_person_ends_the_waiting_and_a_copy_that_comes_back_all_the_same_is_kept(
-    store: Store, run: Run, event: Event, by_ids: bool
+    store: Store, run: Run, event: LetterEvent, by_ids: bool
 ) -> None:
     async def scenario() -> None:
         (id,) = await collect(store, make_arrival(1))
         await redrive(store, id)
         chosen = Selection(ids=(id,)) if by_ids else EVERYTHING
-        do = {Event.RESOLVED: store.letters.resolve, Event.REOPENED: store.letters.reopen}
+        do = {LetterEvent.RESOLVED: store.letters.resolve, LetterEvent.REOPENED: store.letters.reopen}
         change = do.get(event, store.letters.delete)
         refused = await change(chosen, **WHO)  # type: ignore[arg-type]
         assert (refused.done, by_status(refused.not_done)) == (0, [1, 0, 0, 0, 0])
@@ -76,7 +76,7 @@ def test_a_person_ends_the_waiting_and_a_copy_that_comes_back_all_the_same_is_ke
         back = await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
         found = [await store.letters.get(one) for one in back]
         assert [one.status for one in found if one is not None] == [Status.PENDING]
-        assert (back == (id,)) is (event is not Event.DELETED)
+        assert (back == (id,)) is (event is not LetterEvent.DELETED)
         assert await counts_kept(store) == await counts_anew(store)
 
     run(scenario())
@@ -102,7 +102,7 @@ def test_a_copy_that_lies_in_its_target_is_waited_for_and_not_resolved(store: St
         ids = await collect(store, make_arrival(1, queue="orders"), make_arrival(2, queue="mail"))
         elsewhere = await collect(store, make_arrival(3, queue="orders"))
         await redrive(store, *ids)
-        await redrive(store, *elsewhere, target=Target(exchange="retry", routing_key="orders"))
+        await redrive(store, *elsewhere, target=RedriveTarget(exchange="retry", routing_key="orders"))
         late_ms = NOW_MS + 600_000
         looked_at, queues = await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="/")
         assert (looked_at, sorted(queues)) == (3, ["mail", "orders"])

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from redrive.records import BodyPath, DeadLetter, Filter, NewOperation, OperationKind, Selection, make_id
-from redrive.stores import FilterTooDear, Store, evaluating, searching
+from redrive.records import BodyTerm, DeadLetter, Filter, NewOperation, OperationKind, Selection, make_id
+from redrive.stores import FilterTooExpensive, Store, evaluating, searching
 from redrive.stores.evaluating import Budget, evaluate, within
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
@@ -15,7 +15,7 @@ from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, 
 
 LETTERS = 6
 LARGE = {"a": [[n, f"v{n}"] for n in range(20_000)]}
-DEAR = Filter(tuple(BodyPath(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20)))
+DEAR = Filter(tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20)))
 
 
 @pytest.fixture
@@ -75,16 +75,16 @@ def test_what_takes_too_long_as_a_whole_is_refused(large: Store, run: Run, monke
     selection = Selection(filter=DEAR, filter_text="dear")
 
     async def scenario() -> None:
-        with pytest.raises(FilterTooDear, match=r"takes longer than 0\.05 s"):
+        with pytest.raises(FilterTooExpensive, match=r"takes longer than 0\.05 s"):
             await large.letters.count(DEAR, now_ms=NOW_MS)
-        with pytest.raises(FilterTooDear):
+        with pytest.raises(FilterTooExpensive):
             await large.operations.preview(selection, now_ms=NOW_MS)
-        with pytest.raises(FilterTooDear):
+        with pytest.raises(FilterTooExpensive):
             await large.stats.totals(DEAR, now_ms=NOW_MS)
-        with pytest.raises(FilterTooDear):
+        with pytest.raises(FilterTooExpensive):
             await large.letters.delete(selection, who="ada", why="", now_ms=NOW_MS)
         new = NewOperation(kind=OperationKind.REDRIVE, selection=selection, who="ada")
-        with pytest.raises(FilterTooDear):
+        with pytest.raises(FilterTooExpensive):
             await large.operations.create(new, id=make_id(NOW_MS, 1), now_ms=NOW_MS)
         assert await large.letters.count(Filter(), now_ms=NOW_MS) == LETTERS
         assert await large.operations.get(make_id(NOW_MS, 1)) is None
@@ -97,8 +97,8 @@ def test_who_reads_too_much_as_a_whole_is_refused(large: Store, run: Run, monkey
     monkeypatch.setattr(searching, "CONTENTS_BYTES_MAX", 1 << 19)
 
     async def scenario() -> None:
-        cheap = Filter((BodyPath(path=("a", "0", "1"), value="v0"),))
-        with pytest.raises(FilterTooDear, match="1,048,576 bytes"):
+        cheap = Filter((BodyTerm(path=("a", "0", "1"), value="v0"),))
+        with pytest.raises(FilterTooExpensive, match="1,048,576 bytes"):
             await large.letters.count(cheap, now_ms=NOW_MS)
 
     run(scenario())
@@ -108,9 +108,9 @@ def test_one_letter_that_is_too_much_is_named_as_such(large: Store, run: Run, mo
     monkeypatch.setattr(evaluating, "LETTER_COST_MAX", 10_000_000)
 
     async def scenario() -> None:
-        with pytest.raises(FilterTooDear, match="too many values of one dead letter; narrow it down"):
+        with pytest.raises(FilterTooExpensive, match="too many values of one dead letter; narrow it down"):
             await large.letters.page(DEAR, limit=1, now_ms=NOW_MS)
-        cheap = Filter((BodyPath(path=("a", "0", "1"), value="v0"),))
+        cheap = Filter((BodyTerm(path=("a", "0", "1"), value="v0"),))
         assert len((await large.letters.page(cheap, limit=1, now_ms=NOW_MS)).letters) == 1
 
     run(scenario())

@@ -5,7 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from redrive.records import Event, ItemState, NewOperation, OperationKind, RetryRule, Selection, Sent, Status, make_id
+from redrive.records import (
+    ItemState,
+    LetterEvent,
+    NewOperation,
+    OperationKind,
+    RetryRule,
+    Selection,
+    SendResult,
+    Status,
+    make_id,
+)
 from redrive.stores import LeaseLost, Store, operations_running, operations_taking
 from redrive.stores.sqlite import SqliteDatabase
 from tests.unit.stores.arrivals import (
@@ -22,8 +32,8 @@ from tests.unit.stores.arrivals import (
 from tests.unit.stores.conftest import Run
 
 
-def sent(*ids: str) -> list[Sent]:
-    return [Sent(id=id, state=ItemState.SENT) for id in ids]
+def sent(*ids: str) -> list[SendResult]:
+    return [SendResult(id=id, state=ItemState.SENT) for id in ids]
 
 
 def test_an_exchange_records_one_batch_and_takes_the_next(store: Store, run: Run) -> None:
@@ -38,8 +48,8 @@ def test_an_exchange_records_one_batch_and_takes_the_next(store: Store, run: Run
         )
         assert ([one.id for one in third], operation.sent, operation.left) == ([ids[4]], 2, 3)
         ends = [
-            Sent(id=ids[2], state=ItemState.REFUSED, reason="312 NO_ROUTE"),
-            Sent(id=ids[3], state=ItemState.IN_DOUBT, reason="the connection was lost"),
+            SendResult(id=ids[2], state=ItemState.REFUSED, reason="312 NO_ROUTE"),
+            SendResult(id=ids[3], state=ItemState.IN_DOUBT, reason="the connection was lost"),
         ]
         operation, none = await store.operations.exchange(operation_id, lease, ends, limit=2, now_ms=NOW_MS, turn=4)
         assert (none, operation.sent, operation.refused, operation.in_doubt, operation.left) == ((), 2, 1, 1, 1)
@@ -127,7 +137,7 @@ def test_exchanges_and_changes_of_the_same_dead_letters_wait_for_each_other(stor
         operation_id, lease = await begin(store, *ids)
 
         async def exchange() -> None:
-            ends: list[Sent] = []
+            ends: list[SendResult] = []
             for turn in range(1, 9):
                 _, taken = await store.operations.exchange(
                     operation_id, lease, ends, limit=10, now_ms=NOW_MS, turn=turn
@@ -193,13 +203,13 @@ def test_what_was_not_confirmed_has_no_silence(store: Store, run: Run, state: It
         (id,) = await collect(store, make_arrival(1))
         operation_id, lease = await begin(store, id, settle_s=60.0)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
-        await store.operations.record(operation_id, lease, [Sent(id=id, state=state, reason="so")], now_ms=NOW_MS)
+        await store.operations.record(operation_id, lease, [SendResult(id=id, state=state, reason="so")], now_ms=NOW_MS)
         letter = await store.letters.get(id)
         assert letter is not None
         assert letter.silent_at_ms is None
         assert await store.operations.settle_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
-        event = Event.LOST if state is ItemState.IN_DOUBT else Event.REFUSED
-        told = {Event.LOST: "in doubt", Event.REFUSED: "refused"}[event]
+        event = LetterEvent.LOST if state is ItemState.IN_DOUBT else LetterEvent.REFUSED
+        told = {LetterEvent.LOST: "in doubt", LetterEvent.REFUSED: "refused"}[event]
         assert [one.event for one in await store.letters.life(id)] == ["collected", told]
 
     run(scenario())

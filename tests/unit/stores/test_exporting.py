@@ -6,13 +6,22 @@ import msgspec
 import pytest
 
 from redrive.core import Attempt
-from redrive.records import Content, Filter, Happening, Named, Numbered, RetryRule, Status, Words
-from redrive.stores import Edit, Exported, Imported, PastContent, Store, exporting, open_store, searching
+from redrive.records import Filter, LifecycleEntry, MessageContent, NameTerm, NumberTerm, RetryRule, Status, WordsTerm
+from redrive.stores import (
+    ExportedEdit,
+    ExportedLetter,
+    ImportResult,
+    PastContent,
+    Store,
+    exporting,
+    open_store,
+    searching,
+)
 from redrive.wire import Properties
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
 ODD = bytes(range(256))
-WHOLE = Exported(
+WHOLE = ExportedLetter(
     letter=make_letter(
         1,
         status=Status.IN_DOUBT,
@@ -25,18 +34,20 @@ WHOLE = Exported(
         returns=5,
         forgiven=4,
     ),
-    content=Content(
+    content=MessageContent(
         properties=Properties.of(headers={"x": ODD, "n": 1, "t": True, "said": "one two one three"}).raw, body=ODD
     ),
     history=(Attempt(number=1, at_ms=7, error="E: é"),),
-    past=(PastContent(at_ms=1, redrives=1, content=Content(properties=b"\x00\x00", body=ODD)),) * 2,
-    edits=(Edit(at_ms=1, who="a", why="b", diff="c", content=Content(properties=b"\x00\x00", body=b"")),),
-    life=((2, Happening(at_ms=3, event="claimed", who="a", detail="b", operation_id="o")),),
+    past=(PastContent(at_ms=1, redrives=1, content=MessageContent(properties=b"\x00\x00", body=ODD)),) * 2,
+    edits=(
+        ExportedEdit(at_ms=1, who="a", why="b", diff="c", content=MessageContent(properties=b"\x00\x00", body=b"")),
+    ),
+    life=((2, LifecycleEntry(at_ms=3, event="claimed", who="a", detail="b", operation_id="o")),),
     group_title="E: é",
 )
 
 
-async def everything(store: Store, filter: Filter | None = None) -> list[Exported]:
+async def everything(store: Store, filter: Filter | None = None) -> list[ExportedLetter]:
     return [each async for each in store.letters.stream(filter or Filter(), now_ms=NOW_MS)]
 
 
@@ -47,12 +58,12 @@ def test_what_comes_in_is_what_went_out(store_url: str, tmp_path: Path) -> None:
         assert out[0] == WHOLE
         lines = [msgspec.json.encode(each) for each in out]
         async with await open_store(f"sqlite:///{tmp_path}/other.db") as other:
-            batch = [msgspec.json.decode(line, type=Exported) for line in lines]
+            batch = [msgspec.json.decode(line, type=ExportedLetter) for line in lines]
             imported = await other.letters.insert_exported(batch, who="ann", now_ms=NOW_MS)
-            assert imported == Imported(inserted=2, skipped=0)
+            assert imported == ImportResult(inserted=2, skipped=0)
             assert await everything(other) == out
             assert await other.stats.totals(now_ms=NOW_MS) == await store.stats.totals(now_ms=NOW_MS)
-            phrase = Filter((Words(words=("two", "one"), is_phrase=True),))
+            phrase = Filter((WordsTerm(words=("two", "one"), is_phrase=True),))
             assert await other.letters.count(phrase, now_ms=NOW_MS) == 1
             (entry,), _ = await other.audit.page(5)
             assert (entry.action, entry.count, entry.who) == ("letters.imported", 2, "ann")
@@ -78,9 +89,9 @@ def test_a_letter_that_is_there_is_left_as_it_is(store_url: str) -> None:
         await put(store, [make_letter(1, queue="first")])
         batch = [make_exported(make_letter(number, queue="second")) for number in (1, 2, 2)]
         imported = await store.letters.insert_exported(batch, who="ann", now_ms=NOW_MS)
-        assert imported == Imported(inserted=1, skipped=2)
+        assert imported == ImportResult(inserted=1, skipped=2)
         assert [each.letter.queue for each in await everything(store)] == ["first", "second"]
-        assert await store.letters.insert_exported([], who="ann", now_ms=NOW_MS) == Imported(inserted=0, skipped=0)
+        assert await store.letters.insert_exported([], who="ann", now_ms=NOW_MS) == ImportResult(inserted=0, skipped=0)
         assert (await store.stats.totals(now_ms=NOW_MS)).total == 2
 
     on_store(store_url, work)
@@ -94,7 +105,7 @@ def test_a_stream_is_read_in_pieces_that_fit(store_url: str, monkeypatch: pytest
     async def work(store: Store) -> None:
         await put(store, made)
         assert [each.letter.id for each in await everything(store)] == [each.letter.id for each in made]
-        chosen = await everything(store, Filter((Named(field="queue", values=("q1",)), Words(words=("same",)))))
+        chosen = await everything(store, Filter((NameTerm(field="queue", values=("q1",)), WordsTerm(words=("same",)))))
         assert [each.letter.id for each in chosen] == [each.letter.id for each in made[1::2]]
 
     on_store(store_url, work)
@@ -109,7 +120,7 @@ def test_an_export_of_what_no_index_answers_has_all_of_it(store_url: str, monkey
 
     async def work(store: Store) -> None:
         await put(store, made)
-        found = await everything(store, Filter((Numbered(field="attempts", low=1, high=1),)))
+        found = await everything(store, Filter((NumberTerm(field="attempts", low=1, high=1),)))
         assert [each.letter.id for each in found] == [each.letter.id for each in made[1::2]]
 
     on_store(store_url, work)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from redrive.records import BodyPath, Content, HeaderIs
-from redrive.stores import FilterTooDear, evaluating, filter_process
+from redrive.records import BodyTerm, HeaderTerm, MessageContent
+from redrive.stores import FilterTooExpensive, evaluating, filter_process
 from redrive.stores.checking import Check, Limits, NobodyWaits, look_into
 from redrive.stores.evaluating import Allowance, evaluate
 from redrive.stores.filter_process import MEMORY_BYTES_MAX, NICE, FilterProcess, ProcessDied
@@ -22,9 +22,9 @@ from redrive.wire import Properties
 
 LIMITS = Limits(piece_cost=evaluating.PIECE_COST, letter_cost=evaluating.LETTER_COST_MAX)
 ENDLESS = Limits(piece_cost=1 << 60, letter_cost=1 << 60)
-LARGE = Content(properties=b"", body=json.dumps({"a": [[n, f"v{n}"] for n in range(20_000)]}).encode())
-DEAR: tuple[Check, ...] = tuple(BodyPath(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20))
-SMALL_CHECK: tuple[Check, ...] = (BodyPath(path=("order",), value="7"),)
+LARGE = MessageContent(properties=b"", body=json.dumps({"a": [[n, f"v{n}"] for n in range(20_000)]}).encode())
+DEAR: tuple[Check, ...] = tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20))
+SMALL_CHECK: tuple[Check, ...] = (BodyTerm(path=("order",), value="7"),)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def allow(monkeypatch: pytest.MonkeyPatch, cost: int) -> None:
     monkeypatch.setattr(evaluating, "_ALLOWANCE", Allowance(cost, 0))
 
 
-def small(order: int) -> Content:
-    return Content(properties=b"", body=json.dumps({"order": order}).encode())
+def small(order: int) -> MessageContent:
+    return MessageContent(properties=b"", body=json.dumps({"order": order}).encode())
 
 
 def never() -> bool:
@@ -73,16 +73,16 @@ def test_it_answers_what_this_process_would(process: FilterProcess) -> None:
     contents = [
         small(7),
         None,
-        Content(properties=headers, body=b'{"order": 7}'),
-        Content(properties=b"\xff\xff", body=b"\xff"),
+        MessageContent(properties=headers, body=b'{"order": 7}'),
+        MessageContent(properties=b"\xff\xff", body=b"\xff"),
         LARGE,
         small(8),
     ]
     questions: list[tuple[Check, ...]] = [
         SMALL_CHECK,
-        (HeaderIs(name="shop", value="n*"),),
-        (BodyPath(path=("a", "*", "1"), value="v19999"),),
-        (BodyPath(path=("order",), value="7", negated=True), HeaderIs(name="shop", value="x", negated=True)),
+        (HeaderTerm(name="shop", value="n*"),),
+        (BodyTerm(path=("a", "*", "1"), value="v19999"),),
+        (BodyTerm(path=("order",), value="7", negated=True), HeaderTerm(name="shop", value="x", negated=True)),
         (),
     ]
     for checks in questions:
@@ -100,7 +100,7 @@ def test_a_piece_ends_with_the_letter_that_makes_it_one() -> None:
 @pytest.mark.slow
 def test_a_piece_ends_where_it_would_here(process: FilterProcess) -> None:
     contents = [LARGE] * 4
-    checks: tuple[Check, ...] = (BodyPath(path=("a", "*", "1"), value="v5"),)
+    checks: tuple[Check, ...] = (BodyTerm(path=("a", "*", "1"), value="v5"),)
     here = look_into(contents, checks, LIMITS, never)
     assert 0 < len(here.answers) < 4
     assert process.look_into(contents, checks, LIMITS, never) == here
@@ -129,9 +129,9 @@ def test_what_needs_more_memory_is_told_and_the_next_request_answered(process: F
     assert process.pid is not None
     pid = process.pid
     resource.prlimit(pid, resource.RLIMIT_AS, (80 << 20, MEMORY_BYTES_MAX))
-    values = Content(properties=b"", body=b"[" + b"1," * 1_900_000 + b"1]")
+    values = MessageContent(properties=b"", body=b"[" + b"1," * 1_900_000 + b"1]")
     with pytest.raises(MemoryError):
-        process.look_into([values], (BodyPath(path=("0",), value="1"),), LIMITS, never)
+        process.look_into([values], (BodyTerm(path=("0",), value="1"),), LIMITS, never)
     assert process.look_into([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
     assert process.pid == pid
 
@@ -300,10 +300,10 @@ def test_a_dear_filter_takes_no_time_of_this_process(own: FilterProcess) -> None
 
 @pytest.mark.slow
 def test_a_small_letter_that_is_dear_goes_to_the_process(own: FilterProcess) -> None:
-    content = Content(properties=b"", body=b'{"a": [' + b"1," * 30_000 + b"2]}")
+    content = MessageContent(properties=b"", body=b'{"a": [' + b"1," * 30_000 + b"2]}")
 
     async def scenario() -> None:
-        answers, _ = await evaluate([content], (BodyPath(path=("a", "*"), value="2"),))
+        answers, _ = await evaluate([content], (BodyTerm(path=("a", "*"), value="2"),))
         assert answers == [True]
         assert own.pid is not None
 
@@ -314,10 +314,10 @@ def test_without_a_process_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(evaluating, "_PROCESS", FilterProcess(python="/nowhere/python"))
 
     async def scenario() -> None:
-        answers, _ = await evaluate([LARGE], (BodyPath(path=("a", "*", "1"), value="v19999"),))
+        answers, _ = await evaluate([LARGE], (BodyTerm(path=("a", "*", "1"), value="v19999"),))
         assert answers == [True]
         monkeypatch.setattr(evaluating, "LETTER_COST_MAX", 1_000_000)
-        with pytest.raises(FilterTooDear, match="too many values"):
+        with pytest.raises(FilterTooExpensive, match="too many values"):
             await evaluate([LARGE], DEAR)
 
     asyncio.run(scenario())
@@ -331,5 +331,5 @@ def test_what_ends_the_process_or_its_memory_is_refused(
         raise error
 
     monkeypatch.setattr(evaluating._PROCESS, "look_into", end)
-    with pytest.raises(FilterTooDear, match=reason):
+    with pytest.raises(FilterTooExpensive, match=reason):
         asyncio.run(evaluate([LARGE], DEAR))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.records import GroupState, Said, Selection, Status
+from redrive.records import GroupState, GroupStateChange, Selection, Status
 from redrive.stores import InvalidCursor, Store, UnknownGroup, open_store
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
@@ -75,8 +75,8 @@ def test_what_people_say_about_a_group_is_kept_and_audited(store_url: str) -> No
         await put_groups(store)
         group = await store.groups.set_state("g2", GroupState.RESOLVED, who="ann", why="fixed in 1.2", now_ms=LATER_MS)
         assert (group.state, group.count) == (GroupState.RESOLVED, 2)
-        said = Said(state=GroupState.RESOLVED, at_ms=LATER_MS, who="ann", why="fixed in 1.2")
-        assert group.said == said
+        said = GroupStateChange(state=GroupState.RESOLVED, at_ms=LATER_MS, who="ann", why="fixed in 1.2")
+        assert group.state_change == said
         await store.groups.add_note("g2", "ask the bank", who="bob", now_ms=LATER_MS + 1)
         group = await store.groups.add_note("g2", "they called", who="ann", now_ms=LATER_MS + 2)
         assert [(note.who, note.text) for note in group.notes] == [("bob", "ask the bank"), ("ann", "they called")]
@@ -89,9 +89,9 @@ def test_what_people_say_about_a_group_is_kept_and_audited(store_url: str) -> No
         again = await store.groups.get("g2")
         assert again is not None
         assert again.state is GroupState.REGRESSED
-        assert again.said == said  # who resolved it, and why, matters most now
+        assert again.state_change == said  # who resolved it, and why, matters most now
         listed, _ = await store.groups.page(limit=9)
-        assert {one.id: one.said for one in listed if one.said is not None} == {"g2": said}
+        assert {one.id: one.state_change for one in listed if one.state_change is not None} == {"g2": said}
         with pytest.raises(UnknownGroup):
             await store.groups.set_state("nothing", GroupState.IGNORED, who="", why="", now_ms=LATER_MS)
         with pytest.raises(UnknownGroup):

@@ -48,7 +48,7 @@ def test_a_released_lease_is_free_at_once_and_its_holder_has_it_no_more(store: S
         with pytest.raises(LeaseLost):
             await store.leases.renew(mine, ttl_ms=1_000)
         with pytest.raises(LeaseLost):
-            await store.collecting.store([make_arrival(1)], lease=mine, batch_id="b", now_ms=NOW_MS)
+            await store.batches.store([make_arrival(1)], lease=mine, batch_id="b", now_ms=NOW_MS)
         assert await store.letters.get(make_arrival(1).id) is None
         theirs = await collecting_lease(store, "bob")
         assert theirs.fence > mine.fence
@@ -84,8 +84,8 @@ def test_a_stolen_lease_keeps_its_old_holder_from_storing(store: Store, run: Run
         theirs = await store.leases.acquire(mine.name, "bob", ttl_ms=60_000)
         assert theirs is not None
         with pytest.raises(LeaseLost):
-            await store.collecting.store([make_arrival(1)], lease=mine, batch_id="b", now_ms=NOW_MS)
-        stored = await store.collecting.store([make_arrival(1)], lease=theirs, batch_id="b", now_ms=NOW_MS)
+            await store.batches.store([make_arrival(1)], lease=mine, batch_id="b", now_ms=NOW_MS)
+        stored = await store.batches.store([make_arrival(1)], lease=theirs, batch_id="b", now_ms=NOW_MS)
         assert stored.inserted == (make_arrival(1).id,)
 
     run(scenario())

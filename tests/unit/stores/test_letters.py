@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from redrive.core import Attempt
-from redrive.records import Content, DeadLetter, Filter, Happening, Named, Selection, Status, Words
-from redrive.stores import Changed, Edit, LetterBusy, PastContent, Store, UnknownLetter, VersionConflict
+from redrive.records import DeadLetter, Filter, LifecycleEntry, MessageContent, NameTerm, Selection, Status, WordsTerm
+from redrive.stores import ChangeResult, ExportedEdit, LetterBusy, PastContent, Store, UnknownLetter, VersionConflict
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
 LATER_MS = NOW_MS + 1_000_000
@@ -44,10 +44,12 @@ def test_a_letter_is_read_as_it_was_stored(store_url: str) -> None:
         resolved_by="z",
         status_reason="why",
     )
-    edit = Edit(at_ms=1, who="a", why="b", diff="c", content=Content(properties=b"\x00\x00", body=b"edited"))
-    past = PastContent(at_ms=2, redrives=1, content=Content(properties=b"\x00\x00", body=b"\x00\xff"))
+    edit = ExportedEdit(
+        at_ms=1, who="a", why="b", diff="c", content=MessageContent(properties=b"\x00\x00", body=b"edited")
+    )
+    past = PastContent(at_ms=2, redrives=1, content=MessageContent(properties=b"\x00\x00", body=b"\x00\xff"))
     attempt = Attempt(number=1, at_ms=8, error="TimeoutError: too long")
-    happening = Happening(at_ms=9, event="resolved", who="a", detail="b", operation_id=None)
+    happening = LifecycleEntry(at_ms=9, event="resolved", who="a", detail="b", operation_id=None)
 
     async def work(store: Store) -> None:
         whole = make_exported(letter, body={"a": 1}, past=(past,), edits=(edit,), life=((2, happening),))
@@ -110,7 +112,7 @@ def test_resolving_says_who_and_why_and_counts(store_url: str) -> None:
         assert [bucket.resolved for bucket in buckets] == [1]
 
         again = await store.letters.reopen(Selection(ids=ids[:1]), who="bob", why="no", now_ms=LATER_MS + 1)
-        assert again == Changed(done=1)
+        assert again == ChangeResult(done=1)
         letter = await the(store, 0)
         assert (letter.status, letter.resolved_by, letter.version) == (Status.PENDING, None, 3)
         twice = await store.letters.reopen(Selection(ids=ids[:1]), who="bob", why="no", now_ms=LATER_MS + 2)
@@ -145,12 +147,12 @@ def test_by_filter_doubtful_and_flying_letters_are_left_alone(store_url: str) ->
         assert sum(entry.count for entry in entries) == 780
         assert {entry.subject for entry in entries} == {"all of it"}
 
-        named = Selection(filter=Filter((Named(field="status", values=("in_doubt",)),)), limit=10)
+        named = Selection(filter=Filter((NameTerm(field="status", values=("in_doubt",)),)), limit=10)
         assert (await store.letters.resolve(named, who="ann", why="", now_ms=LATER_MS)).done == 10
         meant = Selection(filter=Filter(), includes_in_doubt=True)
         assert (await store.letters.delete(meant, who="ann", why="", now_ms=LATER_MS)).done == 260
         assert await statuses(store) == {"retrying": 260, "waiting": 260}
-        assert await store.letters.delete(Selection(), who="ann", why="", now_ms=LATER_MS) == Changed(done=0)
+        assert await store.letters.delete(Selection(), who="ann", why="", now_ms=LATER_MS) == ChangeResult(done=0)
 
     on_store(store_url, work)
 
@@ -158,9 +160,11 @@ def test_by_filter_doubtful_and_flying_letters_are_left_alone(store_url: str) ->
 def test_a_limit_takes_the_longest_dead(store_url: str) -> None:
     async def work(store: Store) -> None:
         await put(store, [make_letter(number) for number in range(9)])
-        some = Selection(filter=Filter((Named(field="queue", values=("orders",)),)), limit=4)
+        some = Selection(filter=Filter((NameTerm(field="queue", values=("orders",)),)), limit=4)
         assert (await store.letters.resolve(some, who="ann", why="", now_ms=LATER_MS)).done == 4
-        left = await store.letters.page(Filter((Named(field="status", values=("pending",)),)), limit=9, now_ms=LATER_MS)
+        left = await store.letters.page(
+            Filter((NameTerm(field="status", values=("pending",)),)), limit=9, now_ms=LATER_MS
+        )
         assert [letter.id for letter in left.letters] == [make_letter(number).id for number in (8, 7, 6, 5, 4)]
 
     on_store(store_url, work)
@@ -175,7 +179,7 @@ def test_a_deleted_letter_leaves_nothing_but_the_audit(store_url: str) -> None:
             for table in ("letters", "contents", "happenings", "tallies"):
                 assert await tx.value(f"SELECT count(*) FROM {table}") == 0, table  # noqa: S608
         # The words are free again: the same letter comes back from an export.
-        word = Filter((Words(words=("unmistakable",)),))
+        word = Filter((WordsTerm(words=("unmistakable",)),))
         assert await store.letters.count(word, now_ms=LATER_MS) == 0
         await put(store, [make_exported(make_letter(0), body={"a": "unmistakable"})])
         assert await store.letters.count(word, now_ms=LATER_MS) == 1
@@ -185,8 +189,8 @@ def test_a_deleted_letter_leaves_nothing_but_the_audit(store_url: str) -> None:
 
 
 def test_an_edit_keeps_the_original_and_is_refused_while_a_copy_flies(store_url: str) -> None:
-    first = Content(properties=b"\x00\x00", body=b"\x00 first")
-    second = Content(properties=b"\x00\x00", body=b"second")
+    first = MessageContent(properties=b"\x00\x00", body=b"\x00 first")
+    second = MessageContent(properties=b"\x00\x00", body=b"second")
 
     async def work(store: Store) -> None:
         await put(store, [make_letter(0), make_letter(1, status=Status.RETRYING)])

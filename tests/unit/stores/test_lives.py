@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from redrive.records import (
     TRANSITIONS,
-    Event,
     Filter,
     ItemState,
+    LetterEvent,
     NewOperation,
     OperationKind,
     RetryRule,
     Selection,
-    Sent,
+    SendResult,
     Status,
     make_id,
 )
@@ -109,7 +109,7 @@ class World:
     async def record(self) -> None:
         for id, lease in self.operations.items():
             if lease is not None:
-                ends = [Sent(id=one, state=self._one_of(ENDS), reason="told") for one in self.on_the_way[id]]
+                ends = [SendResult(id=one, state=self._one_of(ENDS), reason="told") for one in self.on_the_way[id]]
                 await self.store.operations.record(id, lease, ends, now_ms=self.now_ms)
                 self.on_the_way[id] = []
 
@@ -141,24 +141,24 @@ class World:
         return self.data.draw(st.sampled_from(values))
 
 
-DEEDS: dict[str, tuple[Event, ...]] = {
+DEEDS: dict[str, tuple[LetterEvent, ...]] = {
     "collect": (),
-    "come_back": (Event.CAME_BACK, Event.SPENT),
+    "come_back": (LetterEvent.CAME_BACK, LetterEvent.SPENT),
     "create": (),
     "create_due": (),
-    "claim": (Event.LOST,),
-    "take": (Event.CLAIMED,),
-    "record": (Event.CONFIRMED, Event.REFUSED, Event.LOST, Event.SILENCE),
+    "claim": (LetterEvent.LOST,),
+    "take": (LetterEvent.CLAIMED,),
+    "record": (LetterEvent.CONFIRMED, LetterEvent.REFUSED, LetterEvent.LOST, LetterEvent.SILENCE),
     "cancel": (),
-    "settle": (Event.SILENCE,),
-    "resolve": (Event.RESOLVED,),
-    "reopen": (Event.REOPENED,),
-    "delete": (Event.DELETED,),
+    "settle": (LetterEvent.SILENCE,),
+    "resolve": (LetterEvent.RESOLVED,),
+    "reopen": (LetterEvent.REOPENED,),
+    "delete": (LetterEvent.DELETED,),
     "set_rule": (),
 }
 
 
-def misses(before: dict[str, Status], after: dict[str, Status], events: tuple[Event, ...]) -> list[str]:
+def misses(before: dict[str, Status], after: dict[str, Status], events: tuple[LetterEvent, ...]) -> list[str]:
     """Changes that the table does not have for these events; new letters must be pending."""
     found = []
     for id in before.keys() | after.keys():
@@ -205,7 +205,9 @@ def test_dead_letters_change_only_as_the_table_says_and_the_counts_stay_true(
 
 
 def test_the_check_itself_notices_a_change_that_is_not_in_the_table() -> None:
-    assert misses({"a": Status.RETRYING}, {}, (Event.SILENCE,)) == ["a: retrying became None"]
-    assert misses({"a": Status.PENDING}, {"a": Status.RESOLVED}, (Event.SILENCE,)) == ["a: pending became resolved"]
+    assert misses({"a": Status.RETRYING}, {}, (LetterEvent.SILENCE,)) == ["a: retrying became None"]
+    assert misses({"a": Status.PENDING}, {"a": Status.RESOLVED}, (LetterEvent.SILENCE,)) == [
+        "a: pending became resolved"
+    ]
     assert misses({}, {"a": Status.FAILED}, ()) == ["a began as failed"]
-    assert misses({"a": Status.PENDING}, {"a": Status.RETRYING}, (Event.CLAIMED,)) == []
+    assert misses({"a": Status.PENDING}, {"a": Status.RETRYING}, (LetterEvent.CLAIMED,)) == []

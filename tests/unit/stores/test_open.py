@@ -107,7 +107,7 @@ def test_a_file_that_somebody_else_writes_for_too_long_is_unavailable_and_then_f
             other.execute("ROLLBACK")
             other.close()
             await impatient.close()
-            await store.collecting.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
+            await store.batches.store([make_arrival(1)], lease=lease, batch_id="b", now_ms=NOW_MS)
 
     run(scenario())
 
@@ -123,10 +123,10 @@ def test_a_full_disk_leaves_nothing_half_done(tmp_path: Path, run: Run) -> None:
             await database._writer.call(lambda c: c.execute(f"PRAGMA max_page_count = {pages}").fetchone())
             many = [make_arrival(n) for n in range(2, 400)]
             with pytest.raises(StoreUnavailable, match=r"full.*make room"):
-                await store.collecting.store(many, lease=lease, batch_id="b", now_ms=NOW_MS)
+                await store.batches.store(many, lease=lease, batch_id="b", now_ms=NOW_MS)
             assert (await counts_anew(store))["all", "", "pending"] == 1
             await database._writer.call(lambda c: c.execute("PRAGMA max_page_count = 1000000").fetchone())
-            stored = await store.collecting.store(many, lease=lease, batch_id="b", now_ms=NOW_MS)
+            stored = await store.batches.store(many, lease=lease, batch_id="b", now_ms=NOW_MS)
             assert len(stored.inserted) == 398
 
     run(scenario())
@@ -143,7 +143,7 @@ def test_a_transaction_that_raises_has_changed_nothing(store: Store, run: Run) -
 
         with pytest.raises(KeyError):
             await half_done()
-        assert await store.collecting.stopped_queues() == {}
+        assert await store.batches.stopped_queues() == {}
 
     run(scenario())
 
@@ -205,10 +205,10 @@ def test_a_server_that_was_killed_and_came_back_is_used_again(own_postgres: Call
     async def scenario() -> None:
         async with await open_store(url) as store:
             lease = await collecting_lease(store)
-            await store.collecting.store([make_arrival(1)], lease=lease, batch_id="1", now_ms=NOW_MS)
+            await store.batches.store([make_arrival(1)], lease=lease, batch_id="1", now_ms=NOW_MS)
             await asyncio.to_thread(server.kill)
             with pytest.raises(StoreUnavailable):
-                await store.collecting.store([make_arrival(2)], lease=lease, batch_id="2", now_ms=NOW_MS)
+                await store.batches.store([make_arrival(2)], lease=lease, batch_id="2", now_ms=NOW_MS)
             with pytest.raises(StoreUnavailable):
                 await store.letters.get(make_arrival(1).id)
             await asyncio.to_thread(server.start)
@@ -221,7 +221,7 @@ def test_a_server_that_was_killed_and_came_back_is_used_again(own_postgres: Call
         while True:
             try:
                 lease = await collecting_lease(store, lease_owner)
-                stored = await store.collecting.store([make_arrival(2)], lease=lease, batch_id="2", now_ms=NOW_MS)
+                stored = await store.batches.store([make_arrival(2)], lease=lease, batch_id="2", now_ms=NOW_MS)
                 return stored.inserted
             except StoreUnavailable:
                 if time.monotonic() > deadline_s:

@@ -7,16 +7,16 @@ import pytest
 from redrive.records import (
     Filter,
     ItemState,
-    Named,
+    NameTerm,
     NewOperation,
     Operation,
     OperationKind,
     OperationState,
+    RedriveTarget,
     RetryRule,
     Selection,
-    Sent,
+    SendResult,
     Status,
-    Target,
     make_id,
 )
 from redrive.stores import IdempotencyConflict, LeaseLost, Store, UnknownOperation
@@ -64,7 +64,7 @@ def test_a_preview_counts_what_an_operation_would_take(store: Store, run: Run) -
         assert preview.left_alone == {"retrying": 1, "in_doubt": 1}
         doubtful = Selection(filter=Filter(), includes_in_doubt=True)
         assert (await store.operations.preview(doubtful, now_ms=NOW_MS)).total == 4
-        named = Selection(filter=Filter((Named(field="queue", values=("orders",)),)), limit=1)
+        named = Selection(filter=Filter((NameTerm(field="queue", values=("orders",)),)), limit=1)
         preview = await store.operations.preview(named, now_ms=NOW_MS)
         assert (preview.total, preview.by_queue) == (1, {"orders": 1})
         by_id = await store.operations.preview(Selection(ids=(ids[2], ids[3], "nobody")), now_ms=NOW_MS)
@@ -76,11 +76,11 @@ def test_a_preview_counts_what_an_operation_would_take(store: Store, run: Run) -
 def test_a_selection_is_frozen_longest_dead_first(store: Store, run: Run) -> None:
     async def scenario() -> None:
         await collect(store, make_arrival(3), make_arrival(1), make_arrival(2))
-        selection = Selection(filter=Filter((Named(field="queue", values=("orders",)),)), filter_text="q", limit=2)
+        selection = Selection(filter=Filter((NameTerm(field="queue", values=("orders",)),)), filter_text="q", limit=2)
         new = NewOperation(
             kind=OperationKind.REDRIVE,
             selection=selection,
-            target=Target(exchange="retry.{queue}", routing_key="retry"),
+            target=RedriveTarget(exchange="retry.{queue}", routing_key="retry"),
             rate_per_s=12.5,
             ramp=(1, 5),
             settle_s=30.0,
@@ -163,7 +163,7 @@ def test_what_is_confirmed_stays_retrying_until_its_silence_is_long_enough(store
         assert (taken.content, taken.was_in_doubt) == (make_arrival(1).content, False)
         assert await statuses(store, id) == ["retrying"]
         ended = await store.operations.record(
-            operation_id, lease, [Sent(id=id, state=ItemState.SENT)], now_ms=NOW_MS + 500
+            operation_id, lease, [SendResult(id=id, state=ItemState.SENT)], now_ms=NOW_MS + 500
         )
         assert account(ended) == ("done", 1, 1, 0, 0, 0)
         assert await store.operations.settle_silent(now_ms=NOW_MS + 60_499, limit=10) == 0
@@ -183,10 +183,10 @@ def test_each_end_leaves_its_dead_letter_where_it_belongs(store: Store, run: Run
         operation_id, lease = await begin(store, *ids)
         assert len(await store.operations.take(operation_id, lease, limit=10, now_ms=NOW_MS)) == 4
         ends = [
-            Sent(id=ids[0], state=ItemState.SENT),
-            Sent(id=ids[1], state=ItemState.REFUSED, reason="312 NO_ROUTE"),
-            Sent(id=ids[2], state=ItemState.IN_DOUBT, reason="the connection was lost"),
-            Sent(id=ids[3], state=ItemState.QUEUED),
+            SendResult(id=ids[0], state=ItemState.SENT),
+            SendResult(id=ids[1], state=ItemState.REFUSED, reason="312 NO_ROUTE"),
+            SendResult(id=ids[2], state=ItemState.IN_DOUBT, reason="the connection was lost"),
+            SendResult(id=ids[3], state=ItemState.QUEUED),
         ]
         after = await store.operations.record(operation_id, lease, ends, now_ms=NOW_MS)
         assert account(after) == ("running", 4, 1, 1, 1, 0)
@@ -197,7 +197,7 @@ def test_each_end_leaves_its_dead_letter_where_it_belongs(store: Store, run: Run
         again = await store.operations.take(operation_id, lease, limit=10, now_ms=NOW_MS)
         assert [(taken.id, taken.redrives) for taken in again] == [(ids[3], 2)]
         done = await store.operations.record(
-            operation_id, lease, [Sent(id=ids[3], state=ItemState.SENT)], now_ms=NOW_MS
+            operation_id, lease, [SendResult(id=ids[3], state=ItemState.SENT)], now_ms=NOW_MS
         )
         assert account(done) == ("done", 4, 2, 1, 1, 0)
         assert await counts_kept(store) == await counts_anew(store)
@@ -210,7 +210,7 @@ def test_recording_twice_is_recording_once(store: Store, run: Run) -> None:
         ids = await collect(store, make_arrival(1), make_arrival(2))
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=10, now_ms=NOW_MS)
-        ends = [Sent(id=ids[0], state=ItemState.SENT)]
+        ends = [SendResult(id=ids[0], state=ItemState.SENT)]
         first = await store.operations.record(operation_id, lease, ends, now_ms=NOW_MS)
         again = await store.operations.record(operation_id, lease, ends, now_ms=NOW_MS + 9)
         assert account(again) == account(first) == ("running", 2, 1, 0, 0, 0)
@@ -243,7 +243,7 @@ def test_a_take_without_a_turn_never_gives_out_twice_and_the_doubt_is_shown(stor
         (other,) = await store.operations.take(operation_id, lease, limit=5, now_ms=NOW_MS)
         assert other.id == ids[1]
         assert await store.operations.take(operation_id, lease, limit=5, now_ms=NOW_MS) == ()
-        await store.operations.record(operation_id, lease, [Sent(id=ids[1], state=ItemState.SENT)], now_ms=NOW_MS)
+        await store.operations.record(operation_id, lease, [SendResult(id=ids[1], state=ItemState.SENT)], now_ms=NOW_MS)
         await store.leases.release(lease)
         assert await store.operations.waiting() == (operation_id,)
         await claim(store, operation_id)
@@ -265,7 +265,7 @@ def test_what_a_dead_runner_had_on_the_way_is_in_doubt(store: Store, run: Run) -
         assert account(await store.operations.get(operation_id)) == ("running", 3, 0, 0, 2, 0)
         assert await statuses(store, *ids) == ["in_doubt", "in_doubt", "pending"]
         # The dead one wakes up: it changes nothing.
-        ends = [Sent(id=ids[0], state=ItemState.SENT)]
+        ends = [SendResult(id=ids[0], state=ItemState.SENT)]
         with pytest.raises(LeaseLost):
             await store.operations.record(operation_id, dead, ends, now_ms=NOW_MS + 10_000)
         with pytest.raises(LeaseLost):
@@ -327,7 +327,9 @@ def test_one_that_came_back_before_its_confirmation_was_recorded_stays_back(stor
         operation_id, lease = await begin(store, id)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
         await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
-        done = await store.operations.record(operation_id, lease, [Sent(id=id, state=ItemState.SENT)], now_ms=NOW_MS)
+        done = await store.operations.record(
+            operation_id, lease, [SendResult(id=id, state=ItemState.SENT)], now_ms=NOW_MS
+        )
         assert account(done) == ("done", 1, 1, 0, 0, 0)
         assert await statuses(store, id) == ["pending"]
         assert await store.operations.settle_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
@@ -343,7 +345,7 @@ def test_one_that_was_sent_again_meanwhile_does_not_hear_of_the_first_sending(st
         await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
         second, second_lease = await begin(store, id)
         await store.operations.take(second, second_lease, limit=1, now_ms=NOW_MS)
-        refused = [Sent(id=id, state=ItemState.REFUSED, reason="returned")]
+        refused = [SendResult(id=id, state=ItemState.REFUSED, reason="returned")]
         await store.operations.record(first, first_lease, refused, now_ms=NOW_MS)
         assert await statuses(store, id) == ["retrying"]
 
@@ -358,7 +360,7 @@ def test_a_paused_operation_gives_nothing_out_and_goes_on_when_resumed(store: St
         paused = await store.operations.pause(operation_id, "Ctrl-C", now_ms=NOW_MS, who="ada")
         assert (paused.state, paused.note) == (OperationState.PAUSED, "Ctrl-C")
         assert await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS) == ()
-        await store.operations.record(operation_id, lease, [Sent(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS)
+        await store.operations.record(operation_id, lease, [SendResult(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS)
         await store.leases.release(lease)
         assert await store.operations.waiting() == ()
         assert await store.operations.claim(operation_id, await claim(store, operation_id), now_ms=NOW_MS) is None
@@ -378,7 +380,7 @@ def test_a_cancelled_operation_skips_what_is_queued_and_still_records_what_is_on
         cancelled = await store.operations.cancel(operation_id, who="bob", now_ms=NOW_MS)
         assert account(cancelled) == ("cancelled", 3, 0, 0, 0, 2)
         after = await store.operations.record(
-            operation_id, lease, [Sent(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS
+            operation_id, lease, [SendResult(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS
         )
         assert account(after) == ("cancelled", 3, 1, 0, 0, 2)
         assert await statuses(store, *ids) == ["retrying", "pending", "pending"]
@@ -451,7 +453,7 @@ def test_what_is_due_becomes_one_operation_and_not_a_second_one(store: Store, ru
         (taken,) = await store.operations.take(OPERATION, lease, limit=9, now_ms=NOW_MS + 1_001)
         assert taken.id == ids[0]
         done = await store.operations.record(
-            OPERATION, lease, [Sent(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS + 1_001
+            OPERATION, lease, [SendResult(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS + 1_001
         )
         assert done.state is OperationState.DONE
         assert await store.operations.settle_silent(now_ms=NOW_MS + 6_001, limit=9) == 1

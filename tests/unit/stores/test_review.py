@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.records import Filter, ItemState, OperationKind, RetryRule, Selection, Sent, make_id
+from redrive.records import Filter, ItemState, OperationKind, RetryRule, Selection, SendResult, make_id
 from redrive.stores import Store, StoreUnavailable, open_store
 from tests.unit.stores.arrivals import (
     NOW_MS,
@@ -68,7 +68,7 @@ def test_what_a_cancelled_operation_could_not_send_is_skipped_and_due_again(stor
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
         await store.operations.cancel(operation_id, who="ada", now_ms=NOW_MS)
-        unsent = Sent(id=ids[0], state=ItemState.QUEUED, reason="no connection")
+        unsent = SendResult(id=ids[0], state=ItemState.QUEUED, reason="no connection")
         ended = await store.operations.record(operation_id, lease, [unsent], now_ms=NOW_MS)
         assert (ended.state, ended.left, ended.skipped, ended.ended_at_ms) == ("cancelled", 0, 2, NOW_MS)
         assert await statuses(store, *ids) == ["pending", "pending"]
@@ -98,13 +98,13 @@ def test_what_is_given_back_is_in_no_open_batch_any_more(store: Store, run: Run)
     async def scenario() -> None:
         arrivals = [make_arrival(number) for number in (1, 2, 3)]
         lease = await collecting_lease(store)
-        await store.collecting.store(arrivals, lease=lease, batch_id="open", now_ms=NOW_MS)
+        await store.batches.store(arrivals, lease=lease, batch_id="open", now_ms=NOW_MS)
         given_back = tuple(one.id for one in arrivals[:2])
         await begin(store, arrivals[2].id)
-        (batch,) = await store.collecting.open_batches("/", arrivals[0].dlq)
+        (batch,) = await store.batches.open_batches("/", arrivals[0].dlq)
         assert len(batch.entries) == 3
         await begin(store, *given_back, kind=OperationKind.RETURN)
-        (batch,) = await store.collecting.open_batches("/", arrivals[0].dlq)
+        (batch,) = await store.batches.open_batches("/", arrivals[0].dlq)
         assert batch.entries == ((arrivals[2].fingerprint, arrivals[2].id),)
 
     run(scenario())
@@ -115,7 +115,7 @@ def test_a_silence_that_nobody_listens_to_resolves_nothing(store: Store, run: Ru
         arrival = make_arrival(1)
         ids = await collect(store, arrival)
         await redrive(store, *ids)
-        await store.collecting.stop_queue("/", arrival.dlq, "it nears its delivery limit", now_ms=NOW_MS, who="ada")
+        await store.batches.stop_queue("/", arrival.dlq, "it nears its delivery limit", now_ms=NOW_MS, who="ada")
         await store.operations.settle_silent(now_ms=LATER_MS, limit=9)
         assert await statuses(store, *ids) == ["retrying"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from redrive.records import Filter, Named, NewOperation, OperationKind, Selection, Status, matches_glob
+from redrive.records import Filter, NameTerm, NewOperation, OperationKind, Selection, Status, matches_glob
 from redrive.stores import Store, drivers
 from redrive.stores.drivers import PIECES_MAX, choose_driver, expand_names
 from tests.unit.loop_gaps import longest_gap_s
@@ -59,7 +59,7 @@ def test_operations_know_where_their_letters_lay(store: Store, run: Run) -> None
     async def scenario() -> None:
         await put_queues(store)
         for id, queues in (("one", ("q1",)), ("two", ("q1", "rare"))):
-            selection = Selection(filter=Filter((Named(field="queue", values=queues),)), filter_text=id)
+            selection = Selection(filter=Filter((NameTerm(field="queue", values=queues),)), filter_text=id)
             new = NewOperation(kind=OperationKind.REDRIVE, selection=selection, who="t")
             await store.operations.create(new, id=id, now_ms=NOW_MS)
         assert await store.operations.places(["one", "two", "three"]) == {
@@ -67,7 +67,7 @@ def test_operations_know_where_their_letters_lay(store: Store, run: Run) -> None
             "two": {("q1", "q1.dlq"), ("rare", "rare.dlq")},
             "three": frozenset(),
         }
-        rare = Selection(filter=Filter((Named(field="queue", values=("rare",)),)))
+        rare = Selection(filter=Filter((NameTerm(field="queue", values=("rare",)),)))
         await store.letters.delete(rare, who="t", why="", now_ms=NOW_MS)
         assert ("rare", None) in (await store.operations.places(["two"]))["two"]
         assert [one.id for one in await store.operations.open(10)] == ["two", "one"]
@@ -87,8 +87,12 @@ def test_a_page_of_many_names_is_the_page_of_looking_at_each(
     async def scenario() -> None:
         await put_queues(store, count=30)
         names = ("rare", *(f"q{number}" for number in range(0, 30, 2)), *(f"quiet{number}" for number in range(30)))
-        for more in ((), (Named(field="status", values=("failed",)),), (Named(field="queue", values=("rare", "q4")),)):
-            asked = Filter((Named(field="queue", values=names), *more))
+        for more in (
+            (),
+            (NameTerm(field="status", values=("failed",)),),
+            (NameTerm(field="queue", values=("rare", "q4")),),
+        ):
+            asked = Filter((NameTerm(field="queue", values=names), *more))
             everything = await store.letters.page(Filter(), limit=1_000, newest_first=newest_first, now_ms=NOW_MS)
             expected = [
                 one.id
@@ -105,7 +109,7 @@ def test_a_page_of_many_names_is_the_page_of_looking_at_each(
                 if cursor is None:
                     break
             assert seen == expected
-        nobody = Filter((Named(field="queue", values=tuple(f"quiet{number}" for number in range(30))),))
+        nobody = Filter((NameTerm(field="queue", values=tuple(f"quiet{number}" for number in range(30))),))
         assert (await store.letters.page(nobody, limit=7, now_ms=NOW_MS)).letters == ()
 
     run(scenario())
@@ -116,12 +120,12 @@ def test_many_names_of_few_letters_are_found_by_the_index(store: Store, run: Run
         await put_queues(store, count=40)
         names = ("rare", *(f"quiet{number}" for number in range(40)))
         async with store._database.read() as tx:
-            conditions = await expand_names(tx, (Named(field="queue", values=names),))
-            assert conditions == (Named(field="queue", values=("rare",)),)
+            conditions = await expand_names(tx, (NameTerm(field="queue", values=names),))
+            assert conditions == (NameTerm(field="queue", values=("rare",)),)
             driver = await choose_driver(tx, conditions, None, measured=False)
             assert driver.term == conditions[0]
             assert driver.rest == ()
-            many = Named(field="queue", values=tuple(f"q{number}" for number in range(40)))
+            many = NameTerm(field="queue", values=tuple(f"q{number}" for number in range(40)))
             driver = await choose_driver(tx, (many,), None, measured=False)
             # They are nearly all there is: looking through all of them is quicker.
             assert (driver.term, driver.rest) == (None, (many,))
@@ -153,7 +157,7 @@ def test_names_are_compared_with_all_there_are_without_holding_up_others(
     async def scenario() -> None:
         await put_names(store, 3_000)
         await put(store, [make_letter(0, routing_key="topic.1")])
-        asked = Filter((Named(field="topic", values=values),))
+        asked = Filter((NameTerm(field="topic", values=values),))
         page, gap_s = await longest_gap_s(store.letters.page(asked, limit=5, now_ms=NOW_MS))
         assert [one.routing_key for one in page.letters] == (["topic.1"] if "*" not in values[0] else [])
         assert gap_s < 0.5
@@ -169,8 +173,8 @@ def test_names_written_out_are_those_that_the_pattern_stands_for(store: Store, r
         await put(store, [make_letter(number, routing_key=name) for number, name in enumerate(known)])
         for asked in ("a*b", "*_b", "*%b", "*[b]*", "a?*", "*\\b", "a.*", "*", "**", "nobody*"):
             async with store._database.read() as tx:
-                (found,) = await expand_names(tx, (Named(field="topic", values=(asked,)),))
-            assert isinstance(found, Named)
+                (found,) = await expand_names(tx, (NameTerm(field="topic", values=(asked,)),))
+            assert isinstance(found, NameTerm)
             assert found.values == tuple(sorted(name for name in known if matches_glob(asked, name))), asked
 
     run(scenario())

@@ -9,22 +9,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redrive.records import (
-    Between,
-    BodyPath,
+    BodyTerm,
     DeadLetter,
-    ErrorLike,
+    ErrorTerm,
     Filter,
-    HeaderIs,
-    Marked,
-    Named,
-    Numbered,
+    FlagTerm,
+    HeaderTerm,
+    NameTerm,
+    NumberTerm,
     Selection,
     Status,
     Term,
-    Words,
+    TimeTerm,
+    WordsTerm,
     matches,
 )
-from redrive.stores import Exported, InvalidCursor, Store, drivers, letters, searching
+from redrive.stores import ExportedLetter, InvalidCursor, Store, drivers, letters, searching
 from redrive.stores.checking import headers_of
 from redrive.stores.indexing import forget_words
 from redrive.stores.questions import COLUMNS
@@ -46,7 +46,7 @@ SETTINGS = settings(
 )
 
 
-def make_any(choose: Choose, number: int) -> Exported:
+def make_any(choose: Choose, number: int) -> ExportedLetter:
     """A letter whose every field is chosen from a few values, so that filters meet and miss them."""
     queue, error = choose(NAMES), choose(ERRORS)
     letter = make_letter(
@@ -96,36 +96,36 @@ def make_terms() -> list[Term]:
         for field in sorted(names):
             values = names[field]
             each: Any = field
-            terms += [Named(field=each, values=(value,), negated=negated) for value in values]
-            terms += [Named(field=each, values=values[start : start + 3], negated=negated) for start in (0, 1)]
+            terms += [NameTerm(field=each, values=(value,), negated=negated) for value in values]
+            terms += [NameTerm(field=each, values=values[start : start + 3], negated=negated) for start in (0, 1)]
         for moment in ("dead", "collected", "updated"):
             each = moment
             for low, high in bounds:
                 from_ms, until_ms = (None if bound is None else NOW_MS + bound for bound in (low, high))
-                terms.append(Between(field=each, from_ms=from_ms, until_ms=until_ms, negated=negated))
+                terms.append(TimeTerm(field=each, from_ms=from_ms, until_ms=until_ms, negated=negated))
         for number in ("attempts", "redrives", "returns", "size", "status_code"):
             each = number
-            terms += [Numbered(field=each, low=low, high=high, negated=negated) for low, high in bounds]
-        terms += [Marked(mark=mark, negated=negated) for mark in ("poison", "edited", "copy", "due")]
-        terms += [ErrorLike(text=text, negated=negated) for text in ("timeout", "KEY_", "in or", "orders", "%")]
+            terms += [NumberTerm(field=each, low=low, high=high, negated=negated) for low, high in bounds]
+        terms += [FlagTerm(flag=mark, negated=negated) for mark in ("poison", "edited", "copy", "due")]
+        terms += [ErrorTerm(text=text, negated=negated) for text in ("timeout", "KEY_", "in or", "orders", "%")]
         for words in (*((text,) for text in TEXTS), ("alp",), ("zurich",), ("bravo", "alpha"), ("alpha", "br")):
             terms += [
-                Words(words=words, is_phrase=is_phrase, is_prefix=is_prefix, negated=negated)
+                WordsTerm(words=words, is_phrase=is_phrase, is_prefix=is_prefix, negated=negated)
                 for is_phrase in (False, True)
                 for is_prefix in (False, True)
             ]
         for value in VALUES:
             terms += [
-                BodyPath(path=path, value=value, negated=negated) for path in (("a",), ("*",), ("a", "0"), ("b", "*"))
+                BodyTerm(path=path, value=value, negated=negated) for path in (("a",), ("*",), ("a", "0"), ("b", "*"))
             ]
-            terms += [HeaderIs(name=name, value=value, negated=negated) for name in ("x-a", "X-B", "x-death")]
+            terms += [HeaderTerm(name=name, value=value, negated=negated) for name in ("x-a", "X-B", "x-death")]
     return terms
 
 
 TERMS = st.sampled_from(make_terms())
 
 
-def holds(filter: Filter, each: Exported) -> bool:
+def holds(filter: Filter, each: ExportedLetter) -> bool:
     """The meaning of a filter, without any database."""
     content = each.content
     return matches(filter, each.letter, headers=headers_of(content.properties), body=content.body, now_ms=NOW_MS)
@@ -145,7 +145,7 @@ async def all_pages(store: Store, filter: Filter, *, limit: int, newest_first: b
 
 
 async def check_page(
-    store: Store, everything: list[Exported], filter: Filter, limit: int, newest_first: bool
+    store: Store, everything: list[ExportedLetter], filter: Filter, limit: int, newest_first: bool
 ) -> set[str]:
     """The pages hold what the filter means, and nothing twice; the ids."""
     expected = {each.letter.id for each in everything if holds(filter, each)}
@@ -153,12 +153,12 @@ async def check_page(
     ids = [letter.id for letter in found]
     assert len(ids) == len(set(ids)), "a letter is on two pages"
     assert set(ids) == expected, filter
-    if not any(isinstance(term, Words | BodyPath | HeaderIs) for term in filter.terms):
+    if not any(isinstance(term, WordsTerm | BodyTerm | HeaderTerm) for term in filter.terms):
         assert found == sorted(found, key=lambda letter: (letter.dead_at_ms, letter.id), reverse=newest_first)
     return expected
 
 
-async def check(store: Store, everything: list[Exported], filter: Filter, limit: int, newest_first: bool) -> None:
+async def check(store: Store, everything: list[ExportedLetter], filter: Filter, limit: int, newest_first: bool) -> None:
     """Pages, counts and frozen selections all hold what the filter means."""
     expected = await check_page(store, everything, filter, limit, newest_first)
     assert await store.letters.count(filter, now_ms=NOW_MS) == len(expected)
@@ -193,7 +193,7 @@ def test_every_term_alone_and_many_in_pairs_find_what_they_mean(store: Store, ru
         terms = make_terms()
         for term in terms:
             await check_page(store, everything, Filter((term,)), 100, True)
-        wanted = [term for term in terms if isinstance(term, Named | Words | ErrorLike) and not term.negated]
+        wanted = [term for term in terms if isinstance(term, NameTerm | WordsTerm | ErrorTerm) and not term.negated]
         for _ in range(300):
             await check_page(store, everything, Filter((choose(wanted), choose(wanted))), 100, False)
 
@@ -229,13 +229,13 @@ def test_partial_pages_lead_to_everything(store_url: str, monkeypatch: pytest.Mo
 
     async def work(store: Store) -> None:
         await put(store, everything)
-        filter = Filter((BodyPath(path=("a",), value="3"), Words(words=("same",))))
-        nothing = Filter((BodyPath(path=("b",), value="same", negated=True),))
+        filter = Filter((BodyTerm(path=("a",), value="3"), WordsTerm(words=("same",))))
+        nothing = Filter((BodyTerm(path=("b",), value="same", negated=True),))
         page = await store.letters.page(nothing, limit=3, now_ms=NOW_MS)
         assert page.letters == ()
         assert page.is_partial
         assert page.next_cursor is not None
-        for term in (BodyPath(path=("a",), value="3"), BodyPath(path=("b",), value="same", negated=True)):
+        for term in (BodyTerm(path=("a",), value="3"), BodyTerm(path=("b",), value="same", negated=True)):
             await check(store, everything, Filter((term,)), 2, True)
         await check(store, everything, filter, 50, False)
 
@@ -256,17 +256,17 @@ def test_what_no_index_answers_is_looked_for_a_window_at_a_time(
 
     async def work(store: Store) -> None:
         await put(store, everything)
-        rare = Numbered(field="attempts", low=7, high=7)
+        rare = NumberTerm(field="attempts", low=7, high=7)
         page = await store.letters.page(
-            Filter((Numbered(field="attempts", low=99, high=None),)), limit=3, now_ms=NOW_MS
+            Filter((NumberTerm(field="attempts", low=99, high=None),)), limit=3, now_ms=NOW_MS
         )
         assert (page.letters, page.is_partial) == ((), True)
         for others in (
             (),
-            (Named(field="queue", values=("q1",)),),
-            (Named(field="queue", values=("q0", "q2")), Named(field="service", values=("s1",))),
-            (Words(words=("s1",), negated=True),),
-            (Between(field="dead", from_ms=make_letter(9).dead_at_ms, until_ms=make_letter(40).dead_at_ms),),
+            (NameTerm(field="queue", values=("q1",)),),
+            (NameTerm(field="queue", values=("q0", "q2")), NameTerm(field="service", values=("s1",))),
+            (WordsTerm(words=("s1",), negated=True),),
+            (TimeTerm(field="dead", from_ms=make_letter(9).dead_at_ms, until_ms=make_letter(40).dead_at_ms),),
         ):
             for newest_first in (True, False):
                 await check(store, everything, Filter((rare, *others)), 2, newest_first)
@@ -293,10 +293,10 @@ def test_groups_that_do_not_drive_are_looked_for_a_window_at_a_time(
 
     async def work(store: Store) -> None:
         await put(store, everything)
-        old = Named(field="error_type", values=("Old",))
+        old = NameTerm(field="error_type", values=("Old",))
         page = await store.letters.page(Filter((old,)), limit=3, now_ms=NOW_MS)
         assert (page.letters, page.is_partial) == ((), True)
-        for others in ((), (Named(field="queue", values=("q1",)),), (Words(words=("q0",), negated=True),)):
+        for others in ((), (NameTerm(field="queue", values=("q1",)),), (WordsTerm(words=("q0",), negated=True),)):
             for newest_first in (True, False):
                 await check(store, everything, Filter((old, *others)), 2, newest_first)
 
@@ -315,7 +315,7 @@ def test_rare_letters_of_many_groups_are_merged(store_url: str, monkeypatch: pyt
 
     async def work(store: Store) -> None:
         await put(store, everything)
-        old = Named(field="error_type", values=("Old",))
+        old = NameTerm(field="error_type", values=("Old",))
         page = await store.letters.page(Filter((old,)), limit=20, now_ms=NOW_MS)
         assert (len(page.letters), page.is_partial) == (12, False)
         for newest_first in (True, False):
@@ -334,13 +334,13 @@ def test_a_page_that_takes_long_is_partial_and_leads_to_everything(
 
     async def work(store: Store) -> None:
         await put(store, everything)
-        none = Filter((Numbered(field="attempts", low=99, high=None),))
+        none = Filter((NumberTerm(field="attempts", low=99, high=None),))
         page = await store.letters.page(none, limit=3, now_ms=NOW_MS)
         assert (page.letters, page.is_partial) == ((), True)
         for terms in (
-            (Numbered(field="attempts", low=7, high=7),),
-            (BodyPath(path=("a",), value="3", negated=True),),
-            (ErrorLike(text="zebra", negated=True), BodyPath(path=("a",), value="3")),
+            (NumberTerm(field="attempts", low=7, high=7),),
+            (BodyTerm(path=("a",), value="3", negated=True),),
+            (ErrorTerm(text="zebra", negated=True), BodyTerm(path=("a",), value="3")),
         ):
             await check(store, everything, Filter(terms), 2, True)
 
@@ -356,16 +356,16 @@ def test_a_full_text_index_that_is_slow_is_not_waited_for(store_url: str) -> Non
         await put(store, everything)
         with as_if_many():
             for terms in (
-                (Words(words=("alpha",)),),
-                (Words(words=("alph",), is_prefix=True),),
-                (Words(words=("alpha", "brav"), is_phrase=True, is_prefix=True),),
-                (Words(words=("alpha", "bravo")),),
-                (Words(words=("alpha", "bravo"), is_phrase=True),),
-                (Words(words=("w7",)), Words(words=("bravo",), negated=True)),
-                (Words(words=("ꟿ1",)),),
-                (Words(words=("zebra",)),),
-                (BodyPath(path=("a",), value="alpha bravo"),),
-                (Words(words=("alpha",)), BodyPath(path=("a",), value="bravo*")),
+                (WordsTerm(words=("alpha",)),),
+                (WordsTerm(words=("alph",), is_prefix=True),),
+                (WordsTerm(words=("alpha", "brav"), is_phrase=True, is_prefix=True),),
+                (WordsTerm(words=("alpha", "bravo")),),
+                (WordsTerm(words=("alpha", "bravo"), is_phrase=True),),
+                (WordsTerm(words=("w7",)), WordsTerm(words=("bravo",), negated=True)),
+                (WordsTerm(words=("ꟿ1",)),),
+                (WordsTerm(words=("zebra",)),),
+                (BodyTerm(path=("a",), value="alpha bravo"),),
+                (WordsTerm(words=("alpha",)), BodyTerm(path=("a",), value="bravo*")),
             ):
                 for newest_first in (True, False):
                     await check(store, everything, Filter(terms), 3, newest_first)
@@ -385,13 +385,13 @@ def test_words_that_only_old_letters_have_are_found_by_the_index(
 
     async def work(store: Store) -> None:
         await put(store, everything)
-        june, open_c = Words(words=("june",)), Words(words=("c",), is_prefix=True)
+        june, open_c = WordsTerm(words=("june",)), WordsTerm(words=("c",), is_prefix=True)
         for terms in (
             (june,),
             (open_c, june),
-            (june, Words(words=("c7", "x"), is_phrase=True)),
-            (Words(words=("jun",), is_prefix=True),),
-            (june, open_c, Named(field="status", values=("pending",))),
+            (june, WordsTerm(words=("c7", "x"), is_phrase=True)),
+            (WordsTerm(words=("jun",), is_prefix=True),),
+            (june, open_c, NameTerm(field="status", values=("pending",))),
         ):
             await check(store, everything, Filter(terms), 4, True)
 
@@ -404,7 +404,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_the_connection_goes_on(sto
             "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000000000) "
             "SELECT count(*) FROM n"
         )
-        async with database_of(store).look() as tx:
+        async with database_of(store).autocommit() as tx:
             assert await tx.rows_within(0.05, endless) is None
             assert [row[0] for row in await tx.rows_within(5.0, "SELECT 7") or ()] == [7]
             assert await tx.value("SELECT 8") == 8
@@ -418,7 +418,7 @@ def test_large_contents_are_not_held_together(store_url: str, monkeypatch: pytes
 
     async def work(store: Store) -> None:
         await put(store, everything)
-        await check(store, everything, Filter((BodyPath(path=("a",), value="1"),)), 3, True)
+        await check(store, everything, Filter((BodyTerm(path=("a",), value="1"),)), 3, True)
 
     on_store(store_url, work)
 
@@ -435,10 +435,10 @@ def test_many_groups_and_many_names_are_found_too(store_url: str) -> None:
     async def work(store: Store) -> None:
         await put(store, everything)
         for terms in (
-            (ErrorLike(text="timeout"),),
-            (ErrorLike(text="timeout"), Named(field="status", values=("failed",))),
-            (Named(field="queue", values=("q*",)),),
-            (Named(field="queue", values=tuple(f"q{n}" for n in range(0, 150, 3))), ErrorLike(text="1")),
+            (ErrorTerm(text="timeout"),),
+            (ErrorTerm(text="timeout"), NameTerm(field="status", values=("failed",))),
+            (NameTerm(field="queue", values=("q*",)),),
+            (NameTerm(field="queue", values=tuple(f"q{n}" for n in range(0, 150, 3))), ErrorTerm(text="1")),
         ):
             await check(store, everything, Filter(terms), 20, True)
 

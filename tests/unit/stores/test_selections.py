@@ -10,9 +10,9 @@ import pytest
 
 from redrive.core import PlainMessage
 from redrive.records import (
-    ErrorLike,
+    ErrorTerm,
     Filter,
-    HeaderIs,
+    HeaderTerm,
     Selection,
     explain,
     matches,
@@ -81,7 +81,7 @@ def test_error_searches_the_type_and_the_message_in_any_case(
     async def scenario() -> None:
         await put(store, letters)
         for negated in (False, True):
-            found = await listed(store, Filter((ErrorLike(text=asked, negated=negated),)), limit=2)
+            found = await listed(store, Filter((ErrorTerm(text=asked, negated=negated),)), limit=2)
             wanted = set(range(len(letters))) - expected if negated else expected
             assert {letter.id for letter in found} == {letters[number].id for number in wanted}
 
@@ -101,7 +101,7 @@ def test_a_value_beyond_what_is_indexed_is_found(store: Store, run: Run) -> None
         await put(store, made)
         assert await store.letters.count(parse_filter("body.city:Zürich", now_ms=NOW_MS), now_ms=NOW_MS) == 2
         assert await store.letters.count(parse_filter("body.city:Z*ich", now_ms=NOW_MS), now_ms=NOW_MS) == 2
-        last = Filter((HeaderIs(name="x-last", value="Bern"),))
+        last = Filter((HeaderTerm(name="x-last", value="Bern"),))
         assert await store.letters.count(last, now_ms=NOW_MS) == 1
 
     run(scenario())

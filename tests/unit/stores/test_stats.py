@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from redrive.records import DeadLetter, ErrorLike, Filter, Named, Status, Term, Words
-from redrive.stores import Stats, Store, stats
+from redrive.records import DeadLetter, ErrorTerm, Filter, NameTerm, Status, Term, WordsTerm
+from redrive.stores import LetterStats, Store, stats
 from redrive.stores.tallies import ACTIVITY_BUCKET_MS
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
@@ -34,7 +34,7 @@ def recount(letters: list[DeadLetter], field: str) -> dict[str, dict[str, int]]:
     return {key: dict(by) for key, by in counts.items()}
 
 
-def check(found: Stats, letters: list[DeadLetter]) -> None:
+def check(found: LetterStats, letters: list[DeadLetter]) -> None:
     assert found.total == len(letters)
     assert found.by_status == {key: sum(by.values()) for key, by in recount(letters, "status").items()}
     for name, field in {**FIELDS, "group": "group_id"}.items():
@@ -45,11 +45,11 @@ def check(found: Stats, letters: list[DeadLetter]) -> None:
     ("terms", "holds"),
     [
         ((), lambda letter: True),
-        ((Named(field="status", values=("retrying",)),), lambda letter: letter.status is Status.RETRYING),
-        ((Named(field="queue", values=("q1", "q2")),), lambda letter: letter.queue in ("q1", "q2")),
-        ((ErrorLike(text="time"), Named(field="type", values=("T1",))), lambda letter: letter.type == "T1"),
-        ((Words(words=("common",)),), lambda letter: True),
-        ((Named(field="queue", values=("none",)),), lambda letter: False),
+        ((NameTerm(field="status", values=("retrying",)),), lambda letter: letter.status is Status.RETRYING),
+        ((NameTerm(field="queue", values=("q1", "q2")),), lambda letter: letter.queue in ("q1", "q2")),
+        ((ErrorTerm(text="time"), NameTerm(field="type", values=("T1",))), lambda letter: letter.type == "T1"),
+        ((WordsTerm(words=("common",)),), lambda letter: True),
+        ((NameTerm(field="queue", values=("none",)),), lambda letter: False),
     ],
     ids=["everything", "a status", "queues", "an error and a type", "a word", "nothing"],
 )
@@ -70,7 +70,7 @@ def test_more_than_can_be_counted_is_said_to_be_partial(store_url: str, monkeypa
 
     async def work(store: Store) -> None:
         await put(store, LETTERS)
-        found = await store.stats.totals(Filter((Named(field="queue", values=("q1",)),)), now_ms=NOW_MS)
+        found = await store.stats.totals(Filter((NameTerm(field="queue", values=("q1",)),)), now_ms=NOW_MS)
         assert found.is_partial
         assert found.by_type == recount([letter for letter in LETTERS if letter.queue == "q1"][-5:], "type")
         # By status it is exact all the same.
@@ -85,7 +85,7 @@ def test_only_the_largest_keys_are_told(store_url: str, monkeypatch: pytest.Monk
 
     async def work(store: Store) -> None:
         await put(store, [make_letter(number, queue="abbccc"[number]) for number in range(6)])
-        for filter in (Filter(), Filter((Named(field="dlq", values=("orders.parked",)),))):
+        for filter in (Filter(), Filter((NameTerm(field="dlq", values=("orders.parked",)),))):
             found = await store.stats.totals(filter, now_ms=NOW_MS)
             assert list(found.by_queue) == ["c", "b"]
             assert found.total == 6

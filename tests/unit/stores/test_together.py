@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from redrive.records import Filter, ItemState, NewOperation, OperationKind, Selection, Sent, make_id
+from redrive.records import Filter, ItemState, NewOperation, OperationKind, Selection, SendResult, make_id
 from redrive.stores import Store, open_store
 from tests.unit.stores.arrivals import NOW_MS, claim, counts_anew, counts_kept, database_of, make_arrival
 from tests.unit.stores.conftest import Run
@@ -22,8 +22,8 @@ async def collect_queue(store: Store, number: int) -> None:
             make_arrival(first + n, dlq=dlq, group_id=f"g{(first + n * 7) % 5}", queue=f"q{n % 3}") for n in range(HAND)
         ]
         batch_id = f"{number}/{hand}"
-        await store.collecting.store(arrivals[:: (-1) ** number], lease=lease, batch_id=batch_id, now_ms=NOW_MS)
-        await store.collecting.own(batch_id)
+        await store.batches.store(arrivals[:: (-1) ** number], lease=lease, batch_id=batch_id, now_ms=NOW_MS)
+        await store.batches.close(batch_id)
 
 
 async def redrive_all(store: Store, number: int, given_out: Counter[str]) -> None:
@@ -37,7 +37,7 @@ async def redrive_all(store: Store, number: int, given_out: Counter[str]) -> Non
         lease = await claim(store, id, f"runner {number}")
         while taken := await store.operations.take(id, lease, limit=15, now_ms=NOW_MS):
             given_out.update(one.id for one in taken)
-            ends = [Sent(id=one.id, state=ItemState.SENT) for one in taken]
+            ends = [SendResult(id=one.id, state=ItemState.SENT) for one in taken]
             await store.operations.record(id, lease, ends, now_ms=NOW_MS)
         operation = await store.operations.get(id)
         assert operation is not None

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.records import WORD_LENGTH_MAX, Filter, Words, cut_words
+from redrive.records import WORD_LENGTH_MAX, Filter, WordsTerm, cut_words
 from redrive.stores import Store
 from redrive.stores.words import CUT, as_tsvector
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival
@@ -42,9 +42,9 @@ def test_a_letter_with_any_number_of_words_is_found_by_them(store: Store, run: R
         await collect(store, *arrivals)
         for text in texts.values():
             for word in {*cut_words(text)[:40], *cut_words(text)[-3:]}:
-                found = await store.letters.count(Filter((Words(words=(word,)),)), now_ms=NOW_MS)
+                found = await store.letters.count(Filter((WordsTerm(words=(word,)),)), now_ms=NOW_MS)
                 assert found == sum(word in cut_words(other) for other in texts.values()), word
-        phrase = Words(words=("answered", "1e5", "times"), is_phrase=True)
+        phrase = WordsTerm(words=("answered", "1e5", "times"), is_phrase=True)
         assert await store.letters.count(Filter((phrase,)), now_ms=NOW_MS) == 1
 
     run(scenario())
@@ -62,7 +62,7 @@ def test_every_letter_of_unicode_makes_words_that_both_databases_keep(store: Sto
         for start in range(0, len(arrivals), 200):
             await collect(store, *arrivals[start : start + 200])
         for text in texts[::7]:
-            asked = Words(words=(text, "end"), is_phrase=True)
+            asked = WordsTerm(words=(text, "end"), is_phrase=True)
             expected = sum(cut[text] == cut[other] for other in texts)
             assert await store.letters.count(Filter((asked,)), now_ms=NOW_MS) >= max(expected, 1), text
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from redrive.records import DeadLetter, Named, Role, Term, Token, covers, guess_failed_queue
+from redrive.records import DeadLetter, NameTerm, Role, Term, Token, covers, guess_failed_queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Caller:
 
     def scope_terms(self) -> tuple[Term, ...]:
         """What a filter must ask besides, so that it finds only what the caller may see; nothing: everything."""
-        return (Named(field="dlq", values=self.all_dlqs),) if self.queues else ()
+        return (NameTerm(field="dlq", values=self.all_dlqs),) if self.queues else ()
 
     def sees(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is of the caller's queues: by where we took it from, never by what it says."""

@@ -29,16 +29,16 @@ from redrive.admin.shapes.bookly import (
 from redrive.admin.starting import operation_key, start_redrive, wait_ended, why_none_sent
 from redrive.records import (
     AS_TOLD_BY,
-    AWAY,
-    Between,
+    IN_FLIGHT,
     DeadLetter,
     Filter,
-    Named,
+    NameTerm,
     NewOperation,
     OperationKind,
     Selection,
     Status,
     Term,
+    TimeTerm,
     letter_json,
     too_many_stars,
 )
@@ -79,15 +79,15 @@ async def list_entries(
     """The dead letters of the caller's queues, the last dead first."""
     terms = _status_terms(status)
     if topic:
-        terms.append(Named(field="topic", values=_checked("topic", topic)))
+        terms.append(NameTerm(field="topic", values=_checked("topic", topic)))
     if service:
-        terms.append(Named(field="service", values=_checked("service", service)))
+        terms.append(NameTerm(field="service", values=_checked("service", service)))
     if event_type:
-        terms.append(Named(field="type", values=_checked("eventType", event_type)))
+        terms.append(NameTerm(field="type", values=_checked("eventType", event_type)))
     if queue:
-        terms.append(Named(field="queue", values=_checked("queue", queue)))
+        terms.append(NameTerm(field="queue", values=_checked("queue", queue)))
     if since is not None or until is not None:
-        terms.append(Between(field="dead", from_ms=_ms(since), until_ms=_ms(until)))
+        terms.append(TimeTerm(field="dead", from_ms=_ms(since), until_ms=_ms(until)))
     too_dear = too_many_stars(terms)
     if too_dear is not None:
         raise invalid(f"{too_dear}; write the names out, or ask several times")
@@ -133,7 +133,7 @@ async def retry(
     """Sends it to the queue it failed in, and answers it as it is then; auto-retry begins anew with it. A resolved one
     is reopened first. 409 while a copy of it is on its way, or an operation that waits or runs will send one."""
     letter = await find_letter(services, caller, dlq_id)
-    if letter.status in AWAY:
+    if letter.status in IN_FLIGHT:
         raise conflict(
             "on-its-way", f"dead letter {letter.id} is on its way already; wait until it comes back or settles"
         )
@@ -238,7 +238,7 @@ def _status_terms(asked: list[str] | None) -> list[Term]:
     for word in words:
         if word.lower() not in known:
             raise invalid(f"there is no such status; write {', '.join(known).upper()}")
-    return [Named(field="status", values=tuple(word.lower() for word in words))] if words else []
+    return [NameTerm(field="status", values=tuple(word.lower() for word in words))] if words else []
 
 
 def _checked(name: str, values: list[str]) -> tuple[str, ...]:

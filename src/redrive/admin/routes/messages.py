@@ -30,18 +30,18 @@ from redrive.admin.services import services_of
 from redrive.admin.shapes import messages as shapes
 from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
 from redrive.records import (
-    Content,
     DeadLetter,
-    Event,
+    LetterEvent,
+    MessageContent,
     Role,
     Selection,
     attempt_json,
-    happening_json,
     letter_json,
+    lifecycle_json,
     moment_json,
-    tried_redaction,
+    trial_redaction,
 )
-from redrive.stores import Changed, StoreUnavailable, VersionConflict, WholeLetter, body_as_seen
+from redrive.stores import ChangeResult, StoreUnavailable, VersionConflict, WholeLetter, redact_body
 from redrive.wiring import describe
 
 router = APIRouter(prefix="/api/v1/messages", tags=["messages"])
@@ -116,7 +116,7 @@ async def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
         **letter_json(found.letter),
         "stack": found.letter.stack,
         "history": [attempt_json(one) for one in found.history],
-        "life": [happening_json(one) for one in found.life],
+        "life": [lifecycle_json(one) for one in found.life],
         "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in found.past],
     }
     shown = await shown_content(view, found.content)
@@ -139,7 +139,7 @@ async def show_body(
 ) -> Response:
     """The body alone, as bytes, to be saved: a browser must never take it for a page of ours."""
     letter, content = await _content(request, caller, message_id, original=original)
-    shown = await body_as_seen(view, content.body)
+    shown = await redact_body(view, content.body)
     body = shown.body
     if body is None:
         raise await forbade(request, caller, f"the body of this message is hidden from your role: {shown.why}")
@@ -193,8 +193,8 @@ async def preview(
     await check_seen(services, caller, found.letter)
     await note_read(services, caller, view, found.letter.id, found.letter.queue)
     tried = [
-        *(tried_redaction("body", one, role) for one in hide_body or ()),
-        *(tried_redaction("header", one, role) for one in hide_header or ()),
+        *(trial_redaction("body", one, role) for one in hide_body or ()),
+        *(trial_redaction("header", one, role) for one in hide_header or ()),
     ]
     redactions = [*await services.store.redactions.all(), *tried]
     sees_payloads = payloads or role.includes(Role.OPERATOR)
@@ -304,7 +304,7 @@ async def resolve_many(
     request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ResolveManyRequest
 ) -> dict[str, Any]:
     """Nothing more is to be done about these. Those on the way are left alone."""
-    return await _change_many(request, caller, view, asked, Event.RESOLVED, asked.why)
+    return await _change_many(request, caller, view, asked, LetterEvent.RESOLVED, asked.why)
 
 
 @router.post("/reopen", response_model=shapes.Changed)
@@ -312,7 +312,7 @@ async def reopen_many(
     request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ChangeManyRequest
 ) -> dict[str, Any]:
     """Failed, doubtful and resolved ones are pending again."""
-    return await _change_many(request, caller, view, asked, Event.REOPENED, asked.why)
+    return await _change_many(request, caller, view, asked, LetterEvent.REOPENED, asked.why)
 
 
 @router.post("/delete", response_model=shapes.Changed)
@@ -320,7 +320,7 @@ async def remove_many(
     request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ChangeManyRequest
 ) -> dict[str, Any]:
     """Removes these for good; only the audit tells of them. Those on the way are left alone."""
-    return await _change_many(request, caller, view, asked, Event.DELETED, asked.why)
+    return await _change_many(request, caller, view, asked, LetterEvent.DELETED, asked.why)
 
 
 def _refuse_bulk(id: str) -> None:
@@ -334,7 +334,9 @@ async def _letter(request: Request, caller: Caller, id: str) -> DeadLetter:
     return await find_letter(services_of(request), caller, id)
 
 
-async def _content(request: Request, caller: Caller, id: str, *, original: bool = False) -> tuple[DeadLetter, Content]:
+async def _content(
+    request: Request, caller: Caller, id: str, *, original: bool = False
+) -> tuple[DeadLetter, MessageContent]:
     letter = await _letter(request, caller, id)
     content = await services_of(request).store.letters.content(letter.id, edited=not original)
     if content is None:
@@ -348,7 +350,7 @@ def _check_version(letter: DeadLetter, version: int | None) -> None:
 
 
 async def _change_many(
-    request: Request, caller: Caller, view: View, asked: shapes.Selected, event: Event, why: str
+    request: Request, caller: Caller, view: View, asked: shapes.Selected, event: LetterEvent, why: str
 ) -> dict[str, Any]:
     chosen = await choose(
         request,
@@ -362,9 +364,9 @@ async def _change_many(
     desk, selection = services_of(request).desk, replace(chosen.selection, ends_waiting=asked.end_waiting)
     try:
         async with taking_turns(request, caller, selection.filter):
-            if event is Event.RESOLVED:
+            if event is LetterEvent.RESOLVED:
                 changed = await desk.resolve(selection, who=caller.who, why=why)
-            elif event is Event.REOPENED:
+            elif event is LetterEvent.REOPENED:
                 changed = await desk.reopen(selection, who=caller.who, why=why)
             else:
                 changed = await desk.delete(selection, who=caller.who, why=why)
@@ -380,13 +382,13 @@ async def _change_many(
 
 
 async def _after(
-    request: Request, response: Response, caller: Caller, view: View, id: str, changed: Changed
+    request: Request, response: Response, caller: Caller, view: View, id: str, changed: ChangeResult
 ) -> dict[str, Any]:
     _require(id, changed)
     return _told(await _letter(request, caller, id), view, response)
 
 
-def _require(id: str, changed: Changed) -> None:
+def _require(id: str, changed: ChangeResult) -> None:
     reason = changed.refused.get(id)
     if reason == GONE:
         raise not_found("dead letter", id)

@@ -29,15 +29,15 @@ from redrive.admin.starting import operation_key, start_redrive, wait_ended, why
 from redrive.client import ClientError
 from redrive.deadletters import PeekedMessage, PeekRefused
 from redrive.records import (
-    Content,
     DeadLetter,
     Filter,
-    Named,
+    MessageContent,
+    NameTerm,
     NewOperation,
     OperationKind,
+    RedriveTarget,
     Selection,
     Status,
-    Target,
     format_filter,
 )
 from redrive.wiring import KnownQueue
@@ -142,7 +142,7 @@ async def redrive(
     await _known(services, caller, queue)
     left, note = await _collect_first(services, caller, queue, limit)
     filter = _stored_of(services, caller, queue, _OPEN)
-    text = format_filter(Filter((Named(field="dlq", values=(queue,)),)))
+    text = format_filter(Filter((NameTerm(field="dlq", values=(queue,)),)))
     new = NewOperation(
         kind=OperationKind.REDRIVE,
         selection=Selection(filter=filter, filter_text=text, limit=limit),
@@ -154,7 +154,7 @@ async def redrive(
     )
     preview = (await services.redrives.plan(new)).preview
     # Who is limited to some queues sends to these by their names: behind an exchange may be any queue.
-    target = Target() if caller.queues else await _target(services, list(preview.by_queue))
+    target = RedriveTarget() if caller.queues else await _target(services, list(preview.by_queue))
     if not preview.total and new.idempotency_key is None:
         if left:
             raise conflict("not-collected", f"nothing of {queue} is stored, and {note}")
@@ -234,16 +234,16 @@ async def _ready(services: Services, queue: str) -> int | None:
         return None
 
 
-async def _target(services: Services, failed_queues: list[str]) -> Target:
+async def _target(services: Services, failed_queues: list[str]) -> RedriveTarget:
     """The retry exchanges of the failed queues where all of them have one, else the queues themselves."""
     if not failed_queues:
-        return Target()
+        return RedriveTarget()
     known = set() if services.place.loaded is None else {one.name for one in services.place.loaded.topology.exchanges}
     for queue in failed_queues:
         name = RETRY_EXCHANGE.replace("{queue}", queue)
         if name not in known and not await _has_exchange(services, name):
-            return Target()
-    return Target(exchange=RETRY_EXCHANGE, routing_key=RETRY_KEY)
+            return RedriveTarget()
+    return RedriveTarget(exchange=RETRY_EXCHANGE, routing_key=RETRY_KEY)
 
 
 async def _has_exchange(services: Services, name: str) -> bool:
@@ -259,14 +259,14 @@ def _stored_of(services: Services, caller: Caller, queue: str, statuses: tuple[S
     return Filter(
         (
             *caller.scope_terms(),
-            Named(field="vhost", values=(services.place.target.vhost,)),
-            Named(field="dlq", values=(queue,)),
-            Named(field="status", values=tuple(str(one) for one in statuses)),
+            NameTerm(field="vhost", values=(services.place.target.vhost,)),
+            NameTerm(field="dlq", values=(queue,)),
+            NameTerm(field="status", values=tuple(str(one) for one in statuses)),
         )
     )
 
 
-def _nothing(queue: str, target: Target, left: int | None) -> dict[str, Any]:
+def _nothing(queue: str, target: RedriveTarget, left: int | None) -> dict[str, Any]:
     return {
         "queue": queue,
         "operation": None,
@@ -295,7 +295,7 @@ async def _stored_entry(services: Services, view: View, letter: DeadLetter) -> d
 
 
 async def _queued_entry(view: View, message: PeekedMessage) -> dict[str, Any]:
-    shown = await shown_content(view, Content(properties=message.properties, body=message.body))
+    shown = await shown_content(view, MessageContent(properties=message.properties, body=message.body))
     message_id = shown["properties"].get("message_id")
     return {
         "where": "queue",

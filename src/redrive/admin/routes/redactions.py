@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from redrive.admin.access import WholeAdminCaller
 from redrive.admin.services import services_of
-from redrive.records import Redaction, Role, checked_path
+from redrive.records import Redaction, Role, check_redaction_path
 
 router = APIRouter(prefix="/api/v1/redactions", tags=["redactions"])
 
@@ -59,7 +59,7 @@ async def create(request: Request, caller: WholeAdminCaller, new: NewRedaction) 
     """Hides a value from a role and those below it. A path that is hidden already gets the new role."""
     services = services_of(request)
     redaction = Redaction(
-        id=services.new_id(), kind=new.kind, path=checked_path(new.kind, new.path), hidden_from=new.hidden_from
+        id=services.new_id(), kind=new.kind, path=check_redaction_path(new.kind, new.path), hidden_from=new.hidden_from
     )
     stored = await services.store.redactions.set(redaction, who=caller.who, now_ms=services.clock_ms(), why=new.why)
     return _shape(stored)

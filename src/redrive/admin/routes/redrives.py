@@ -21,12 +21,12 @@ from redrive.client import ClientError
 from redrive.deadletters import RedrivePlan
 from redrive.records import (
     ItemState,
-    Named,
+    NameTerm,
     NewOperation,
     Operation,
     OperationKind,
     OperationState,
-    Target,
+    RedriveTarget,
     Term,
     item_json,
 )
@@ -159,10 +159,10 @@ async def _new_operation(request: Request, caller: Caller, view: View, asked: sh
     key = request.headers.get(KEY_HEADER)
     terms: list[Term] = []
     if asked.queue is not None:
-        terms.append(Named(field="queue", values=(asked.queue,)))
+        terms.append(NameTerm(field="queue", values=(asked.queue,)))
     if asked.group is not None:
         group = await find_group(services, caller, asked.group)
-        terms.append(Named(field="group", values=(group.id,)))
+        terms.append(NameTerm(field="group", values=(group.id,)))
     chosen = await choose(
         request,
         caller,
@@ -173,7 +173,7 @@ async def _new_operation(request: Request, caller: Caller, view: View, asked: sh
         include_in_doubt=asked.include_in_doubt,
         terms=terms,
         # A connection leads to one vhost.
-        hidden_terms=(Named(field="vhost", values=(services.place.target.vhost,)),),
+        hidden_terms=(NameTerm(field="vhost", values=(services.place.target.vhost,)),),
     )
     return NewOperation(
         kind=OperationKind.REDRIVE,
@@ -191,11 +191,11 @@ async def _new_operation(request: Request, caller: Caller, view: View, asked: sh
     )
 
 
-async def _target(request: Request, caller: Caller, asked: shapes.TargetRequest | None) -> Target:
+async def _target(request: Request, caller: Caller, asked: shapes.TargetRequest | None) -> RedriveTarget:
     """The target. Raises `Problem` 403 where a limited caller would send beyond their queues."""
     if asked is None or asked.exchange is None:
-        return Target()
-    target = Target(exchange=asked.exchange, routing_key=asked.routing_key)
+        return RedriveTarget()
+    target = RedriveTarget(exchange=asked.exchange, routing_key=asked.routing_key)
     if caller.queues:
         # Behind another exchange may be any queue.
         is_named = target.exchange == "" and target.routing_key is not None

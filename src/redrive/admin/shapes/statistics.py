@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from redrive.admin.shapes.base import GROUP_ID, MOMENT, Answer, Moment, example
 from redrive.records import Status, moment_json
-from redrive.stores import Bucket, Stats
+from redrive.stores import ActivityBucket, LetterStats
 
 Counts = dict[str, dict[str, int]]
 
@@ -62,7 +62,7 @@ class TimeSeries(Answer):
     points: list[Point]
 
 
-def stats_json(stats: Stats) -> dict[str, Any]:
+def stats_json(stats: LetterStats) -> dict[str, Any]:
     """A `Statistics` of what the store counted."""
     return {
         "total": stats.total,
@@ -77,7 +77,7 @@ def stats_json(stats: Stats) -> dict[str, Any]:
     }
 
 
-def series_json(buckets: tuple[Bucket, ...], *, asked_s: int) -> dict[str, Any]:
+def series_json(buckets: tuple[ActivityBucket, ...], *, asked_s: int) -> dict[str, Any]:
     """A `TimeSeries` of the store's buckets; `asked_s` is their width where there are too few to tell."""
     width_s = (buckets[1].at_ms - buckets[0].at_ms) // 1000 if len(buckets) > 1 else asked_s
     points = [

@@ -14,7 +14,7 @@ from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import printable
 from redrive.core import UnreadableFile
 from redrive.deadletters import EditedContent, LetterEdit, edit_content
-from redrive.records import Content, DeadLetter, letter_json
+from redrive.records import DeadLetter, MessageContent, letter_json
 from redrive.stores import Store
 from redrive.wiring import dead_letter_service
 
@@ -101,7 +101,7 @@ def edit_command(
         say(f"Kept. Send it with: redrive dlq retry {changed.id}")
 
 
-async def _found(store: Store, text: str) -> tuple[DeadLetter, Content]:
+async def _found(store: Store, text: str) -> tuple[DeadLetter, MessageContent]:
     found_id = await letter_id(store, text)
     found, content = await store.letters.get(found_id), await store.letters.content(found_id)
     if found is None or content is None:
@@ -121,7 +121,7 @@ def _body_of(body: str | None, body_file: str | None) -> bytes | None:
         raise UnreadableFile(path=printable(body_file), reason=reason, hint="name a file with the body") from None
 
 
-def _edited_by_hand(content: Content) -> bytes:
+def _edited_by_hand(content: MessageContent) -> bytes:
     try:
         text = content.body.decode()
     except UnicodeDecodeError:

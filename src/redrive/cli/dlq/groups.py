@@ -101,9 +101,10 @@ def show_command(place: PlaceOptions, group_id: str, form: str) -> None:
     print_line(group.title, bold=True)
     print_line(f"group     {group.id}")
     print_line(f"state     {group.state}", fg=GROUP_COLOURS.get(group.state))
-    if group.said is not None:
-        why = f": {group.said.why}" if group.said.why else ""
-        print_line(f"said      {group.said.state}, {moment_text(group.said.at_ms)} {group.said.who}{why}")
+    change = group.state_change
+    if change is not None:
+        why = f": {change.why}" if change.why else ""
+        print_line(f"said      {change.state}, {moment_text(change.at_ms)} {change.who}{why}")
     print_line(f"queue     {group.queue}")
     by_status = ", ".join(f"{count:,} {status}" for status, count in group.by_status.items() if count)
     print_line(f"letters   {group.count:,} ({by_status})" if by_status else f"letters   {group.count:,}")

@@ -9,7 +9,7 @@ from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_plac
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_table
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text
-from redrive.records import DeadLetter, Filter, Named, letter_json
+from redrive.records import DeadLetter, Filter, NameTerm, letter_json
 from redrive.stores import Store
 
 _PAGE = 500
@@ -53,7 +53,7 @@ def list_command(place: PlaceOptions, wanted: Wanted, oldest_first: bool, cursor
         chosen = filter_of(wanted, moment_ms=moment_ms)
         if wanted.ids:
             ids = tuple([await letter_id(store, one) for one in wanted.ids])
-            chosen = Filter((Named(field="id", values=ids), *chosen.terms))
+            chosen = Filter((NameTerm(field="id", values=ids), *chosen.terms))
         limit = wanted.limit if wanted.limit is not None else None if wanted.takes_all else _LIMIT
         letters: list[DeadLetter] = []
         after, is_partial = cursor, False

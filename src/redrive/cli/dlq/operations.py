@@ -8,7 +8,7 @@ from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, pr
 from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
 from redrive.cli.dlq.selecting import UnknownLetter, on_store, one_of, place_of, run_to_end
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
-from redrive.records import Item, ItemState, Operation, OperationState, item_json, operation_json
+from redrive.records import ItemState, Operation, OperationItem, OperationState, item_json, operation_json
 from redrive.stores import Store
 from redrive.wiring import now_ms, opened_broker, opened_store
 
@@ -103,10 +103,10 @@ def show_command(place: PlaceOptions, operation: str, item_count: int, item_stat
       redrive dlq operations show ID --item-state refused
     """
 
-    async def work(store: Store) -> tuple[Operation, list[Item]]:
+    async def work(store: Store) -> tuple[Operation, list[OperationItem]]:
         found = await _found(store, operation)
         wanted = None if item_state is None else ItemState(item_state.lower())
-        items: list[Item] = []
+        items: list[OperationItem] = []
         if item_count:
             page, _ = await store.operations.items(found.id, item_count, state=wanted)
             items = list(page)
@@ -185,7 +185,7 @@ def resume_command(place: PlaceOptions, operation: str, witness: bool, form: str
 
     keep_result()
 
-    async def work() -> tuple[Operation, list[Item]]:
+    async def work() -> tuple[Operation, list[OperationItem]]:
         found_place = place_of(place)
         async with opened_store(found_place, creates=False) as store:
             found = await _found(store, operation)

@@ -11,7 +11,7 @@ from redrive.cli.dlq.selecting import place_of, run_to_end
 from redrive.cli.dlq.showing import body_lines, header_rows
 from redrive.cli.tables import Column, counted, size_text
 from redrive.deadletters import PeekedMessage, PeekResult
-from redrive.records import Content
+from redrive.records import MessageContent
 from redrive.wiring import describe, peek_at
 
 
@@ -48,7 +48,7 @@ def peek_command(place: PlaceOptions, queue: str, limit: int, form: str) -> None
 
 
 def _as_json(message: PeekedMessage) -> dict[str, Any]:
-    described = describe(Content(properties=message.properties, body=message.body))
+    described = describe(MessageContent(properties=message.properties, body=message.body))
     return {
         "place": message.place,
         "exchange": message.exchange,
@@ -61,7 +61,7 @@ def _as_json(message: PeekedMessage) -> dict[str, Any]:
 
 
 def _print(message: PeekedMessage) -> None:
-    described = describe(Content(properties=message.properties, body=message.body))
+    described = describe(MessageContent(properties=message.properties, body=message.body))
     print_line(f"{message.place}. exchange {message.exchange or '(default)'}, key {message.routing_key}", bold=True)
     for name, value in described.properties.items():
         print_line(f"  {name}: {value}")

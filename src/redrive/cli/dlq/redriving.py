@@ -22,17 +22,17 @@ from redrive.cli.dlq.selecting import place_of, run_to_end, selection_of
 from redrive.cli.tables import counted
 from redrive.core import Severity
 from redrive.records import (
-    Event,
-    Item,
+    LetterEvent,
     NewOperation,
     Operation,
+    OperationItem,
     OperationKind,
     OperationState,
     Preview,
+    RedriveTarget,
     Selection,
     Status,
-    Target,
-    sources,
+    statuses_allowing,
 )
 from redrive.stores import Store
 from redrive.wiring import Broker, opened_broker, opened_store, seldom_collected
@@ -208,7 +208,7 @@ def _send(
 
     keep_result()
 
-    async def work() -> tuple[Operation, list[Item]] | None:
+    async def work() -> tuple[Operation, list[OperationItem]] | None:
         place = place_of(options)
         async with opened_store(place, creates=False) as store:
             selection = await selection_of(
@@ -258,7 +258,7 @@ async def _left_alone(store: Store, selection: Selection) -> dict[str, str]:
     found = {}
     for letter_id in selection.ids:
         letter = await store.letters.get(letter_id)
-        if letter is not None and letter.status not in sources(Event.CLAIMED):
+        if letter is not None and letter.status not in statuses_allowing(LetterEvent.CLAIMED):
             found[letter.id] = _LEFT_ALONE.get(letter.status, f"it is {letter.status}")
     return found
 
@@ -284,11 +284,11 @@ async def _is_wanted(broker: Broker, request: NewOperation, preview: Preview, as
     return True
 
 
-def _target(to_queue: str | None, to_exchange: str | None, routing_key: str | None) -> Target:
+def _target(to_queue: str | None, to_exchange: str | None, routing_key: str | None) -> RedriveTarget:
     if to_queue is not None:
         if to_exchange is not None or routing_key is not None:
             raise click.UsageError("--to-queue says already where; leave out --to-exchange and --routing-key.")
-        return Target(exchange="", routing_key=to_queue)
+        return RedriveTarget(exchange="", routing_key=to_queue)
     if routing_key is not None and to_exchange is None:
         raise click.UsageError("--routing-key needs --to-exchange; for a queue write --to-queue.")
-    return Target(exchange=to_exchange, routing_key=routing_key)
+    return RedriveTarget(exchange=to_exchange, routing_key=routing_key)

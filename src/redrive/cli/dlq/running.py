@@ -16,7 +16,7 @@ from redrive.cli.dlq.output import print_json, print_line, warn_line
 from redrive.cli.progress import Progress
 from redrive.cli.tables import counted
 from redrive.core import RedriveError
-from redrive.records import Item, ItemState, Operation, OperationState, item_json, operation_json
+from redrive.records import ItemState, Operation, OperationItem, OperationState, item_json, operation_json
 from redrive.stores import Store
 from redrive.wiring import Broker
 
@@ -75,7 +75,7 @@ async def run_in_foreground(store: Store, broker: Broker, operation: Operation) 
     return current
 
 
-def report(operation: Operation, items: list[Item], *, form: str) -> None:
+def report(operation: Operation, items: list[OperationItem], *, form: str) -> None:
     """Prints how an operation ended, and ends the program with 1 if not all of it was sent."""
     if form == "json":
         troubled = [item_json(one) for one in items]
@@ -86,9 +86,9 @@ def report(operation: Operation, items: list[Item], *, form: str) -> None:
         raise SystemExit(EXIT_FOUND)
 
 
-async def troubled_items(store: Store, operation: Operation) -> list[Item]:
+async def troubled_items(store: Store, operation: Operation) -> list[OperationItem]:
     """The first of those that were not sent, with the reasons."""
-    found: list[Item] = []
+    found: list[OperationItem] = []
     for state in (ItemState.REFUSED, ItemState.IN_DOUBT, ItemState.SKIPPED):
         items, _ = await store.operations.items(operation.id, _SHOWN, state=state)
         found.extend(items)
@@ -116,7 +116,7 @@ def _note(operation: Operation) -> str:
     return ", ".join(parts)
 
 
-def _print(operation: Operation, items: list[Item]) -> None:
+def _print(operation: Operation, items: list[OperationItem]) -> None:
     verb = "returned" if operation.kind == "return" else "sent"
     text = f"{operation.sent:,} of {counted(operation.total, 'dead letter')} {verb}"
     note = _note(operation)

@@ -11,13 +11,13 @@ from redrive.cli.dlq.options import PlaceOptions, Wanted
 from redrive.cli.dlq.output import fail_line, warn_line
 from redrive.core import RedriveError
 from redrive.records import (
-    Between,
     Filter,
     InvalidFilter,
-    Named,
+    NameTerm,
     Selection,
     Status,
     Term,
+    TimeTerm,
     format_filter,
     parse_filter,
 )
@@ -110,10 +110,10 @@ async def selection_of(
         raise click.UsageError("Say which dead letters: IDs, --queue Q, --group ID, --filter 'TEXT', or --all.")
     chosen = filter_of(wanted, moment_ms=moment_ms)
     if freezes:
-        bound = Between(field="collected", from_ms=None, until_ms=moment_ms + 1)
+        bound = TimeTerm(field="collected", from_ms=None, until_ms=moment_ms + 1)
         chosen = Filter((*chosen.terms, bound))
     if vhost is not None:
-        chosen = Filter((*chosen.terms, Named(field="vhost", values=(vhost,))))
+        chosen = Filter((*chosen.terms, NameTerm(field="vhost", values=(vhost,))))
     doubtful = wanted.status is not None and wanted.status.lower() == Status.IN_DOUBT
     return Selection(
         filter=chosen,
@@ -144,9 +144,9 @@ def one_of(text: str, found: Sequence[str], *, noun: str, listing: str, address:
 def _flag_terms(wanted: Wanted) -> tuple[Term, ...]:
     terms: list[Term] = []
     if wanted.queue is not None:
-        terms.append(Named(field="queue", values=(wanted.queue,)))
+        terms.append(NameTerm(field="queue", values=(wanted.queue,)))
     if wanted.group is not None:
-        terms.append(Named(field="group", values=(wanted.group,)))
+        terms.append(NameTerm(field="group", values=(wanted.group,)))
     if wanted.status is not None:
-        terms.append(Named(field="status", values=(wanted.status.lower(),)))
+        terms.append(NameTerm(field="status", values=(wanted.status.lower(),)))
     return tuple(terms)

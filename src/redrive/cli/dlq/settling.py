@@ -10,8 +10,8 @@ from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_plac
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_line
 from redrive.cli.dlq.selecting import on_store, selection_of
 from redrive.cli.tables import counted
-from redrive.records import Between, Event, Filter, Selection
-from redrive.stores import Changed, Store
+from redrive.records import Filter, LetterEvent, Selection, TimeTerm
+from redrive.stores import ChangeResult, Store
 from redrive.wiring import dead_letter_service
 
 _REFUSED_SHOWN = 20
@@ -55,14 +55,14 @@ def resolve_command(
     """
     who = resolved_by or who
 
-    async def change(store: Store, selection: Selection) -> Changed:
+    async def change(store: Store, selection: Selection) -> ChangeResult:
         return await dead_letter_service(store).resolve(selection, who=who, why=why)
 
     _change(
         place,
         wanted,
         change,
-        Event.RESOLVED,
+        LetterEvent.RESOLVED,
         end_waiting=end_waiting,
         verb="Resolve",
         done="resolved",
@@ -93,14 +93,14 @@ def reopen_command(
       redrive dlq reopen --status in_doubt --queue orders --why 'the broker lost its disk' --yes
     """
 
-    async def change(store: Store, selection: Selection) -> Changed:
+    async def change(store: Store, selection: Selection) -> ChangeResult:
         return await dead_letter_service(store).reopen(selection, who=who, why=why)
 
     _change(
         place,
         wanted,
         change,
-        Event.REOPENED,
+        LetterEvent.REOPENED,
         end_waiting=end_waiting,
         verb="Reopen",
         done="reopened",
@@ -131,14 +131,14 @@ def delete_command(
       redrive dlq delete --filter 'status:resolved updated:>90d' --why 'retention' --yes
     """
 
-    async def change(store: Store, selection: Selection) -> Changed:
+    async def change(store: Store, selection: Selection) -> ChangeResult:
         return await dead_letter_service(store).delete(selection, who=who, why=why)
 
     _change(
         place,
         wanted,
         change,
-        Event.DELETED,
+        LetterEvent.DELETED,
         end_waiting=end_waiting,
         verb="Delete for good",
         done="deleted",
@@ -154,8 +154,8 @@ def _is_many(wanted: Wanted) -> bool:
 def _change(
     options: PlaceOptions,
     wanted: Wanted,
-    change: Callable[[Store, Selection], Awaitable[Changed]],
-    event: Event,
+    change: Callable[[Store, Selection], Awaitable[ChangeResult]],
+    event: LetterEvent,
     *,
     end_waiting: bool,
     verb: str,
@@ -166,14 +166,14 @@ def _change(
     keep_result()
     said: dict[str, int] = {}
 
-    async def work(store: Store) -> Changed | None:
+    async def work(store: Store) -> ChangeResult | None:
         moment_ms = store.clock_ms()
         selection = await selection_of(store, wanted, moment_ms=moment_ms)
         selection = replace(selection, ends_waiting=end_waiting)
         if asks:
             if selection.filter is not None:
                 # What changes while somebody thinks about the answer was not asked about.
-                unchanged = Between(field="updated", from_ms=None, until_ms=moment_ms + 1)
+                unchanged = TimeTerm(field="updated", from_ms=None, until_ms=moment_ms + 1)
                 selection = replace(selection, filter=Filter((*selection.filter.terms, unchanged)))
             found = await store.letters.outlook(selection, event, now_ms=moment_ms)
             _say_left(found.not_able, "would be left")
@@ -193,7 +193,7 @@ def _change(
         raise SystemExit(EXIT_FOUND)
 
 
-def _print(changed: Changed, done: str, said: dict[str, int]) -> None:
+def _print(changed: ChangeResult, done: str, said: dict[str, int]) -> None:
     """`said` is what was left out before anybody was asked: it is not said twice."""
     if changed.done or not changed.refused:
         print_line(f"{counted(changed.done, 'dead letter')} {done}.")

@@ -16,17 +16,17 @@ from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import Column, counted, moment_text, printable, size_text
 from redrive.core import Attempt, RedriveError
 from redrive.records import (
-    Content,
     DeadLetter,
-    Happening,
+    LifecycleEntry,
+    MessageContent,
     Redaction,
     Role,
     View,
     attempt_json,
-    happening_json,
     letter_json,
+    lifecycle_json,
     moment_json,
-    tried_redaction,
+    trial_redaction,
 )
 from redrive.stores import PastContent, Store
 from redrive.wiring import Described, describe
@@ -47,9 +47,9 @@ class HiddenBody(RedriveError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
     letter: DeadLetter
-    content: Content
+    content: MessageContent
     history: tuple[Attempt, ...]
-    life: tuple[Happening, ...]
+    life: tuple[LifecycleEntry, ...]
     past: tuple[PastContent, ...]
     redactions: tuple[Redaction, ...]
 
@@ -90,8 +90,8 @@ def show_command(
     if as_role is None and (payloads or hide_body or hide_header):
         raise click.UsageError("--payloads, --hide-body and --hide-header are about a role: say --as-role too")
     tried = [
-        *(tried_redaction("body", one, Role(as_role or Role.VIEWER)) for one in hide_body),
-        *(tried_redaction("header", one, Role(as_role or Role.VIEWER)) for one in hide_header),
+        *(trial_redaction("body", one, Role(as_role or Role.VIEWER)) for one in hide_body),
+        *(trial_redaction("header", one, Role(as_role or Role.VIEWER)) for one in hide_header),
     ]
 
     async def work(store: Store) -> _Whole:
@@ -175,7 +175,7 @@ def _as_json(whole: _Whole, described: Described) -> dict[str, Any]:
         **letter_json(whole.letter),
         "stack": whole.letter.stack,
         "history": [attempt_json(one) for one in whole.history],
-        "life": [happening_json(one) for one in whole.life],
+        "life": [lifecycle_json(one) for one in whole.life],
         "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in whole.past],
         "properties": described.properties,
         "headers": described.headers,

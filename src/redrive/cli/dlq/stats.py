@@ -10,7 +10,7 @@ from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print
 from redrive.cli.dlq.selecting import filter_of, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text, sparkline
 from redrive.records import Status, moment_json
-from redrive.stores import Bucket, Stats, Store
+from redrive.stores import ActivityBucket, LetterStats, Store
 
 _BUCKETS = 48
 _SECTIONS = ("queue", "dlq", "topic", "service", "type", "group")
@@ -34,7 +34,7 @@ def stats_command(place: PlaceOptions, queue: str | None, filter_text: str, over
     """
     wanted = Wanted(queue=queue, filter_text=filter_text)
 
-    async def work(store: Store) -> tuple[Stats, tuple[Bucket, ...]]:
+    async def work(store: Store) -> tuple[LetterStats, tuple[ActivityBucket, ...]]:
         moment_ms = store.clock_ms()
         chosen = filter_of(wanted, moment_ms=moment_ms) if wanted.says_which else None
         totals = await store.stats.totals(chosen, now_ms=moment_ms)
@@ -55,7 +55,7 @@ def stats_command(place: PlaceOptions, queue: str | None, filter_text: str, over
         _print_section(section, getattr(totals, f"by_{section}"), top)
 
 
-def _as_json(totals: Stats, series: tuple[Bucket, ...]) -> dict[str, object]:
+def _as_json(totals: LetterStats, series: tuple[ActivityBucket, ...]) -> dict[str, object]:
     return {
         "total": totals.total,
         "partial": totals.is_partial,
@@ -81,13 +81,13 @@ def _as_json(totals: Stats, series: tuple[Bucket, ...]) -> dict[str, object]:
     }
 
 
-def _print_statuses(totals: Stats) -> None:
+def _print_statuses(totals: LetterStats) -> None:
     print_line(counted(totals.total, "dead letter"), bold=True)
     rows = [(Cell(str(status), STATUS_COLOURS[status]), f"{totals.by_status.get(status, 0):,}") for status in Status]
     print_table((Column(title="status"), Column(title="count", is_number=True)), rows)
 
 
-def _print_series(series: tuple[Bucket, ...], over_ms: int) -> None:
+def _print_series(series: tuple[ActivityBucket, ...], over_ms: int) -> None:
     if not any(one.dead or one.redriven or one.returned or one.resolved for one in series):
         return
     print_line("")

@@ -16,8 +16,8 @@ from redrive.cli.private_files import writing_private
 from redrive.cli.tables import counted, printable
 from redrive.core import UnreadableFile
 from redrive.deadletters import export_lines, import_lines
-from redrive.records import Filter, Named
-from redrive.stores import Imported, Store
+from redrive.records import Filter, NameTerm
+from redrive.stores import ImportResult, Store
 
 
 @click.command("export")
@@ -41,7 +41,7 @@ def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
         chosen = filter_of(wanted, moment_ms=moment_ms)
         if wanted.ids:
             ids = tuple([await letter_id(store, one) for one in wanted.ids])
-            chosen = Filter((Named(field="id", values=ids), *chosen.terms))
+            chosen = Filter((NameTerm(field="id", values=ids), *chosen.terms))
         written = 0
         try:
             with _writing(output) as file:
@@ -78,7 +78,7 @@ def import_command(place: PlaceOptions, file_name: str, form: str, who: str) -> 
 
     keep_result()
 
-    async def work(store: Store) -> Imported:
+    async def work(store: Store) -> ImportResult:
         with _reading(file_name) as lines:
             return await import_lines(store, lines, who=who, now_ms=store.clock_ms())
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from redrive.core import RedriveError
 from redrive.deadletters.actions.edits import LetterEdit, edit_content
-from redrive.records import AWAY, DeadLetter, Filter, Group, GroupState, Selection, Status
-from redrive.stores import Changed, Page, Stats, Store
+from redrive.records import IN_FLIGHT, DeadLetter, Filter, Group, GroupState, Selection, Status
+from redrive.stores import ChangeResult, LetterPage, LetterStats, Store
 
 NAME_CHARACTERS_MAX = 200
 REASON_CHARACTERS_MAX = 2_000
@@ -38,21 +38,25 @@ class DeadLetterService:
         why: str,
         if_version: int | None = None,
         told_by: str | None = None,
-    ) -> Changed:
+    ) -> ChangeResult:
         """Marks dead letters as resolved. Those on the way are left alone, with the reason."""
         check_reason(who if told_by is None else told_by, why, needs_why=True)
         return await self._store.letters.resolve(
             selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version, told_by=told_by
         )
 
-    async def reopen(self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None) -> Changed:
+    async def reopen(
+        self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None
+    ) -> ChangeResult:
         """Makes failed, doubtful and resolved ones pending again."""
         check_reason(who, why)
         return await self._store.letters.reopen(
             selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version
         )
 
-    async def delete(self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None) -> Changed:
+    async def delete(
+        self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None
+    ) -> ChangeResult:
         """Removes dead letters for good; only the audit tells of them. Those on the way are left alone."""
         check_reason(who, why)
         return await self._store.letters.delete(
@@ -68,7 +72,7 @@ class DeadLetterService:
         """
         check_reason(who, why, needs_why=True)
         letter = await self._letter(letter_id)
-        if letter.status in AWAY:
+        if letter.status in IN_FLIGHT:
             raise ActionRefused(f"dead letter {letter_id} is on its way; edit it when it comes back")
         content = await self._store.letters.content(letter_id)
         if content is None:
@@ -127,7 +131,7 @@ class DeadLetterService:
         await self._store.groups.add_note(group_id, who=who, text=text, now_ms=self._clock_ms())
         return await self._group(group_id)
 
-    async def get_stats(self, filter: Filter | None = None) -> Stats:
+    async def get_stats(self, filter: Filter | None = None) -> LetterStats:
         """Bookly's `getStats`: how many by status, queue, topic, service, type, group."""
         return await self._store.stats.totals(filter, now_ms=self._clock_ms())
 
@@ -147,7 +151,7 @@ class DeadLetterService:
 
     async def list(
         self, filter: Filter, *, limit: int = 50, cursor: str | None = None, newest_first: bool = True
-    ) -> Page:
+    ) -> LetterPage:
         """A page of the dead letters that a filter holds for."""
         if not 1 <= limit <= 1_000:
             raise ActionRefused(f"a page has 1 to 1000 dead letters, not {limit}")
@@ -186,7 +190,7 @@ def check_reason(who: str, why: str, *, needs_why: bool = False) -> None:
         raise ActionRefused(f"the reason is longer than {REASON_CHARACTERS_MAX:,} characters")
 
 
-def _require(letter_id: str, changed: Changed) -> None:
+def _require(letter_id: str, changed: ChangeResult) -> None:
     reason = changed.refused.get(letter_id)
     if reason is not None:
         raise ActionRefused(f"dead letter {letter_id}: {reason}")

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from redrive.core import RedriveError, headers, shorten
-from redrive.records import Content
+from redrive.records import MessageContent
 from redrive.wire import Properties, PropertyChanges, ProtocolError, Timestamp
 
 DIFF_BYTES_MAX = 64_000
@@ -49,11 +49,11 @@ class LetterEdit:
 class EditedContent:
     """The content after an edit, and what is different about it."""
 
-    content: Content
+    content: MessageContent
     diff: str
 
 
-def edit_content(content: Content, edit: LetterEdit) -> EditedContent:
+def edit_content(content: MessageContent, edit: LetterEdit) -> EditedContent:
     """Makes the edit. Raises InvalidEdit, also where nothing would change."""
     _check(edit)
     try:
@@ -69,7 +69,7 @@ def edit_content(content: Content, edit: LetterEdit) -> EditedContent:
     if not described:
         raise InvalidEdit("the edit changes nothing")
     return EditedContent(
-        content=Content(properties=new.raw, body=body), diff=shorten("\n".join(described) + "\n", DIFF_BYTES_MAX)
+        content=MessageContent(properties=new.raw, body=body), diff=shorten("\n".join(described) + "\n", DIFF_BYTES_MAX)
     )
 
 

@@ -28,7 +28,7 @@ from redrive.core import Observer, RedriveError, headers
 from redrive.deadletters.collect.sources import Source, resume_command
 from redrive.deadletters.held_leases import hold_lease
 from redrive.deadletters.redrive.copies import Uncopyable
-from redrive.records import Claimed, Operation
+from redrive.records import ClaimedLetter, Operation
 from redrive.stores import Store
 from redrive.wire import Properties, ProtocolError, odd_deaths, stripped_of
 
@@ -48,7 +48,7 @@ class StillCollected(RedriveError):
         )
 
 
-def restored_copy(operation: Operation, letter: Claimed, now_ms: int) -> Outgoing:
+def restored_copy(operation: Operation, letter: ClaimedLetter, now_ms: int) -> Outgoing:
     """The copy of a dead letter for the queue it came from: a runner's `Copying`. Raises Uncopyable."""
     if not letter.dlq:
         raise Uncopyable("nobody knows the queue it was collected from")
@@ -99,7 +99,7 @@ async def keep_collectors_away(
             reason = (
                 f"{who or 'somebody'} returned dead letters to {dlq}; collect them again with: {resume_command(dlq)}"
             )
-            await store.collecting.stop_queue(vhost, dlq, reason, now_ms=clock_ms(), who=who)
+            await store.batches.stop_queue(vhost, dlq, reason, now_ms=clock_ms(), who=who)
         yield
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from redrive.core import Attempt, RedriveError, shorten
-from redrive.records import Content, DeadLetter, Filter, Happening, kind_of
-from redrive.stores import Edit, Exported, Imported, PastContent, Store
+from redrive.records import DeadLetter, Filter, LifecycleEntry, MessageContent, group_of
+from redrive.stores import ExportedEdit, ExportedLetter, ImportResult, PastContent, Store
 from redrive.wire import EncodingError, properties_as_json, properties_from_json
 
 FORMAT = "redrive-dead-letter/1"
@@ -29,7 +29,7 @@ LINE_BYTES_MAX = 1 << 30
 class BadLine(RedriveError):
     """A line of an import can't be read. Those before it are in the store, those from it on are not."""
 
-    def __init__(self, number: int, reason: str, imported: Imported) -> None:
+    def __init__(self, number: int, reason: str, imported: ImportResult) -> None:
         self.number = number
         self.reason = reason
         self.imported = imported
@@ -45,17 +45,17 @@ async def export_lines(store: Store, filter: Filter, *, now_ms: int) -> AsyncIte
         yield write_line(exported)
 
 
-async def import_lines(store: Store, lines: Iterable[bytes], *, who: str, now_ms: int) -> Imported:
+async def import_lines(store: Store, lines: Iterable[bytes], *, who: str, now_ms: int) -> ImportResult:
     """Stores what the lines tell; empty ones are passed over. Raises BadLine, StoreUnavailable."""
-    total = Imported(inserted=0, skipped=0)
-    piece: list[Exported] = []
+    total = ImportResult(inserted=0, skipped=0)
+    piece: list[ExportedLetter] = []
     piece_bytes = 0
 
     async def put() -> None:
         nonlocal total, piece, piece_bytes
         if piece:
             done = await store.letters.insert_exported(piece, who=who, now_ms=now_ms)
-            total = Imported(inserted=total.inserted + done.inserted, skipped=total.skipped + done.skipped)
+            total = ImportResult(inserted=total.inserted + done.inserted, skipped=total.skipped + done.skipped)
         piece, piece_bytes = [], 0
 
     for number, line in enumerate(lines, start=1):
@@ -73,14 +73,14 @@ async def import_lines(store: Store, lines: Iterable[bytes], *, who: str, now_ms
     return total
 
 
-def _regrouped(exported: Exported, group_key: bytes) -> Exported:
+def _regrouped(exported: ExportedLetter, group_key: bytes) -> ExportedLetter:
     """In the group that it would be in if it had been collected here: ids of groups are those of one database, and a
     group stands for its letters, so a line must not choose it."""
-    kind = kind_of(exported.letter, group_key=group_key)
+    kind = group_of(exported.letter, group_key=group_key)
     return replace(exported, letter=replace(exported.letter, group_id=kind.id), group_title=kind.title)
 
 
-def write_line(exported: Exported) -> bytes:
+def write_line(exported: ExportedLetter) -> bytes:
     """One dead letter as a line of JSON."""
     told = {
         "format": FORMAT,
@@ -100,7 +100,7 @@ def write_line(exported: Exported) -> bytes:
     return msgspec.json.encode(told) + b"\n"
 
 
-def read_line(line: bytes) -> Exported:
+def read_line(line: bytes) -> ExportedLetter:
     """The dead letter of a line. Raises ValueError with the reason in a sentence."""
     if len(line) > LINE_BYTES_MAX:
         raise ValueError(f"it is longer than {LINE_BYTES_MAX:,} bytes")
@@ -115,7 +115,7 @@ def read_line(line: bytes) -> Exported:
     if told["format"] != FORMAT:
         raise ValueError(f"its format is {shorten(repr(told['format']), 60)}, not {FORMAT!r}")
     try:
-        return Exported(
+        return ExportedLetter(
             letter=msgspec.convert(told.get("letter"), DeadLetter),
             content=_content_from_json(told),
             history=msgspec.convert(told.get("history"), tuple[Attempt, ...]),
@@ -128,7 +128,7 @@ def read_line(line: bytes) -> Exported:
         raise ValueError(f"it is no dead letter ({shorten(str(error), 200)})") from None
 
 
-def _content_as_json(content: Content) -> dict[str, Any]:
+def _content_as_json(content: MessageContent) -> dict[str, Any]:
     try:
         body = {"text": content.body.decode()}
     except UnicodeDecodeError:
@@ -136,7 +136,7 @@ def _content_as_json(content: Content) -> dict[str, Any]:
     return {"properties": properties_as_json(content.properties), "body": body}
 
 
-def _content_from_json(told: dict[str, Any]) -> Content:
+def _content_from_json(told: dict[str, Any]) -> MessageContent:
     properties = msgspec.convert(told.get("properties"), dict[str, Any])
     body = msgspec.convert(told.get("body"), dict[str, str])
     if set(body) == {"text"}:
@@ -148,7 +148,7 @@ def _content_from_json(told: dict[str, Any]) -> Content:
             raise ValueError("it is no dead letter (its body is no base64)") from None
     else:
         raise ValueError("it is no dead letter (its body is neither `text` nor `base64`)")
-    return Content(properties=properties_from_json(properties), body=raw)
+    return MessageContent(properties=properties_from_json(properties), body=raw)
 
 
 def _objects(told: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -160,11 +160,11 @@ def _past(told: dict[str, Any]) -> PastContent:
     return PastContent(content=_content_from_json(told), **numbers)
 
 
-def _edit(told: dict[str, Any]) -> Edit:
+def _edit(told: dict[str, Any]) -> ExportedEdit:
     texts = msgspec.convert({name: told.get(name) for name in ("who", "why", "diff")}, dict[str, str])
-    return Edit(at_ms=msgspec.convert(told.get("at_ms"), int), content=_content_from_json(told), **texts)
+    return ExportedEdit(at_ms=msgspec.convert(told.get("at_ms"), int), content=_content_from_json(told), **texts)
 
 
-def _happening(told: dict[str, Any]) -> tuple[int, Happening]:
+def _happening(told: dict[str, Any]) -> tuple[int, LifecycleEntry]:
     version = msgspec.convert(told.get("version"), int)
-    return version, msgspec.convert(told, Happening)
+    return version, msgspec.convert(told, LifecycleEntry)

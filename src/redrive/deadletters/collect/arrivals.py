@@ -9,7 +9,7 @@ from redrive.core import RedriveError, headers, read_count
 from redrive.deadletters.collect.fingerprints import fingerprint, fingerprint_apart
 from redrive.deadletters.collect.reconciliation import DeliveryIdentity
 from redrive.deadletters.collect.sources import Source
-from redrive.records import ID_LENGTH, Arrival, Content, explain, marking_operation, search_text
+from redrive.records import ID_LENGTH, Arrival, MessageContent, explain, marking_operation, search_text
 from redrive.wire import Properties, open_envelope
 
 _UNREAD = frozenset((headers.HISTORY,))
@@ -172,7 +172,7 @@ def arrival_of(
         dlq=source.dlq,
         dlq_exchange=letter.exchange,
         dlq_routing_key=letter.routing_key,
-        content=Content(properties=delivery.header, body=delivery.body),
+        content=MessageContent(properties=delivery.header, body=delivery.body),
         fingerprint=held.fingerprint,
         explanation=explanation,
         search_text=search_text(explanation, headers=letter.headers, body=letter.body),

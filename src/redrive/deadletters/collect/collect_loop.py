@@ -35,7 +35,7 @@ from redrive.deadletters.collect.reconciliation import (
 from redrive.deadletters.collect.sources import Source, resume_command
 from redrive.deadletters.held_leases import HeldLease
 from redrive.records import Arrival, make_id
-from redrive.stores import Batch, Store, Stored
+from redrive.stores import BatchResult, Store, StoredBatch
 from redrive.topology import BrokerVersion, QueueType
 
 LIMIT_MARGIN = 4
@@ -154,7 +154,7 @@ class CollectLoop:
     async def _read_open(self) -> None:
         """What is open in the store. Whatever was acked before on another connection is among it."""
         self._connection = await self._parts.client.connection()
-        found = await self._parts.store.collecting.open_batches(self._source.vhost, self._source.dlq)
+        found = await self._parts.store.batches.open_batches(self._source.vhost, self._source.dlq)
         ours = None if self._announced is None else self._announced.id
         self._batches = without_repeated([_open_batch(one) for one in found if one.id != ours])
         self._acked.clear()
@@ -180,7 +180,7 @@ class CollectLoop:
             await asyncio.sleep(max(0.0, wait_s))
             if await self._is_elsewhere():
                 return  # left open, for whoever reads it
-            await self._bounded(self._parts.store.collecting.own(batch_id))
+            await self._bounded(self._parts.store.batches.close(batch_id))
             self._acked.popleft()
 
     async def _turn(self, *, stop: asyncio.Event, once: bool, is_last: bool) -> CollectEnd | None:
@@ -208,7 +208,7 @@ class CollectLoop:
         is_drained = await self._taker.is_drained()
         if is_drained:
             await self._look_at_open(needed)
-        if (self._source.vhost, self._source.dlq) in await self._parts.store.collecting.stopped_queues():
+        if (self._source.vhost, self._source.dlq) in await self._parts.store.batches.stopped_queues():
             return CollectEnd.QUEUE_STOPPED
         if stop.is_set() or (once and is_drained):
             return CollectEnd.ASKED if stop.is_set() else CollectEnd.DRAINED
@@ -229,13 +229,13 @@ class CollectLoop:
             f"{resume_command(self._source.dlq)}"
         )
         for id in lost:
-            await self._bounded(self._parts.store.collecting.own(id))
+            await self._bounded(self._parts.store.batches.close(id))
         return True
 
     async def _stop_queue(self, reason: str) -> None:
         source, dangers = self._source, self._parts.dangers
         dangers[source.dlq] = reason  # if it can't be written now, it is before anything is taken again
-        stopping = self._parts.store.collecting.stop_queue(
+        stopping = self._parts.store.batches.stop_queue(
             source.vhost, source.dlq, reason, now_ms=self._parts.clock_ms(), who=WHO
         )
         await self._bounded(stopping)
@@ -314,14 +314,14 @@ class CollectLoop:
     async def _withdraw(self) -> None:
         """No hand is out, and none is taken."""
         if self._announced is not None:
-            await self._bounded(self._parts.store.collecting.own(self._announced.id))
+            await self._bounded(self._parts.store.batches.close(self._announced.id))
             self._announced = None
 
     async def _look_at_open(self, needed: int) -> None:
         """The queue is empty: what of the open batches can be forgotten."""
         decided = reconcile([], self._batches, self._circumstances(None, needed, is_drained=True))
         for id in decided.settled:
-            await self._bounded(self._parts.store.collecting.own(id))
+            await self._bounded(self._parts.store.batches.close(id))
         self._batches = decided.left
 
     async def _write(
@@ -330,9 +330,9 @@ class CollectLoop:
         known: Sequence[tuple[bytes, str]],
         replaces: Sequence[str],
         batch_id: str,
-    ) -> Stored:
+    ) -> BatchResult:
         return await self._bounded(
-            self._parts.store.collecting.store(
+            self._parts.store.batches.store(
                 arrivals,
                 lease=self._held.lease,
                 known=known,
@@ -369,7 +369,7 @@ class CollectLoop:
             f" collecting fails, then go on with: {resume_command(self._source.dlq)}"
         )
 
-    def _count(self, stored: Stored, *, known: int, doubtful: int) -> None:
+    def _count(self, stored: BatchResult, *, known: int, doubtful: int) -> None:
         tally = self._tally
         tally.inserted += len(stored.inserted)
         tally.came_back += len(stored.came_back)
@@ -400,7 +400,7 @@ class CollectLoop:
         self._parts.observer.note(event, queue=self._source.dlq, vhost=self._source.vhost, **fields)
 
 
-def _open_batch(batch: Batch) -> OpenBatch:
+def _open_batch(batch: StoredBatch) -> OpenBatch:
     lost = _LOST_HAND.fullmatch(batch.id)
     hand_max = 0 if lost is None or batch.entries else int(lost[1])
     return OpenBatch(id=batch.id, entries=batch.entries, at_ms=batch.at_ms, hand_max=hand_max)

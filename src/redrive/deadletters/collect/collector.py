@@ -187,9 +187,9 @@ class Collector:
     async def _collect(self, source: Source, stop: asyncio.Event, *, once: bool) -> tuple[str | None, bool]:
         danger = self._parts.dangers.get(source.dlq)
         if danger is not None:
-            await self._store.collecting.stop_queue(source.vhost, source.dlq, danger, now_ms=self._clock_ms(), who=WHO)
+            await self._store.batches.stop_queue(source.vhost, source.dlq, danger, now_ms=self._clock_ms(), who=WHO)
             del self._parts.dangers[source.dlq]
-        stopped = await self._store.collecting.stopped_queues()
+        stopped = await self._store.batches.stopped_queues()
         if (source.vhost, source.dlq) in stopped:
             return stopped[source.vhost, source.dlq], True
         version = BrokerVersion.of((await self._client.connection()).server_version)
@@ -211,7 +211,7 @@ class Collector:
             if held is None:
                 return "another collector has it", False
             # Once more under the lease: whoever had it may have stopped the queue, and given letters back to it.
-            stopped = await self._store.collecting.stopped_queues()
+            stopped = await self._store.batches.stopped_queues()
             if (source.vhost, source.dlq) in stopped:
                 return stopped[source.vhost, source.dlq], True
             self._left.pop(source.dlq, None)  # whatever it waited for, it is collected now
@@ -219,4 +219,4 @@ class Collector:
             end = await rounds.run(stop=stop, once=once, gives_way=self._places.locked)
             if end is not CollectEnd.QUEUE_STOPPED:
                 return None, False
-            return (await self._store.collecting.stopped_queues()).get((source.vhost, source.dlq)), True
+            return (await self._store.batches.stopped_queues()).get((source.vhost, source.dlq)), True

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
 from redrive.client import Client, ClientError, Confirmed, InDoubt, Nacked, Outcome, Outgoing, Publisher, Returned
-from redrive.records import ItemState, Sent
+from redrive.records import ItemState, SendResult
 
 _CLOSE_S_MAX = 60.0
 """More than a publisher takes to give up on its confirms."""
@@ -109,27 +109,27 @@ async def wait_or_stop(task: "asyncio.Task[object]", stop: asyncio.Event, patien
         stopping.cancel()
 
 
-def ended(letter_id: str, copy: Outgoing, outcome: Outcome | None) -> Sent:
+def ended(letter_id: str, copy: Outgoing, outcome: Outcome | None) -> SendResult:
     """How a dead letter ended, by what became of its copy."""
     match outcome:
         case None:
-            return Sent(id=letter_id, state=ItemState.QUEUED, reason="there was no connection to send it on")
+            return SendResult(id=letter_id, state=ItemState.QUEUED, reason="there was no connection to send it on")
         case Confirmed():
-            return Sent(id=letter_id, state=ItemState.SENT)
+            return SendResult(id=letter_id, state=ItemState.SENT)
         case Returned():
             where = f"exchange {copy.exchange} with key {copy.routing_key}" if copy.exchange else copy.routing_key
             reason = f"no queue takes it at {where}: the broker returned it, {outcome.code} {outcome.text}"
-            return Sent(id=letter_id, state=ItemState.REFUSED, reason=reason)
+            return SendResult(id=letter_id, state=ItemState.REFUSED, reason=reason)
         case Nacked() if copy.exchange:
             # One of several queues refusing it is a nack; the others may have it.
             reason = "the broker refused it, for one queue behind the exchange at least; others may have it"
-            return Sent(id=letter_id, state=ItemState.IN_DOUBT, reason=reason)
+            return SendResult(id=letter_id, state=ItemState.IN_DOUBT, reason=reason)
         case Nacked():
             reason = "the broker refused it: the target is full, or could not store it"
-            return Sent(id=letter_id, state=ItemState.REFUSED, reason=reason)
+            return SendResult(id=letter_id, state=ItemState.REFUSED, reason=reason)
         case InDoubt(sent=False):
-            return Sent(id=letter_id, state=ItemState.REFUSED, reason=f"it can't be sent: {outcome.reason}")
+            return SendResult(id=letter_id, state=ItemState.REFUSED, reason=f"it can't be sent: {outcome.reason}")
         case InDoubt():
-            return Sent(id=letter_id, state=ItemState.IN_DOUBT, reason=outcome.reason)
+            return SendResult(id=letter_id, state=ItemState.IN_DOUBT, reason=outcome.reason)
         case _:
             assert_never(outcome)

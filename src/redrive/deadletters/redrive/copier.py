@@ -7,9 +7,9 @@ from redrive.client import Client, ClientError, Outgoing
 from redrive.core import shorten
 from redrive.deadletters.redrive.copies import CopyRules, Uncopyable, copy_of
 from redrive.deadletters.redrive.preflight import exchange_exists
-from redrive.records import Claimed, ItemState, Operation, OperationKind, Sent, may_send
+from redrive.records import ClaimedLetter, ItemState, Operation, OperationKind, SendResult, may_send
 
-Copying: TypeAlias = Callable[[Operation, Claimed, int], Outgoing]
+Copying: TypeAlias = Callable[[Operation, ClaimedLetter, int], Outgoing]
 """Operation, dead letter, now in milliseconds → its copy. Raises Uncopyable."""
 
 
@@ -23,11 +23,11 @@ class Copier:
         self._exchanges: dict[str, bool] = {}
 
     async def copies(
-        self, operation: Operation, claimed: Sequence[Claimed]
-    ) -> tuple[list[tuple[str, Outgoing]], list[Sent]]:
+        self, operation: Operation, claimed: Sequence[ClaimedLetter]
+    ) -> tuple[list[tuple[str, Outgoing]], list[SendResult]]:
         """What is to be sent, each with its dead letter's id; and those that can't be."""
         made: list[tuple[str, Outgoing]] = []
-        refused: list[Sent] = []
+        refused: list[SendResult] = []
         rules = CopyRules(target=operation.target, who=operation.who, keep_attempts=operation.keep_attempts)
         now_ms = self._clock_ms()
         for letter in claimed:
@@ -37,14 +37,14 @@ class Copier:
                     raise Uncopyable(f"the exchange {copy.exchange} does not exist")
                 made.append((letter.id, copy))
             except Uncopyable as error:
-                refused.append(Sent(id=letter.id, state=ItemState.REFUSED, reason=str(error)))
+                refused.append(SendResult(id=letter.id, state=ItemState.REFUSED, reason=str(error)))
         return made, refused
 
     def forget_exchanges(self) -> None:
         """A broker that was away may come back without them."""
         self._exchanges.clear()
 
-    def _copy(self, operation: Operation, letter: Claimed, rules: CopyRules, now_ms: int) -> Outgoing:
+    def _copy(self, operation: Operation, letter: ClaimedLetter, rules: CopyRules, now_ms: int) -> Outgoing:
         vhost = self._client.target.vhost
         if letter.vhost != vhost:
             raise Uncopyable(f"it is of vhost {letter.vhost}, and this runner works on {vhost}; run it there")

@@ -33,8 +33,8 @@ from redrive.core import (
     read_count,
     shorten,
 )
-from redrive.records import Claimed, Target, make_mark
-from redrive.stores import opened
+from redrive.records import ClaimedLetter, RedriveTarget, make_mark
+from redrive.stores import unwrap_envelope
 from redrive.wire import Properties, ProtocolError, copy_properties
 
 _PROPERTIES_BYTES_MAX = 131_072 - 20
@@ -65,12 +65,12 @@ class Uncopyable(RedriveError):
 class CopyRules:
     """What an operation asks of its copies."""
 
-    target: Target
+    target: RedriveTarget
     who: str
     keep_attempts: bool = False
 
 
-def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
+def copy_of(letter: ClaimedLetter, rules: CopyRules, *, now_ms: int) -> Outgoing:
     """The copy of a claimed dead letter. Raises Uncopyable."""
     try:
         exchange, routing_key = route_of(letter, rules.target)
@@ -92,13 +92,13 @@ def copy_of(letter: Claimed, rules: CopyRules, *, now_ms: int) -> Outgoing:
     return Outgoing(exchange, routing_key, body, made)
 
 
-def _opened(letter: Claimed) -> tuple[Properties, bytes]:
+def _opened(letter: ClaimedLetter) -> tuple[Properties, bytes]:
     """The message of a dead letter, out of its envelope if it was parked in one."""
-    message = opened(letter.content)
+    message = unwrap_envelope(letter.content)
     return Properties(message.properties), message.body
 
 
-def route_of(letter: Claimed, target: Target) -> tuple[str, str]:
+def route_of(letter: ClaimedLetter, target: RedriveTarget) -> tuple[str, str]:
     """Exchange and routing key of the copy. Raises Uncopyable for names that AMQP can't carry.
 
     To the failed queue and no other consumer, unless the target names something else. An exchange without a key gets
@@ -122,7 +122,7 @@ def route_of(letter: Claimed, target: Target) -> tuple[str, str]:
     return exchange, key
 
 
-def targets_of(queues: dict[str, int], target: Target) -> dict[tuple[str, str | None], int]:
+def targets_of(queues: dict[str, int], target: RedriveTarget) -> dict[tuple[str, str | None], int]:
     """Where the copies of so many dead letters of each failed queue go: (exchange, key) → how many.
 
     A key that only the message itself knows is None.
@@ -146,7 +146,9 @@ def iso_time(now_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _written(letter: Claimed, properties: Properties, body: bytes, rules: CopyRules, now_ms: int) -> dict[str, Any]:
+def _written(
+    letter: ClaimedLetter, properties: Properties, body: bytes, rules: CopyRules, now_ms: int
+) -> dict[str, Any]:
     written: dict[str, Any] = {
         headers.REDRIVEN_ID: letter.id,
         headers.REDRIVEN_COUNT: letter.redrives,
@@ -187,7 +189,7 @@ def _own_id(message: Properties, *, otherwise: str) -> str:
     return own if isinstance(own, str) else ""
 
 
-def _origin(letter: Claimed, properties: Properties) -> dict[str, str]:
+def _origin(letter: ClaimedLetter, properties: Properties) -> dict[str, str]:
     """What the copy is to say about where it came from and its message does not: whoever parked it, its next death must
     not be all that is known, and its handler sees the key that it was published with."""
     known = {headers.ORIGINAL_QUEUE: letter.queue}
@@ -204,7 +206,7 @@ def _origin(letter: Claimed, properties: Properties) -> dict[str, str]:
     }
 
 
-def _first_routing_key(letter: Claimed) -> str:
+def _first_routing_key(letter: ClaimedLetter) -> str:
     properties, _ = _opened(letter)
     died = deaths_in(properties.header(headers.DEATHS), letter.queue).route
     told = {headers.ORIGINAL_ROUTING_KEY: properties.header(headers.ORIGINAL_ROUTING_KEY)}

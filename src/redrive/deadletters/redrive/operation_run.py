@@ -22,7 +22,7 @@ from redrive.deadletters.redrive.pacing import (
 )
 from redrive.deadletters.redrive.witness import Witness, settle_by_witness
 from redrive.deadletters.waits import idle
-from redrive.records import Claimed, ItemState, Operation, OperationKind, OperationState, Sent, Status
+from redrive.records import ClaimedLetter, ItemState, Operation, OperationKind, OperationState, SendResult, Status
 from redrive.stores import Store, StoreUnavailable, acting_as
 
 WHO = "redriver"
@@ -154,7 +154,7 @@ class Run:
         if self._parts.pause_at is not None:
             await self._parts.pause_at(name)
 
-    async def hear_witness(self, results: Sequence[Sent]) -> None:
+    async def hear_witness(self, results: Sequence[SendResult]) -> None:
         """Settles what is in doubt by the witness, and lets it forget. What fails is left to the next runner."""
         witness = self._witness
         if witness is None:
@@ -187,7 +187,7 @@ class Run:
         await self._look()
         return True
 
-    async def _take(self, step: RampStep) -> Sequence[Claimed]:
+    async def _take(self, step: RampStep) -> Sequence[ClaimedLetter]:
         self._held.require()
         # Asked again after a database that went away, the same turn gives the same batch: nothing is taken unknown.
         self._turn += 1
@@ -202,13 +202,13 @@ class Run:
             await self.checkpoint("taken")
         return claimed
 
-    async def _send(self, claimed: Sequence[Claimed]) -> list[Sent]:
+    async def _send(self, claimed: Sequence[ClaimedLetter]) -> list[SendResult]:
         copies, refused = await self._copier.copies(self._operation, claimed)
         if self._witness is not None:
             try:
                 copies, unfit = await self._witness.watched(copies)
             except (ClientError, TimeoutError) as error:
-                unfit = [Sent(id=id, state=ItemState.QUEUED, reason=str(error)) for id, _ in copies]
+                unfit = [SendResult(id=id, state=ItemState.QUEUED, reason=str(error)) for id, _ in copies]
                 copies = []
             refused += unfit
         await self._held.assure()
@@ -233,7 +233,7 @@ class Run:
     def _half(self) -> int:
         return self._options.batch // 2
 
-    async def _exchange(self, results: Sequence[Sent], on_the_wire: int) -> Sequence[Claimed]:
+    async def _exchange(self, results: Sequence[SendResult], on_the_wire: int) -> Sequence[ClaimedLetter]:
         """Records a batch and takes another, while a third is on the wire. Takes none when all are taken, and nothing
         when anything is out of the ordinary: what is in hand is brought to its end first."""
         left = self._operation.left - len(results) - on_the_wire
@@ -263,20 +263,20 @@ class Run:
             await self.checkpoint("taken")
         return claimed
 
-    async def _record(self, results: Sequence[Sent]) -> Operation:
+    async def _record(self, results: Sequence[SendResult]) -> Operation:
         self._operation = await self._held.persist(
             lambda: self._operations.record(self._id, self._held.lease, results, now_ms=self._clock_ms())
         )
         self._note_ends(results)
         return self._operation
 
-    def _note_ends(self, results: Sequence[Sent]) -> None:
+    def _note_ends(self, results: Sequence[SendResult]) -> None:
         for state in (ItemState.REFUSED, ItemState.IN_DOUBT):
             reasons = [one.reason for one in results if one.state is state]
             if reasons:
                 self._note(f"deadletters.{state}", operation=self._id, count=len(reasons), reason=reasons[0])
 
-    async def _watch(self, results: Sequence[Sent]) -> None:
+    async def _watch(self, results: Sequence[SendResult]) -> None:
         """The canary: pauses the operation if the broker refused one of these, or one comes back within a while."""
         refused = [one for one in results if one.state is ItemState.REFUSED]
         if refused:

@@ -11,18 +11,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from redrive.records import Claimed, Sent
+from redrive.records import ClaimedLetter, SendResult
 
-Send: TypeAlias = Callable[[Sequence[Claimed]], Awaitable[list[Sent]]]
+Send: TypeAlias = Callable[[Sequence[ClaimedLetter]], Awaitable[list[SendResult]]]
 """Sends a batch; how each ended."""
-Exchange: TypeAlias = Callable[[Sequence[Sent], int], Awaitable[Sequence[Claimed]]]
+Exchange: TypeAlias = Callable[[Sequence[SendResult], int], Awaitable[Sequence[ClaimedLetter]]]
 """Records these ends and takes the next batch, while so many are on the wire; () to take no more."""
 
 
-async def send_overlapped(first: Sequence[Claimed], *, send: Send, exchange: Exchange) -> list[Sent]:
+async def send_overlapped(first: Sequence[ClaimedLetter], *, send: Send, exchange: Exchange) -> list[SendResult]:
     """Sends the batch, and those that `exchange` takes until it takes none. The ends of the last are returned, to be
     recorded; all others are."""
-    claimed, ends = first, list[Sent]()
+    claimed, ends = first, list[SendResult]()
     while claimed:
         exchanging = asyncio.ensure_future(exchange(ends, len(claimed)))
         try:
@@ -33,7 +33,7 @@ async def send_overlapped(first: Sequence[Claimed], *, send: Send, exchange: Exc
     return ends
 
 
-async def _end(task: "asyncio.Future[Sequence[Claimed]]") -> None:
+async def _end(task: "asyncio.Future[Sequence[ClaimedLetter]]") -> None:
     """Nothing is left running; what it would have raised is of no interest where something else was raised before."""
     task.cancel()
     await asyncio.wait([task])

@@ -13,7 +13,7 @@ from typing import Protocol
 from redrive.client import AccessRefused, ChannelClosed, Client, NotFound, QueueState
 from redrive.core import Finding, RedriveError, Severity, format_duration_ms
 from redrive.deadletters.redrive.copies import NAME_BYTES_MAX, targets_of
-from redrive.records import Target
+from redrive.records import RedriveTarget
 
 BACKLOG_WARN = 10_000
 """Ready messages before ours from which on it is worth saying."""
@@ -87,7 +87,7 @@ class Preflight:
 
 
 async def check_targets(
-    client: Client, queues: Mapping[str, int], target: Target, *, limits_of: LimitsOf | None = None
+    client: Client, queues: Mapping[str, int], target: RedriveTarget, *, limits_of: LimitsOf | None = None
 ) -> Preflight:
     """Looks at every target of so many dead letters of each failed queue. Raises ClientError without a broker, and
     TimeoutError if it does not answer."""

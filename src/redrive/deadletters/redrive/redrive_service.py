@@ -19,14 +19,14 @@ from redrive.records import (
     OperationKind,
     OperationState,
     Preview,
+    RedriveTarget,
     Selection,
-    Target,
     make_id,
     may_send,
 )
 from redrive.stores import Store, UnknownOperation
 
-CheckTargets: TypeAlias = Callable[[Mapping[str, int], Target], Awaitable[Preflight]]
+CheckTargets: TypeAlias = Callable[[Mapping[str, int], RedriveTarget], Awaitable[Preflight]]
 """How many of each failed queue, the target → its health: `check_targets` on a connection."""
 _RAMP_STEPS_MAX = 20
 _PLACEHOLDER = re.compile(r"\{\w+\}")

@@ -15,7 +15,7 @@ from redrive.client import ChannelClosed, Client, ClientError, Outgoing
 from redrive.core import headers, read_count
 from redrive.deadletters.redrive.copies import targets_of
 from redrive.deadletters.redrive.preflight import queue_state
-from redrive.records import DeadLetter, ItemState, Operation, Selection, Sent, Status
+from redrive.records import DeadLetter, ItemState, Operation, Selection, SendResult, Status
 from redrive.stores import Store, VersionConflict
 from redrive.wire import Properties
 
@@ -43,7 +43,9 @@ class Witness:
         await channel.declare_queue(self.queue, arguments={"x-queue-type": "quorum"})
         await channel.close()
 
-    async def watched(self, copies: Sequence[tuple[str, Outgoing]]) -> tuple[list[tuple[str, Outgoing]], list[Sent]]:
+    async def watched(
+        self, copies: Sequence[tuple[str, Outgoing]]
+    ) -> tuple[list[tuple[str, Outgoing]], list[SendResult]]:
         """The copies with the witness on them, and those that can't be sent: their target is missing, or no queue."""
         await self.declare()  # without it a copy would arrive unseen
         missing = await self.missing({copy.routing_key for _, copy in copies if not copy.exchange})
@@ -51,15 +53,15 @@ class Witness:
         for id, copy in copies:
             if copy.exchange:
                 reason = f"a witness needs a queue as target, and {copy.exchange} is an exchange"
-                refused.append(Sent(id=id, state=ItemState.REFUSED, reason=reason))
+                refused.append(SendResult(id=id, state=ItemState.REFUSED, reason=reason))
             elif copy.routing_key in missing:
                 reason = f"no queue takes it: {copy.routing_key} does not exist"
-                refused.append(Sent(id=id, state=ItemState.REFUSED, reason=reason))
+                refused.append(SendResult(id=id, state=ItemState.REFUSED, reason=reason))
             else:
                 watched.append((id, self._mark(copy)))
         return watched, refused
 
-    async def checked(self, copies: Sequence[tuple[str, Outgoing]], results: Sequence[Sent]) -> list[Sent]:
+    async def checked(self, copies: Sequence[tuple[str, Outgoing]], results: Sequence[SendResult]) -> list[SendResult]:
         """The results after a second look at the targets: what was confirmed to one that is gone is in doubt."""
         try:
             missing = await self.missing({copy.routing_key for _, copy in copies})
@@ -67,7 +69,7 @@ class Witness:
             missing = {copy.routing_key for _, copy in copies}
         gone = {id for id, copy in copies if copy.routing_key in missing}
         return [
-            Sent(id=one.id, state=ItemState.IN_DOUBT, reason=TARGET_GONE)
+            SendResult(id=one.id, state=ItemState.IN_DOUBT, reason=TARGET_GONE)
             if one.state is ItemState.SENT and one.id in gone
             else one
             for one in results

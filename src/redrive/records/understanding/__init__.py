@@ -5,7 +5,7 @@
 `error_codes` keeps them apart where a number does; `grouping` makes a group of it, and `explaining` asks them all.
 """
 
-from redrive.records.understanding.explaining import explain, failed_in, kind_of
+from redrive.records.understanding.explaining import explain, group_of, with_failed_queue
 from redrive.records.understanding.normalising import normalise_message
 from redrive.records.understanding.queue_names import guess_failed_queue, owner_of
 from redrive.records.understanding.stacks import STACK_HEADERS, top_lines
@@ -13,10 +13,10 @@ from redrive.records.understanding.stacks import STACK_HEADERS, top_lines
 __all__ = [
     "STACK_HEADERS",
     "explain",
-    "failed_in",
+    "group_of",
     "guess_failed_queue",
-    "kind_of",
     "normalise_message",
     "owner_of",
     "top_lines",
+    "with_failed_queue",
 ]

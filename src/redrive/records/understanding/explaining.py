@@ -111,7 +111,7 @@ def _with_history(told: Told, attempts: int | None, letter: ReceivedMessage) -> 
     return replace(told, error_type=kind, error_message=message or None), runs if runs > 0 else None
 
 
-def failed_in(told: Explanation, queue: str, *, owner: str | None, group_key: bytes) -> Explanation:
+def with_failed_queue(told: Explanation, queue: str, *, owner: str | None, group_key: bytes) -> Explanation:
     """The same explanation, of a message that is known to have failed in this queue of this owner, whatever it says."""
     if told.queue == queue:
         return told
@@ -129,7 +129,7 @@ def failed_in(told: Explanation, queue: str, *, owner: str | None, group_key: by
     return replace(told, queue=queue, owner=owner, group_id=kind.id, group_title=kind.title)
 
 
-def kind_of(letter: DeadLetter, *, group_key: bytes) -> Kind:
+def group_of(letter: DeadLetter, *, group_key: bytes) -> Kind:
     """The kind of a letter that another store has kept, as this one would say it: a file may say anything."""
     return group(
         queue=letter.queue,

@@ -19,7 +19,7 @@ from rig.serve_process import ROOT, Served, serving
 
 from redrive.client import Client, Confirmed, Outgoing
 from redrive.core import Failure, Parked, ParkReason, PlainMessage, Report, headers, parking_headers
-from redrive.records import Filter, Named, Status
+from redrive.records import Filter, NameTerm, Status
 from redrive.stores import Store, open_store
 from redrive.wire import Properties
 from tests.live.admin.two_instances.accounts import Account, Copy, Row, account
@@ -195,7 +195,7 @@ class _Scene:
         pid = max((one.process.pid for one in self._instances), key=lambda pid: collected.get(pid, 0))
         place = [one.process.pid for one in self._instances].index(pid)
         queue = self._plan.names[0]
-        waiting = await store.letters.count(Filter((Named(field="queue", values=(queue,)),)), now_ms=0)
+        waiting = await store.letters.count(Filter((NameTerm(field="queue", values=(queue,)),)), now_ms=0)
         slowly = {} if waiting > LARGE else {"rate_per_s": max(10, waiting // 4)}
         until_s = time.monotonic() + 30
         id = await self._redrive({"queue": queue, **slowly}, first=place)
@@ -309,7 +309,7 @@ async def _held(store: Store, prefix: str) -> dict[int, int]:
 
 
 async def _ids(store: Store, status: Status) -> frozenset[str]:
-    wanted = Filter((Named(field="status", values=(status.value,)),))
+    wanted = Filter((NameTerm(field="status", values=(status.value,)),))
     return frozenset([one.letter.id async for one in store.letters.stream(wanted, now_ms=0)])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from redrive.stores import Store, StoreUnavailable
 from redrive.stores.clock import Clock, ServerClock
-from redrive.stores.database import Database, Reading, Writing
+from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.dialect import Dialect
 from redrive.stores.groups import read_group_key
 from redrive.stores.postgres import connect_postgres
@@ -21,8 +21,8 @@ from redrive.stores.sqlite import SqliteDatabase
 from redrive.stores.urls import SqlitePlace, read_database_url
 
 WRITES = {
-    ("collecting", "store"): "storing",
-    ("collecting", "own"): "owning",
+    ("batches", "store"): "storing",
+    ("batches", "close"): "owning",
     ("operations", "create_due"): "choosing",
     ("operations", "take"): "taking",
     ("operations", "exchange"): "exchanging",
@@ -76,13 +76,13 @@ class GatedDatabase:
         """As it is."""
         return self._inner.clock
 
-    def read(self) -> AbstractAsyncContextManager[Reading]:
+    def read(self) -> AbstractAsyncContextManager[ReadTransaction]:
         """As it is."""
         return self._inner.read()
 
-    def look(self) -> AbstractAsyncContextManager[Reading]:
+    def autocommit(self) -> AbstractAsyncContextManager[ReadTransaction]:
         """As it is."""
-        return self._inner.look()
+        return self._inner.autocommit()
 
     async def migrate(self) -> int:
         """As it is."""
@@ -93,7 +93,7 @@ class GatedDatabase:
         await self._inner.close()
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[Writing]:
+    async def write(self) -> AsyncIterator[WriteTransaction]:
         """A transaction; its commit may be held up, and its answer lost."""
         async with self._inner.write() as tx:
             yield tx
@@ -110,7 +110,7 @@ async def open_gated_store(url: str, gate: Gate, *, busy_timeout_ms: int) -> Sto
     else:
         inner = await connect_postgres(place.url, place.address, ServerClock())
     await inner.migrate()
-    async with inner.look() as tx:
+    async with inner.autocommit() as tx:
         group_key = await read_group_key(tx)
     store = Store(GatedDatabase(inner, gate), group_key)
     for (room, method), writing in WRITES.items():
