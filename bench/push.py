@@ -156,15 +156,15 @@ async def measure_push(url: str, hook: str, file: str) -> dict[str, float]:
     """The same with `redrive push`'s parts: signed, with metrics and a log."""
     from redrive.runtime import Pusher, PushTarget
     from redrive.telemetry import Log, Telemetry
-    from redrive.wiring import prepare, push_app, start
+    from redrive.wiring import PushedQueue, prepare_app, push_app, start_app
 
     telemetry = Telemetry(Log(sys.stderr))
     target = PushTarget(url=hook, concurrency=CONCURRENCY, secrets=(b"0123456789abcdef0123456789abcdef",))
     async with Pusher(target) as pusher:
-        prepared = prepare(push_app(pusher, "orders", file=file), url=url)
+        prepared = prepare_app(push_app(pusher, PushedQueue(name="orders", file=file)), url=url)
 
         async def run() -> None:
-            runner = await start(prepared, observer=telemetry)
+            runner = await start_app(prepared, observer=telemetry)
             account = telemetry.metrics.of("orders")
             while account.first_acks < MESSAGES:  # noqa: ASYNC110 - nobody is told of a plain ack
                 await asyncio.sleep(0.02)

@@ -24,7 +24,6 @@ from redrive.wiring import (
     explain_refusals,
     load_file,
     management_of,
-    names_vhost,
     target_of,
     where_rights_are,
 )
@@ -62,15 +61,15 @@ def apply_command(
     loaded = load_file(file)
     warn(loaded.warnings)
     setting = broker_url(flag=url, environment=os.environ, file=loaded.broker, file_name=file)
-    target = target_of(setting)
+    target = target_of(setting, vhost="")  # "": the URL names none
     management = management_setting(flag=management_url, environment=os.environ)
-    vhost, topology = _one_vhost(loaded, target.vhost if names_vhost(setting.value) else None)
-    with explain_refusals(replace(target, vhost=vhost), setting, file=file):
+    vhost, topology = _one_vhost(loaded, target.vhost or None)
+    target = replace(target, vhost=vhost)
+    with explain_refusals(target, setting, file=file):
         applied = apply_topology(
             topology,
             compiled=loaded.compiled,
-            url=setting.value,
-            vhost=vhost,
+            target=target,
             management=management_of(target, management, timeout_s=_MANAGEMENT_S_MAX),
             confirm=lambda one, reason: yes or _confirmed(one, len(topology.bindings), reason),
             wait_s=wait_s,

@@ -3,7 +3,7 @@
 import click
 
 from redrive.cli.console import say
-from redrive.wiring import PROFILES, run_broker
+from redrive.wiring import PROFILES, EmbeddedBrokerOptions, run_broker
 
 
 @click.command("broker")
@@ -46,16 +46,15 @@ def broker_command(
         from redrive.wiring import load_file
 
         topology = load_file(file).topology
-    run_broker(
+    options = EmbeddedBrokerOptions(
         host=host,
         port=port,
-        management_port=management_port,
         profile=profile,
         time=time,
-        topology=topology,
+        management_port=management_port,
         users=dict(_read_user(text) for text in users),
-        started=say,
     )
+    run_broker(options, topology=topology, started=say)
 
 
 def _read_user(text: str) -> tuple[str, tuple[str, tuple[str, ...]]]:

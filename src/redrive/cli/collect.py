@@ -11,7 +11,7 @@ from redrive.cli.secret_files import with_secret_files
 from redrive.cli.tables import counted, printable
 from redrive.core import Finding, Severity
 from redrive.deadletters import CollectReport, SourceSelection
-from redrive.wiring import CollectRequest, ConnectionSettings, Watching, find_connection_settings, run_collect
+from redrive.wiring import CollectRequest, ConnectionSettings, TelemetryOptions, find_connection_settings, run_collect
 
 _QUEUES_SHOWN = 50
 
@@ -81,7 +81,7 @@ def collect_command(
     request = CollectRequest(
         patterns=patterns, observe=observe, resumed=resumed, once=once, auto_retry=auto_retry, forced=force, who=who
     )
-    watching = Watching(
+    telemetry_options = TelemetryOptions(
         log_level=log_level or ("warning" if once else "info"),
         log_format=cast(Literal["json", "text"] | None, log_format),
         metrics_host=metrics_host,
@@ -106,7 +106,7 @@ def collect_command(
         else:
             greet(f"{text}; Ctrl-C ends it", log_format=log_format)
 
-    report = run_collect(place, request, watching=watching, confirm=confirm, started=started)
+    report = run_collect(place, request, telemetry_options=telemetry_options, confirm=confirm, started=started)
     if report is None:  # ended before it began
         raise SystemExit(EXIT_FOUND if once else 0)
     if once:

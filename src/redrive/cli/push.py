@@ -8,7 +8,16 @@ import click
 from redrive.cli.console import greet
 from redrive.cli.secret_files import with_broker_files
 from redrive.runtime import CRASHES_MAX
-from redrive.wiring import Existing, Other4xx, Prepared, Watching, push_target, read_text, run_push
+from redrive.wiring import (
+    Existing,
+    Other4xx,
+    PreparedApp,
+    PushedQueue,
+    TelemetryOptions,
+    push_target,
+    read_text,
+    run_push,
+)
 
 
 @click.command("push")
@@ -110,22 +119,24 @@ def push_command(
         headers=headers,
     )
 
-    def started(prepared: Prepared) -> None:
+    def started(prepared: PreparedApp) -> None:
         greet(f"{queue} → {target.shown}  from {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
 
     run_push(
         target,
-        queue,
-        file=file,
-        existing=cast(Existing | None, existing),
-        has_dead_letter_exchange=has_dead_letter_exchange,
-        pause_after=pause_after,
-        pause_on_timeouts=pause_on_timeouts,
-        crashes_max=_crashes_max(crashes_max),
-        other_4xx=cast(Other4xx | None, other_4xx),
+        PushedQueue(
+            name=queue,
+            file=file,
+            existing=cast(Existing | None, existing),
+            has_dead_letter_exchange=has_dead_letter_exchange,
+            pause_after=pause_after,
+            pause_on_timeouts=pause_on_timeouts,
+            crashes_max=_crashes_max(crashes_max),
+            other_4xx=cast(Other4xx | None, other_4xx),
+        ),
         url=url,
         waits=not no_wait,
-        watching=Watching(
+        telemetry_options=TelemetryOptions(
             log_level=log_level,
             log_format=cast(Literal["json", "text"] | None, log_format),
             metrics_host=metrics_host,

@@ -8,7 +8,8 @@ import click
 from redrive.cli.console import greet
 from redrive.cli.secret_files import with_broker_files
 from redrive.core import InvalidDuration, parse_duration_ms
-from redrive.wiring import Prepared, Watching, load_app, run_fleet, run_watched, take_worker_url
+from redrive.runtime import RunOptions
+from redrive.wiring import PreparedApp, TelemetryOptions, load_app, run_app_command, run_fleet, take_worker_url
 
 
 @click.command("run")
@@ -58,7 +59,7 @@ def run_command(
     if as_worker:
         url = take_worker_url()
     loaded = load_app(app)
-    watching = Watching(
+    telemetry_options = TelemetryOptions(
         log_level=log_level,
         log_format=cast(Literal["json", "text"] | None, log_format),
         metrics_host=metrics_host,
@@ -68,20 +69,19 @@ def run_command(
         arguments = [app, "--grace", grace, "--metrics-host", metrics_host, "--log-level", log_level, "--as-worker"]
         arguments += [] if log_format is None else ["--log-format", log_format]
         arguments += [flag for flag, wanted in (("--apply", declare), ("--no-wait", no_wait)) if wanted]
-        code = run_fleet(loaded, arguments, workers, url=url, grace_s=grace_s, watching=watching)
+        code = run_fleet(loaded, arguments, workers, url=url, grace_s=grace_s, telemetry_options=telemetry_options)
         sys.exit(code)
 
-    def started(prepared: Prepared) -> None:
+    def started(prepared: PreparedApp) -> None:
         queues = ", ".join(one.plan.name for one in prepared.consumptions)
         greet(f"Consuming {queues} of {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
 
-    run_watched(
+    run_app_command(
         loaded,
         url=url,
         declare=declare,
-        waits=not no_wait,
-        grace_s=grace_s,
-        watching=watching,
+        options=RunOptions(grace_s=grace_s, wait_for_topology=not no_wait),
+        telemetry_options=telemetry_options,
         started=(lambda _: None) if as_worker else started,
         is_worker=as_worker,
     )

@@ -11,7 +11,7 @@ from redrive.cli.secret_files import with_secret_files
 from redrive.cli.tables import Column, moment_text
 from redrive.records import moment_json
 from redrive.serving import ServeConfig, Started, check_configuration, find_configuration, run_serve
-from redrive.wiring import Watching
+from redrive.wiring import TelemetryOptions
 
 
 @click.command("serve")
@@ -114,8 +114,10 @@ def serve_command(
     if print_config:
         check_configuration(config)
         return
-    watching = Watching(log_level=log_level, log_format=cast(Literal["json", "text"] | None, log_format))
-    run_serve(config, watching=watching, started=_greet)
+    telemetry_options = TelemetryOptions(
+        log_level=log_level, log_format=cast(Literal["json", "text"] | None, log_format)
+    )
+    run_serve(config, telemetry_options=telemetry_options, started=_greet)
 
 
 def _print_configuration(config: ServeConfig) -> None:

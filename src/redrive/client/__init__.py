@@ -33,7 +33,7 @@ from redrive.client.errors import (
 )
 from redrive.client.outcomes import Confirmed, InDoubt, Nacked, Outcome, Returned
 from redrive.client.publisher import Outgoing, Publisher
-from redrive.client.uri import Target, Tls, parse_url
+from redrive.client.uri import Target, Tls, parse_url, with_password
 
 __all__ = [
     "AccessRefused",
@@ -71,4 +71,5 @@ __all__ = [
     "Tls",
     "parse_url",
     "read_argument_mismatch",
+    "with_password",
 ]

@@ -7,7 +7,7 @@ specification knows have its names; unknown ones are refused, because a misspelt
 import re
 import ssl
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from redrive.client.errors import InvalidUrl
 from redrive.core import did_you_mean, mask_url
@@ -79,9 +79,20 @@ class Target:
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
         return f"{'amqp' if self.tls is None else 'amqps'}://{hosts}/{'' if self.vhost == '/' else self.vhost}"
 
+    @property
+    def url_without_password(self) -> str:
+        """A URL for a command line that is shown: its user may be prompted for, or have its password elsewhere."""
+        hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
+        user = "" if (self.user, self.password) == ("guest", "guest") else f"{quote(self.user, safe='')}@"
+        vhost = "" if self.vhost == "/" else quote(self.vhost, safe="")
+        return f"{'amqp' if self.tls is None else 'amqps'}://{user}{hosts}/{vhost}"
 
-def parse_url(url: str) -> Target:
-    """A target from a URL. Raises `InvalidUrl`, never showing the password."""
+
+def parse_url(url: str, *, vhost: str = "/") -> Target:
+    """A target from a URL; `vhost` where the URL names none. A bare "/" at its end names none; "%2F" is the vhost "/".
+
+    Raises `InvalidUrl`, never showing the password.
+    """
     match = _SHAPE.fullmatch(url)
     if match is None:
         raise InvalidUrl(f"{mask_url(url)[:200]} is no AMQP URL; write it like amqp://user:password@host:5672/vhost")
@@ -102,7 +113,7 @@ def parse_url(url: str) -> Target:
         raise InvalidUrl(f"the AMQP URL asks for {mechanism}; the mechanisms are {', '.join(MECHANISMS)}")
     return Target(
         hosts=tuple(_host(text, 5671 if secure else 5672) for text in match["hosts"].split(",")),
-        vhost="/" if not match["vhost"] else unquote(match["vhost"]),
+        vhost=unquote(match["vhost"]) if match["vhost"] else vhost,
         user=unquote(user),
         password=unquote(password),
         mechanism=mechanism,
@@ -114,6 +125,16 @@ def parse_url(url: str) -> Target:
         frame_max=_number(query, "frame_max", 131_072, 8192, 2**31 - 1),
         name=query.get("name"),
     )
+
+
+def with_password(url: str, password: str) -> str:
+    """The URL with this password, whatever characters it has; its user stays. What is no URL stays as it is."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url  # `parse_url` says what is wrong with it
+    account, at, place = rest.rpartition("@")
+    user = account.partition(":")[0] if at else "guest"
+    return f"{scheme}://{user}:{quote(password, safe='')}@{place}"
 
 
 def _host(text: str, port: int) -> tuple[str, int]:

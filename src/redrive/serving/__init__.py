@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from redrive.serving.configuration import ServeConfig, find_configuration, require_console
 from redrive.serving.started import FirstToken, ServeFailed, Started
-from redrive.wiring import Watching
+from redrive.wiring import TelemetryOptions
 
 __all__ = [
     "FirstToken",
@@ -33,7 +33,7 @@ def check_configuration(config: ServeConfig) -> None:
     settings_of(config)
 
 
-def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Started], None]) -> None:
+def run_serve(config: ServeConfig, *, telemetry_options: TelemetryOptions, started: Callable[[Started], None]) -> None:
     """Serves until SIGTERM or SIGINT. `started` is called once it listens.
 
     Raises `ServeFailed`, `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `StoreError`.
@@ -41,4 +41,4 @@ def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Sta
     require_console()
     from redrive.serving.server import run_serve as run
 
-    run(config, watching=watching, started=started)
+    run(config, telemetry_options=telemetry_options, started=started)

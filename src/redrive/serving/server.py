@@ -9,8 +9,6 @@ import contextlib
 import errno
 import logging
 import os
-import resource
-import signal
 import socket
 import ssl
 import sys
@@ -33,7 +31,15 @@ from redrive.serving.work import Work
 from redrive.serving.worker import Worker
 from redrive.stores import Store, StoreUnavailable, exposed_mode
 from redrive.telemetry import Telemetry
-from redrive.wiring import Watching, dead_letter_service, new_id, new_random_bits, opened_store, seldom_collected
+from redrive.wiring import (
+    TelemetryOptions,
+    dead_letter_service,
+    new_id,
+    new_random_bits,
+    on_end_signals,
+    opened_store,
+    seldom_collected,
+)
 
 _MANAGEMENT_S_MAX = 10.0
 _WORKER_S_MAX = 75.0
@@ -44,7 +50,7 @@ _CONNECTIONS = 8
 """As many as the store has for the API."""
 
 
-def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Started], None]) -> None:
+def run_serve(config: ServeConfig, *, telemetry_options: TelemetryOptions, started: Callable[[Started], None]) -> None:
     """Serves until SIGTERM or SIGINT. `started` is called once it listens.
 
     Raises `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `ServeFailed`, `StoreError`.
@@ -53,7 +59,7 @@ def run_serve(config: ServeConfig, *, watching: Watching, started: Callable[[Sta
     # A search looks at bodies in a thread of its own. Python lets it go on for so long before another thread may: with
     # the usual 5 ms every request would wait that long each time it hears from the database.
     sys.setswitchinterval(SWITCH_S)
-    telemetry = watching.telemetry()
+    telemetry = telemetry_options.telemetry()
     try:
         with seldom_collected(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_Serving(config, settings, telemetry).run(started))
@@ -124,8 +130,7 @@ class _Serving:
     async def run(self, started: Callable[[Started], None]) -> None:
         """From the first socket to the last. A signal before it serves ends it too, in order."""
         self._starting = asyncio.current_task()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+        on_end_signals(self._on_signal)
         try:
             await self._serve(started)
         except asyncio.CancelledError:
@@ -379,7 +384,11 @@ def _address(host: str, sockets: list[socket.socket], *, is_tls: bool) -> str:
 
 
 def _allow_many_connections() -> None:
-    """As many open files as the machine allows: each connection is one."""
+    """Raises the limit of open files as far as the machine allows: each connection is one. Windows has none."""
+    try:
+        import resource
+    except ImportError:
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65_536 if hard == resource.RLIM_INFINITY else min(65_536, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

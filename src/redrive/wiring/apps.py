@@ -7,9 +7,7 @@ a shell:    redrive run module:app         the same, in one process or several
 
 import asyncio
 import os
-import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -31,22 +29,22 @@ from redrive.runtime import (
     RunRecords,
     wait_parent_gone,
 )
-from redrive.telemetry import Level, Log, LogFormat, MetricsEndpoint, Telemetry
 from redrive.topology import Compiled, Declaration, compile_declaration
 from redrive.wiring.app_imports import place_of
 from redrive.wiring.connections import apply_arguments, explain_refusals, target_of
+from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.files import load_file
 from redrive.wiring.garbage_collector import seldom_collected
+from redrive.wiring.process import TelemetryOptions, cancel_other_tasks, exit_now, is_thread_alive
 from redrive.wiring.settings import Setting, broker_url
 
 Connect = Callable[[str], Client]
 WORKER_URL = "REDRIVE_WORKER_URL"
 """Where a fleet leaves the URL for its workers: a command line is everybody's to read, an environment is not."""
-_STUCK_S_MAX = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedApp:
     """An app with its declaration read and its broker found; nothing is connected yet."""
 
     app: App
@@ -62,9 +60,9 @@ class Prepared:
         return None if isinstance(source, Compiled | Declaration) else os.fspath(source)
 
 
-def prepare(
+def prepare_app(
     app: App, *, url: str | None = None, environment: Mapping[str, str] | None = None, from_shell: bool = False
-) -> Prepared:
+) -> PreparedApp:
     """Checks everything that needs no broker. `from_shell`: `url` is the option `--url` of a command.
 
     Raises `InvalidApp`, `UnreadableFile`, `InvalidDeclaration`, `InvalidDefinitions`, `InvalidUrl`.
@@ -86,8 +84,8 @@ def prepare(
     if url is not None and not from_shell:
         setting = replace(setting, source="the url it was given")
     vhosts = compiled.topology.vhosts
-    target = target_of(setting, vhost=vhosts[0].name if vhosts else None)
-    return Prepared(app=app, compiled=compiled, consumptions=consumptions, target=target, url=setting)
+    target = target_of(setting, vhost=vhosts[0].name if vhosts else "/")
+    return PreparedApp(app=app, compiled=compiled, consumptions=consumptions, target=target, url=setting)
 
 
 @asynccontextmanager
@@ -102,18 +100,18 @@ async def running(
 ) -> AsyncIterator[Runner]:
     """The app at work, from its first message to its last. `declare`: declare what is missing first.
 
-    Raises as `prepare` does, and `ConnectionFailed`, `UnsupportedBroker`, `TopologyMissing`, `ApplyFailed`.
+    Raises as `prepare_app` does, and `ConnectionFailed`, `UnsupportedBroker`, `TopologyMissing`, `ApplyFailed`.
     """
-    prepared = prepare(app, url=url)
-    runner = await start(prepared, observer=observer, options=options, declare=declare, connect=connect)
+    prepared = prepare_app(app, url=url)
+    runner = await start_app(prepared, observer=observer, options=options, declare=declare, connect=connect)
     try:
         yield runner
     finally:
         await runner.stop()
 
 
-async def start(
-    prepared: Prepared,
+async def start_app(
+    prepared: PreparedApp,
     *,
     observer: Observer = SILENT,
     options: RunOptions | None = None,
@@ -172,7 +170,7 @@ def run(
     observer: Observer = SILENT,
     options: RunOptions | None = None,
     declare: bool = False,
-    started: Callable[[Prepared], None] = lambda _: None,
+    started: Callable[[PreparedApp], None] = lambda _: None,
     beside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     beforehand: Callable[[Connect], Awaitable[None]] | None = None,
     is_worker: bool = False,
@@ -183,28 +181,21 @@ def run(
 
     `beside` is entered before it starts and left after it has stopped. `is_worker`: stops too when its parent is gone.
     `exits`: where a handler can't be ended, not even by cancelling it, the process ends instead of waiting for it.
-    `beforehand` as in `start`, `from_shell` as in `prepare`. Raises as `start` does.
+    `beforehand` as in `start_app`, `from_shell` as in `prepare_app`. Raises as `start_app` does.
     """
-    prepared = prepare(app, url=url, from_shell=from_shell)
-    options = RunOptions() if options is None else options
+    prepared = prepare_app(app, url=url, from_shell=from_shell)
     records, record = _open_record(prepared)
-    options = replace(options, records=records, record=record)
+    options = replace(RunOptions() if options is None else options, records=records, record=record)
 
     async def main() -> None:
         stop, hurry = asyncio.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def on_signal() -> None:
-            (hurry if stop.is_set() else stop).set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, on_signal)
+        on_end_signals(lambda: (hurry if stop.is_set() else stop).set())
         if is_worker:
             parent = asyncio.create_task(wait_parent_gone())
             parent.add_done_callback(lambda _: stop.set())
         async with beside():
             starting = asyncio.create_task(
-                start(prepared, observer=observer, options=options, declare=declare, beforehand=beforehand)
+                start_app(prepared, observer=observer, options=options, declare=declare, beforehand=beforehand)
             )
             if await _first(starting, stop.wait()) is not starting:
                 starting.cancel()
@@ -224,8 +215,8 @@ def run(
 
     async def main_to_the_end() -> None:
         await main()
-        if exits and not await _end_tasks():
-            _exit_now(observer)
+        if exits and not await cancel_other_tasks():
+            exit_now(observer)
 
     try:
         with seldom_collected():
@@ -233,53 +224,31 @@ def run(
     finally:
         if record is not None:
             record.close()
-    if exits and any(one.name.startswith(THREADS_NAME) for one in threading.enumerate()):
-        _exit_now(observer)  # a handler's thread runs on, and Python would wait for it
+    if exits and is_thread_alive(THREADS_NAME):
+        exit_now(observer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
-    """What an operator sees: the log on stderr, and metrics if a port is given."""
-
-    log_level: str = "info"
-    log_format: LogFormat | None = None
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int | None = None
-
-    def telemetry(self) -> Telemetry:
-        """The observer that writes the log and counts. Close it at the end."""
-        return Telemetry(Log(sys.stderr, level=Level[self.log_level.upper()], form=self.log_format))
-
-
-def run_watched(
+def run_app_command(
     app: App,
     *,
     url: str | None,
     declare: bool,
-    waits: bool,
-    grace_s: float,
-    watching: Watching,
-    started: Callable[[Prepared], None],
+    options: RunOptions,
+    telemetry_options: TelemetryOptions,
+    started: Callable[[PreparedApp], None],
     is_worker: bool = False,
 ) -> None:
     """`run` as a program of its own, with a log and metrics. Raises as `run` does, and `EndpointFailed`."""
-    telemetry = watching.telemetry()
-    port = watching.metrics_port
-
-    def endpoint() -> AbstractAsyncContextManager[object]:
-        if port is None:
-            return nullcontext()
-        return MetricsEndpoint(telemetry, host=watching.metrics_host, port=port)
-
+    telemetry = telemetry_options.telemetry()
     try:
         run(
             app,
             url=url,
             observer=telemetry,
-            options=RunOptions(grace_s=grace_s, wait_for_topology=waits),
+            options=options,
             declare=declare,
             started=started,
-            beside=endpoint,
+            beside=lambda: telemetry_options.endpoint(telemetry),
             is_worker=is_worker,
             exits=True,
             from_shell=True,
@@ -289,27 +258,32 @@ def run_watched(
 
 
 def run_fleet(
-    app: App, arguments: Sequence[str], workers: int, *, url: str | None, grace_s: float, watching: Watching
+    app: App,
+    arguments: Sequence[str],
+    workers: int,
+    *,
+    url: str | None,
+    grace_s: float,
+    telemetry_options: TelemetryOptions,
 ) -> int:
     """Runs `redrive run` with these arguments in so many processes, until SIGTERM or SIGINT; returns the exit code.
 
     What needs no broker is checked here first. The workers find `url` in their environment (`take_worker_url`). Raises
-    as `prepare` does.
+    as `prepare_app` does.
     """
-    prepare(app, url=url, from_shell=True)
+    prepare_app(app, url=url, from_shell=True)
     if url is not None:
         os.environ[WORKER_URL] = url
-    telemetry = watching.telemetry()
+    telemetry = telemetry_options.telemetry()
 
     def command(number: int) -> list[str]:
-        port = watching.metrics_port
+        port = telemetry_options.metrics_port
         ports = [] if port is None else ["--metrics-port", str(port + number if port else 0)]
         return [sys.executable, "-m", "redrive", "run", *arguments, *ports]
 
     async def main() -> int:
         fleet = Fleet(command, workers, grace_s=grace_s, observer=telemetry, records=RunRecords.find())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, fleet.stop)
+        on_end_signals(fleet.stop)
         return await fleet.run()
 
     try:
@@ -323,7 +297,7 @@ def take_worker_url() -> str | None:
     return os.environ.pop(WORKER_URL, None)
 
 
-def _open_record(prepared: Prepared) -> tuple[RunRecords | None, RunRecord | None]:
+def _open_record(prepared: PreparedApp) -> tuple[RunRecords | None, RunRecord | None]:
     """Where this process writes down what it has in hand, for whoever comes after its death."""
     chosen = os.environ.pop(RECORD_PATH, None)  # nothing that a handler starts shall write there
     records = RunRecords.find()
@@ -331,24 +305,6 @@ def _open_record(prepared: Prepared) -> tuple[RunRecords | None, RunRecord | Non
         return None, None
     queues = {one.plan.name: one.options.prefetch for one in prepared.consumptions}
     return records, records.create(queues, path=None if chosen is None else Path(chosen))
-
-
-async def _end_tasks() -> bool:
-    """Cancels what is left; whether all of it ended."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    return not tasks or not (await asyncio.wait(tasks, timeout=_STUCK_S_MAX))[1]
-
-
-def _exit_now(observer: Observer) -> None:
-    """Everything is settled and closed but somebody's handler."""
-    close = getattr(observer, "close", None)
-    if close is not None:
-        close()  # the log is written by a thread, which would not get to its last lines
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 def _compiled(app: App) -> tuple[Compiled, str | None]:

@@ -5,7 +5,6 @@ types, limits and consumers of queues; without it a file, or exact names, must d
 """
 
 import asyncio
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -26,12 +25,13 @@ from redrive.deadletters import (
 from redrive.management import Management, ManagementError, QueueInfo
 from redrive.records import Status
 from redrive.stores import Store
-from redrive.telemetry import MetricsEndpoint, Telemetry
-from redrive.wiring.apps import Watching
+from redrive.telemetry import Telemetry
 from redrive.wiring.connection_settings import ConnectionSettings
 from redrive.wiring.dead_letters import opened_store
+from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.garbage_collector import seldom_collected
 from redrive.wiring.machine import new_random_bits, owner_name
+from redrive.wiring.process import TelemetryOptions
 from redrive.wiring.redrive import Broker, declare_rules
 
 _DEPTHS_MAX = 50
@@ -83,7 +83,7 @@ def run_collect(
     place: ConnectionSettings,
     request: CollectRequest,
     *,
-    watching: Watching,
+    telemetry_options: TelemetryOptions,
     confirm: Callable[[SourceSelection], None],
     started: Callable[[SourceSelection], None],
 ) -> CollectReport | None:
@@ -93,7 +93,7 @@ def run_collect(
     `started` hears it when it begins. Raises `NothingToCollect`, `ManagementError`, `ConnectionFailed`, `StoreError`,
     `EndpointFailed`.
     """
-    telemetry = watching.telemetry()
+    telemetry = telemetry_options.telemetry()
 
     async def run() -> CollectReport | None:
         stop, starting = asyncio.Event(), asyncio.current_task()
@@ -104,11 +104,12 @@ def run_collect(
             if not has_begun and starting is not None:
                 starting.cancel()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, on_signal)
+        on_end_signals(on_signal)
         try:
             async with AsyncExitStack() as stack:
-                selected, collector, broker = await _prepared(stack, place, request, telemetry, watching, confirm)
+                selected, collector, broker = await _prepared(
+                    stack, place, request, telemetry, telemetry_options, confirm
+                )
                 has_begun = True
                 telemetry.note("collector.started", queues=_told(selected), address=place.target.address)
                 started(selected)
@@ -130,7 +131,7 @@ async def _prepared(
     place: ConnectionSettings,
     request: CollectRequest,
     telemetry: Telemetry,
-    watching: Watching,
+    telemetry_options: TelemetryOptions,
     confirm: Callable[[SourceSelection], None],
 ) -> tuple[SourceSelection, Collector, Broker]:
     """The queues are chosen and confirmed first: what is refused leaves no empty database behind."""
@@ -145,9 +146,7 @@ async def _prepared(
     selected = replace(selected, depths={name: one.messages_ready for name, one in states.items()})
     confirm(selected)
     store = await stack.enter_async_context(opened_store(place, observer=telemetry))
-    if watching.metrics_port is not None:
-        endpoint = MetricsEndpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port)
-        await stack.enter_async_context(endpoint)
+    await stack.enter_async_context(telemetry_options.endpoint(telemetry))
     if request.auto_retry:
         await declare_rules(place, store)
     for name in request.resumed:

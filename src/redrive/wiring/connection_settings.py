@@ -6,11 +6,11 @@ What connects to a broker or reads a file is imported only where it is used: a l
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redrive.core import SILENT, Observer
-from redrive.wiring.settings import Setting, broker_url, database_url, names_vhost
+from redrive.wiring.settings import Setting, broker_url, database_url
 from redrive.wiring.settings import management_url as management_setting
 
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ class ConnectionSettings:
         """The broker and vhost. The URL's vhost wins over the file's. Raises `InvalidUrl`."""
         from redrive.client import parse_url
 
-        target = parse_url(self.url.value)
-        if self.loaded is not None and not names_vhost(self.url.value) and self.loaded.topology.vhosts:
-            return replace(target, vhost=self.loaded.topology.vhosts[0].name)
-        return target
+        vhosts = () if self.loaded is None else self.loaded.topology.vhosts
+        return parse_url(self.url.value, vhost=vhosts[0].name if vhosts else "/")
 
     def client(
         self, name: str, *, observer: Observer = SILENT, backoff: "Callable[[], Backoff] | None" = None

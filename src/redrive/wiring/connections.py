@@ -9,13 +9,12 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from urllib.parse import quote
 
 from redrive.client import AccessRefused, AuthenticationFailed, Backoff, Client, InvalidUrl, Target, parse_url
 from redrive.core import SILENT, Observer
 from redrive.deploy import ApplyFailed
 from redrive.management import TIMEOUT_S, Management, guess_endpoint, parse_management_url
-from redrive.wiring.settings import Setting, names_vhost
+from redrive.wiring.settings import Setting
 
 _REASON = re.compile(r"(?P<where>.*?): (?P<code>403|530) (?P<text>.*)", re.DOTALL)
 _RIGHT = re.compile(r"\b(configure|write|read) access to ")
@@ -32,13 +31,12 @@ class AccessMissing(AccessRefused):
         return self.text
 
 
-def target_of(setting: Setting, *, vhost: str | None = None) -> Target:
-    """Where a setting leads; `vhost` where its URL names none. Raises `InvalidUrl`, which says whose URL it is."""
+def target_of(setting: Setting, *, vhost: str = "/") -> Target:
+    """The broker that a setting names; `vhost` where its URL names none. Raises `InvalidUrl`, which says whose URL."""
     try:
-        target = parse_url(setting.value)
+        return parse_url(setting.value, vhost=vhost)
     except InvalidUrl as error:
         raise InvalidUrl(f"{setting.source.removesuffix(':')}: {error}") from None
-    return target if vhost is None or names_vhost(setting.value) else replace(target, vhost=vhost)
 
 
 def management_of(target: Target, setting: Setting | None, *, timeout_s: float = TIMEOUT_S) -> Management:
@@ -106,13 +104,7 @@ def apply_arguments(file: str, target: Target, setting: Setting) -> str:
     """What to write after `redrive apply`: the broker too, without its password, if the command line named it."""
     if setting.source != "--url":
         return shlex.quote(file)
-    scheme, _, rest = target.address.partition("://")
-    hosts, _, _ = rest.partition("/")
-    vhost = quote(target.vhost, safe="") if target.vhost != "/" else ""
-    is_default = (target.user, target.password) == ("guest", "guest")
-    user = "" if is_default else f"{quote(target.user, safe='')}@"
-    url = f"{scheme}://{user}{hosts}/{vhost}"
-    return f"{shlex.quote(file)} --url {shlex.quote(url)}"
+    return f"{shlex.quote(file)} --url {shlex.quote(target.url_without_password)}"
 
 
 def _let_in(reason: str, target: Target, setting: Setting) -> str:

@@ -1,27 +1,28 @@
-"""Wiring, for `redrive push`: a queue's messages to a service, by HTTP.
+"""`redrive push`: posts a queue's messages to a service by HTTP.
 
-An app with one consumer whose handler is a `Pusher`; everything else (retries, parking, auto-pause, stopping) is the
-runtime's, the same as for handlers in Python. A queue that no file declares is looked at first: to reject without a
-dead-letter exchange is to throw away.
+It is an app with one consumer whose handler is a `Pusher`; the runtime does everything else (retries, parking,
+auto-pause, stopping), as for handlers in Python. A queue that no file declares is checked first: without a dead-letter
+exchange the broker drops what is rejected.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound
 from redrive.core import InvalidDuration, Observer, Rule, delay_ms_of, did_you_mean
 from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
 from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
-from redrive.telemetry import MetricsEndpoint
-from redrive.topology import declare
-from redrive.wiring.apps import Connect, Prepared, Watching, run
+from redrive.topology import Declaration, declare
+from redrive.wiring.apps import Connect, PreparedApp, run
 from redrive.wiring.files import load_file
+from redrive.wiring.process import TelemetryOptions
 
 Existing = Literal["again", "reject"]
-"""What becomes of a failed message of a queue that no file declares: to the queue's end and again after a pause,
-without end; or rejected after one run, to the dead-letter exchange the queue has."""
+"""What becomes of a failed message of a queue that no file declares. `again`: it goes to the queue's end and is pushed
+again after a pause, without end. `reject`: it is rejected after one run, to the queue's dead-letter exchange."""
 Other4xx = Literal["park", "retry"]
 """What becomes of a message that is answered with a 4xx other than 408, 409, 425 and 429."""
 _OTHER_4XX = (range(400, 408), range(410, 425), range(426, 429), range(430, 500))
@@ -68,40 +69,47 @@ def _timeout_s(option: str, text: str) -> float:
     return timeout_ms / 1000
 
 
-def push_app(
-    pusher: Pusher,
-    queue: str,
-    *,
-    file: str = "redrive.yaml",
-    existing: Existing | None = None,
-    pause_after: int | None = None,
-    pause_on_timeouts: bool = False,
-    crashes_max: int | None = CRASHES_MAX,
-    other_4xx: Other4xx | None = None,
-) -> App:
-    """An app whose only handler pushes. No more messages are taken than requests may be open.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedQueue:
+    """A queue whose messages are pushed, and how; what is None is left to the file.
 
-    `pause_after`: so many answers in a row that mean "not there" pause the queue; None leaves it to the file.
-    `crashes_max` None counts no deaths, and a 425 is a plain nack then. `other_4xx` None leaves that to the file.
+    `existing`: no file declares it. `has_dead_letter_exchange`: the operator knows that such a queue has one, and
+    nobody looks for it. `pause_after`: so many answers in a row that mean "not there" pause the queue. `crashes_max`
+    None counts no crashes, and a 425 is a plain nack then.
     """
+
+    name: str
+    file: str = "redrive.yaml"
+    existing: Existing | None = None
+    has_dead_letter_exchange: bool = False
+    pause_after: int | None = None
+    pause_on_timeouts: bool = False
+    crashes_max: int | None = CRASHES_MAX
+    other_4xx: Other4xx | None = None
+
+
+def push_app(pusher: Pusher, queue: PushedQueue) -> App:
+    """An app whose only handler pushes. It takes no more messages than requests may be open."""
     concurrency = pusher.target.concurrency
-    source = file if existing is None else declare(queues={queue: {"retry": False}}, **_EXISTING[existing])
+    source: str | Declaration = queue.file
+    if queue.existing is not None:
+        source = declare(queues={queue.name: {"retry": False}}, **_EXISTING[queue.existing])
     app = App(source, name="redrive push")
     app.consumer(
-        queue,
+        queue.name,
         prefetch=concurrency,
         concurrency=concurrency,
-        pause_after=pause_after,
-        pause_on=(*PAUSE_ON, TimeoutError) if pause_on_timeouts else PAUSE_ON,
-        crashes_max=crashes_max,
-        rules=() if other_4xx is None else (Rule(_OTHER_4XX, other_4xx),),
+        pause_after=queue.pause_after,
+        pause_on=(*PAUSE_ON, TimeoutError) if queue.pause_on_timeouts else PAUSE_ON,
+        crashes_max=queue.crashes_max,
+        rules=() if queue.other_4xx is None else (Rule(_OTHER_4XX, queue.other_4xx),),
         needs_id=True,  # without an id an attempt could carry no idempotency key
     )(pusher)
     return app
 
 
-# Nothing is declared from this. That there is a dead-letter exchange is all the consumer has to know, and a policy says
-# so without a word about the queue's own arguments, which are somebody else's.
+# Nothing is declared from this. The consumer only needs to know that there is a dead-letter exchange; a policy says so
+# without naming the queue's own arguments, which are not ours.
 _EXISTING: dict[Existing, dict[str, object]] = {
     "again": {},
     "reject": {"policies": {"its own": {"pattern": ".*", "definition": {"dead-letter-exchange": "amq.fanout"}}}},
@@ -110,64 +118,43 @@ _EXISTING: dict[Existing, dict[str, object]] = {
 
 def run_push(
     target: PushTarget,
-    queue: str,
+    queue: PushedQueue,
     *,
-    file: str,
-    existing: Existing | None,
-    has_dead_letter_exchange: bool,
-    pause_after: int | None,
-    pause_on_timeouts: bool,
-    crashes_max: int | None,
-    other_4xx: Other4xx | None,
     url: str | None,
     waits: bool,
-    watching: Watching,
-    started: Callable[[Prepared], None],
+    telemetry_options: TelemetryOptions,
+    started: Callable[[PreparedApp], None],
 ) -> None:
-    """Pushes until SIGTERM or SIGINT, then ends what is in hand; a second signal ends it at once.
+    """Pushes until SIGTERM or SIGINT, then ends the open requests; a second signal ends it at once.
 
-    `waits`: for a queue that is missing, instead of refusing it. `has_dead_letter_exchange`: the operator knows that an
-    existing queue has one, and it is not looked for. Raises as `running.run` does, and `InvalidPush`, `EndpointFailed`.
+    `waits`: waits for a queue that is missing, instead of refusing it. Raises as `run` does, and `InvalidPush`,
+    `EndpointFailed`.
     """
-    if existing is None and file != "-":  # stdin can be read only once; the app refuses the queue then
-        _check_declared(queue, file)
-    telemetry = watching.telemetry()
+    if queue.existing is None and queue.file != "-":  # stdin can be read only once; the app refuses the queue then
+        _check_declared(queue.name, queue.file)
+    telemetry = telemetry_options.telemetry()
     pusher = Pusher(target)
 
     @asynccontextmanager
     async def beside() -> AsyncIterator[None]:
-        async with pusher:
-            if watching.metrics_port is None:
-                yield
-                return
-            async with MetricsEndpoint(telemetry, host=watching.metrics_host, port=watching.metrics_port):
-                yield
+        async with pusher, telemetry_options.endpoint(telemetry):
+            yield
 
-    async def look(connect: Connect) -> None:
+    async def check_existing(connect: Connect) -> None:
         async with connect("looking") as client:
-            await wait_for_existing(client, queue, waits=waits, observer=telemetry)
-            if existing == "reject" and not has_dead_letter_exchange:
-                await check_dead_letter_exchange(client, queue)
+            await wait_for_existing(client, queue.name, waits=waits, observer=telemetry)
+            if queue.existing == "reject" and not queue.has_dead_letter_exchange:
+                await check_dead_letter_exchange(client, queue.name)
 
-    app = push_app(
-        pusher,
-        queue,
-        file=file,
-        existing=existing,
-        pause_after=pause_after,
-        pause_on_timeouts=pause_on_timeouts,
-        crashes_max=crashes_max,
-        other_4xx=other_4xx,
-    )
     try:
         run(
-            app,
+            push_app(pusher, queue),
             url=url,
             observer=telemetry,
             options=RunOptions(wait_for_topology=waits),
             started=started,
             beside=beside,
-            beforehand=None if existing is None else look,
+            beforehand=None if queue.existing is None else check_existing,
             from_shell=True,
         )
     finally:
@@ -175,9 +162,9 @@ def run_push(
 
 
 async def wait_for_existing(client: Client, queue: str, *, waits: bool, observer: Observer) -> None:
-    """Until a queue that no file declares is there. Raises `InvalidPush` if it is not and `waits` is False."""
+    """Waits until a queue that no file declares exists. Raises `InvalidPush` if it does not and `waits` is False."""
     pauses = Backoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S)
-    is_told = False
+    is_noted = False
     while True:
         channel = await client.channel()
         try:
@@ -186,19 +173,19 @@ async def wait_for_existing(client: Client, queue: str, *, waits: bool, observer
             if not waits:
                 where = client.target.address
                 raise InvalidPush(f"there is no queue {queue} on {where}; declare it, or name another") from None
-            if not is_told:
+            if not is_noted:
                 observer.note("runtime.waiting_for_topology", queue=queue, missing=[f"queue {queue}"])
-                is_told = True
+                is_noted = True
             await asyncio.sleep(pauses.next_s())
         except ChannelClosed:
-            return  # 403: this user may not ask, and consuming will tell
+            return  # 403: this user may not ask; consuming shows whether it exists
         else:
             await channel.close()
             return
 
 
 async def check_dead_letter_exchange(client: Client, queue: str) -> None:
-    """That what is rejected from a queue goes somewhere. Raises `InvalidPush` unless that is seen."""
+    """Checks that the broker keeps what is rejected from a queue. Raises `InvalidPush` if that can't be seen."""
     add = "add --has-dead-letter-exchange"
     try:
         exchange = await find_dead_letter_exchange(client, queue)
@@ -237,7 +224,7 @@ async def _exchange_is_there(client: Client, exchange: str) -> bool:
 
 
 def _check_declared(queue: str, file: str) -> None:
-    """Before the app does: its own refusal names a handler, and whoever pushes has written none."""
+    """Checks the queue before the app does: the app's error names a handler, and here nobody has written one."""
     compiled = load_file(file).compiled
     names = () if compiled is None else tuple(one.name for one in compiled.declared)
     if compiled is None or queue in names:

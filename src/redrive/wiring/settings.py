@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
 
 from redrive.core import RedriveError
 
@@ -42,9 +41,9 @@ def broker_url(
     password = _secret(environment, "REDRIVE_PASSWORD")
     if password is None:
         return setting
-    return Setting(
-        value=_with_password(setting.value, password.value), source=f"{setting.source} and {password.source}"
-    )
+    from redrive.client import with_password
+
+    return Setting(value=with_password(setting.value, password.value), source=f"{setting.source} and {password.source}")
 
 
 def _broker_url(flag: str | None, environment: Mapping[str, str], file: str | None, file_name: str | None) -> Setting:
@@ -110,14 +109,6 @@ def switched(flag: str, is_off: bool, environment: Mapping[str, str], variable: 
     return Setting(value="yes" if word in _YES else "no", source=setting.source)
 
 
-def names_vhost(url: str) -> bool:
-    """Whether a URL says a vhost itself. A bare "/" at its end does not; "%2F" is the vhost "/"."""
-    try:
-        return urlsplit(url).path not in ("", "/")
-    except ValueError:
-        return False
-
-
 def _secret(environment: Mapping[str, str], variable: str) -> Setting | None:
     """What a variable says, or the file that the variable with `_FILE` names. Raises `InvalidSetting`."""
     if environment.get(variable):
@@ -133,13 +124,3 @@ def _secret(environment: Mapping[str, str], variable: str) -> Setting | None:
     if not text.strip():
         raise InvalidSetting(f"{variable}_FILE names {name}, which is empty")
     return Setting(value=text, source=f"{variable}_FILE")
-
-
-def _with_password(url: str, password: str) -> str:
-    """The URL with this password, whatever characters it has; its user stays."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url  # whoever reads it says what is wrong with it
-    account, at, place = rest.rpartition("@")
-    user = account.partition(":")[0] if at else "guest"
-    return f"{scheme}://{user}:{quote(password, safe='')}@{place}"

@@ -1,19 +1,16 @@
-"""Where parts are put together: the only place that chooses a client, a broker, a store for a use case."""
+"""`redrive apply`: declares a topology on a broker; the embedded broker gets one the same way."""
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from redrive.client import AuthenticationFailed, Backoff, Client, ConnectionFailed, Target, parse_url
+from redrive.client import AuthenticationFailed, Backoff, Client, ConnectionFailed, Target
 from redrive.deploy import Difference, Inspection, apply, as_documented, inspect, usable_queues
-from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker
 from redrive.management import Management, ManagementError
 from redrive.topology import Binding, Compiled, Topology
 from redrive.wiring.files import load_file
 
-PROFILES = tuple(EMBEDDED_PROFILES)
-"""The versions the embedded broker can play, oldest first."""
 _BINDINGS_S_MAX = 10.0
 
 
@@ -21,9 +18,9 @@ _BINDINGS_S_MAX = 10.0
 class Applied:
     """What an apply found and did; `declared` is None if it was not confirmed or something differed.
 
-    `left` are differences that did not hinder it, each with the command that ends it; `advice` is what to write in the
-    file to use those that did as they are.
-    `bindings_unknown` says why nobody can tell which bindings were there; "": it is known.
+    `differences` prevented it. `left` did not, each with the command that removes the difference. `advice` is what to
+    write in the file to use queues that differ as they are. `bindings_unknown` says why nobody knows which bindings
+    existed; "": it is known.
     """
 
     inspection: Inspection
@@ -40,22 +37,19 @@ def apply_topology(
     topology: Topology,
     *,
     compiled: Compiled | None,
-    url: str,
-    vhost: str,
+    target: Target,
     management: Management,
     confirm: Callable[[Inspection, str], bool],
     wait_s: float = 0.0,
     waiting: Callable[[str], None] = lambda _: None,
 ) -> Applied:
-    """Inspects, asks `confirm`, applies. `compiled` is what the topology is of, None if no shapes made it.
+    """Inspects, asks `confirm`, applies. `compiled` is what the topology was made from, None if no shapes made it.
 
-    `confirm` hears what is missing, and why nobody knows which bindings there are, "" where that is known.
-
-    A broker that is not up yet is waited for as long as `wait_s`; `waiting` hears what for, each time it changes.
-    `management` is asked which bindings there are, if it answers and is the same broker's. Raises `ConnectionFailed`,
-    `InvalidUrl`, `ApplyFailed`.
+    `confirm` gets what is missing, and why nobody knows which bindings exist, "" if that is known. A broker that is not
+    up yet is waited for as long as `wait_s`; `waiting` gets the reason each time it changes. `management` is asked for
+    the bindings, if it answers and belongs to the same broker. Raises `ConnectionFailed`, `ApplyFailed`.
     """
-    target = replace(parse_url(url), vhost=vhost)
+    vhost = target.vhost
 
     async def run() -> Applied:
         client = await wait_connected(target, name="redrive apply", wait_s=wait_s, waiting=waiting)
@@ -87,68 +81,68 @@ def apply_topology(
 def _judged(
     compiled: Compiled | None, differences: tuple[Difference, ...], vhost: str
 ) -> tuple[tuple[Difference, ...], tuple[tuple[Difference, str], ...]]:
-    """Those that hinder, and those that do not: queues that lose nothing without their dead-letter settings."""
+    """The differences that prevent an apply, and the others: queues that lose nothing without dead-letter settings."""
     if compiled is None:
         return differences, ()
     usable = usable_queues(compiled)
-    hindering, left = [], []
+    preventing, left = [], []
     for one in differences:
         if one.queue is not None and one.queue in usable and one.is_about_dead_lettering:
             left.append((one, compiled.queue(one.queue).dead_lettering_command(vhost) or ""))
         else:
-            hindering.append(one)
-    return tuple(hindering), tuple(left)
+            preventing.append(one)
+    return tuple(preventing), tuple(left)
 
 
 def _advice(compiled: Compiled, differences: tuple[Difference, ...]) -> Iterator[str]:
-    told: set[str] = set()
+    given: set[str] = set()
     for one in differences:
         advice = as_documented(compiled, one)
-        if advice and advice not in told:
-            told.add(advice)
+        if advice and advice not in given:
+            given.add(advice)
             yield advice
 
 
 async def wait_connected(
     target: Target, *, name: str, wait_s: float, waiting: Callable[[str], None] = lambda _: None
 ) -> Client:
-    """A client that is connected, within `wait_s`; who is refused for what it says is not tried again. Close it.
+    """A client that is connected, within `wait_s`; a refused login is not tried again. Close it.
 
     Raises `ConnectionFailed`.
     """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + wait_s
     backoff = Backoff(first_s=0.2, longest_s=2.0)
-    told = ""
+    reported = ""
     while True:
         client = Client(target, name=name)
         try:
-            # A port that takes connections and says nothing is one of a broker that is not up yet.
+            # A port that accepts connections and sends nothing belongs to a broker that is not up yet.
             async with asyncio.timeout(max(until_s - loop.time(), 0.0) if wait_s else None):
                 await client.start()
             return client
         except AuthenticationFailed:
             raise
         except (ConnectionFailed, TimeoutError) as error:
-            reason = str(error) or told or f"{target.address}: no answer"
+            reason = str(error) or reported or f"{target.address}: no answer"
             left_s = until_s - loop.time()
             if not wait_s:
                 raise
             if left_s <= 0:
                 raise ConnectionFailed((f"{reason} (waited {wait_s:g} s for it)",)) from None
-            if reason != told:
+            if reason != reported:
                 waiting(reason)
-                told = reason
+                reported = reason
             await asyncio.sleep(min(backoff.next_s(), left_s))
 
 
 async def _find_bindings(client: Client, management: Management, vhost: str) -> tuple[tuple[Binding, ...] | None, str]:
-    """The bindings of the client's vhost, or None and why nobody knows them."""
+    """The bindings of the client's vhost, or None and the reason why they are not known."""
     address = management.endpoint.address
     cluster = str((await client.connection()).server_properties.get("cluster_name", ""))
     try:
         async with asyncio.timeout(_BINDINGS_S_MAX):
-            # Where it usually is there may be another broker's.
+            # The usual port may be another broker's.
             if not cluster or await management.cluster_name() != cluster:
                 return None, f"{address} is not this broker's management API; say where that is with --management-url"
             return await management.bindings(vhost), ""

@@ -12,7 +12,7 @@ from redrive import wire
 from redrive.client import Channel, Client, Confirmed
 from redrive.runtime import Pusher, PushTarget, is_signed
 from redrive.topology import compile_declaration, read_declaration
-from redrive.wiring import declare_missing, push_app, running
+from redrive.wiring import PushedQueue, declare_missing, push_app, running
 from tests.unit.runtime_push.scripted import (
     CASES,
     TOO_SLOW_S,
@@ -58,7 +58,7 @@ def test_every_message_ends_where_its_services_answers_say(language: str, vhost:
             target = PushTarget(url=url, total_s_max=TOO_SLOW_S[language], secrets=(SECRET.encode(),))
             async with (
                 Pusher(target) as pusher,
-                running(push_app(pusher, "orders", file=str(file)), url=vhost.amqp_url),
+                running(push_app(pusher, PushedQueue(name="orders", file=str(file))), url=vhost.amqp_url),
             ):
                 channel = await client.channel()
                 async with asyncio.timeout(60):

@@ -63,10 +63,9 @@ def test_nothing_is_declared_that_was_not_confirmed(broker: ThreadedBroker) -> N
         return len(asked) > 1
 
     def declared() -> tuple[str, ...] | None:
-        management = management_of(parse_url(broker.url), nowhere)
-        return apply_topology(
-            topology(), compiled=None, url=broker.url, vhost="/", management=management, confirm=confirm
-        ).declared
+        target = parse_url(broker.url)
+        management = management_of(target, nowhere)
+        return apply_topology(topology(), compiled=None, target=target, management=management, confirm=confirm).declared
 
     assert declared() is None
     assert (len(asked), broker.depths()) == (1, {}), "asked, and said no"

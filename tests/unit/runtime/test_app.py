@@ -13,7 +13,7 @@ from redrive import App, Message
 from redrive.core import Rule
 from redrive.runtime import InvalidApp
 from redrive.topology import read_declaration
-from redrive.wiring import prepare
+from redrive.wiring import prepare_app
 from tests.unit.runtime.stage import LADDER, compiled
 
 
@@ -72,7 +72,7 @@ def test_everything_that_is_wrong_with_an_app_is_told_at_once() -> None:
     async def odd(body: complex) -> None: ...
 
     with pytest.raises(InvalidApp) as refused:
-        prepare(app)
+        prepare_app(app)
     first, second = refused.value.problems
     assert first.endswith("queue order: is not declared, so how it retries is not known; did you mean `orders`?")
     assert second.startswith(
@@ -83,14 +83,14 @@ def test_everything_that_is_wrong_with_an_app_is_told_at_once() -> None:
 def test_an_app_without_consumers_and_a_queue_with_two_are_refused() -> None:
     app = App(compiled())
     with pytest.raises(InvalidApp, match="the app has no consumers"):
-        prepare(app)
+        prepare_app(app)
     for _ in range(2):
 
         @app.consumer("orders")
         async def place(body: bytes) -> None: ...
 
     with pytest.raises(InvalidApp, match="queue orders has two handlers in one app"):
-        prepare(app)
+        prepare_app(app)
 
 
 class Callable_:
@@ -123,11 +123,11 @@ def test_the_url_comes_from_the_flag_then_the_environment_then_the_file() -> Non
     async def place(body: bytes) -> None: ...
 
     environment = {"REDRIVE_URL": "amqp://from-environment/own"}
-    flagged = prepare(app, url="amqp://flag/", environment=environment)
+    flagged = prepare_app(app, url="amqp://flag/", environment=environment)
     assert (flagged.target.hosts[0][0], flagged.target.vhost) == ("flag", "shop")
-    told = prepare(app, environment=environment)
+    told = prepare_app(app, environment=environment)
     assert (told.target.hosts[0][0], told.target.vhost) == ("from-environment", "own")
-    filed = prepare(app, environment={})
+    filed = prepare_app(app, environment={})
     assert (filed.target.hosts[0][0], filed.target.vhost) == ("from-file", "shop")
 
 
@@ -140,10 +140,10 @@ def test_a_path_is_relative_to_the_working_directory(tmp_path: Path, monkeypatch
     @app.consumer("orders")
     async def place(body: bytes) -> None: ...
 
-    assert [one.plan.name for one in prepare(app).consumptions] == ["orders"]
+    assert [one.plan.name for one in prepare_app(app).consumptions] == ["orders"]
     app.source = "definitions.json"
     with pytest.raises(InvalidApp, match=r"definitions\.json does not say how queues retry"):
-        prepare(app)
+        prepare_app(app)
 
 
 def test_rules_are_asked_in_the_order_own_park_retry_rest() -> None:

@@ -17,7 +17,7 @@ from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import Pusher, PushTarget, RunOptions, is_signed
 from redrive.topology import compile_declaration, read_declaration
-from redrive.wiring import Existing, declare_missing, push_app, running
+from redrive.wiring import Existing, PushedQueue, declare_missing, push_app, running
 from tests.unit.client.scenario import Notes
 from tests.unit.runtime_push.scripted import (
     CASES,
@@ -74,7 +74,7 @@ async def pushing(
     notes = Notes()
     options = RunOptions(now_ms=lambda: round(broker.now_s * 1000), draw=lambda: 0.0, grace_s=5)
     async with Pusher(target) as pusher:
-        app = push_app(pusher, queue, file=file, existing=existing, **options_of_push)
+        app = push_app(pusher, PushedQueue(name=queue, file=file, existing=existing, **options_of_push))
         async with running(app, url=broker.url, observer=notes, options=options):
             yield notes
 

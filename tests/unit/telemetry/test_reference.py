@@ -10,7 +10,7 @@ import redrive
 from redrive import App
 from redrive.core import Observer
 from redrive.telemetry import DECISIONS, EVENTS, FIELDS, METRICS
-from redrive.wiring import prepare
+from redrive.wiring import prepare_app
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "telemetry.md").read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_the_example_in_python_runs_as_it_is_written(tmp_path: Path, monkeypatch
     ran: list[str] = []
 
     def run(app: App, *, observer: Observer) -> None:
-        ran.extend(one.plan.name for one in prepare(app).consumptions)
+        ran.extend(one.plan.name for one in prepare_app(app).consumptions)
 
     monkeypatch.setattr(redrive, "run", run)
     exec(compile(code, "telemetry.md", "exec"), {})

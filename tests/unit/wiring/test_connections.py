@@ -12,13 +12,13 @@ from redrive.runtime import InvalidApp
 from redrive.wiring import (
     AccessMissing,
     NotLetIn,
-    Prepared,
+    PreparedApp,
     Setting,
     apply_arguments,
     broker_url,
     explain_refusals,
-    prepare,
-    start,
+    prepare_app,
+    start_app,
     target_of,
 )
 from tests.unit.client.scenario import run_scenario
@@ -41,8 +41,8 @@ def an_app() -> App:
     return app
 
 
-def prepared(url: str, source: str) -> Prepared:
-    return replace(prepare(an_app(), url=url), url=Setting(value=url, source=source))
+def prepared(url: str, source: str) -> PreparedApp:
+    return replace(prepare_app(an_app(), url=url), url=Setting(value=url, source=source))
 
 
 def refusal(url_of: str, source: str) -> str:
@@ -53,7 +53,7 @@ def refusal(url_of: str, source: str) -> str:
         async with EmbeddedBroker() as broker:
             host = broker.url.split("@")[1].split("/")[0]
             with pytest.raises(NotLetIn) as refused:
-                await start(prepared(url_of.replace("HOST", host), source))
+                await start_app(prepared(url_of.replace("HOST", host), source))
             said.append(str(refused.value).replace(host, "HOST"))
 
     run_scenario(scenario())
@@ -130,6 +130,6 @@ def test_an_app_whose_parts_raise_is_one_sentence() -> None:
             raise KeyError("orders")
 
     with pytest.raises(
-        InvalidApp, match=r"^the app can't be used: KeyError: 'orders' \(.*test_connecting\.py, line \d+\)$"
+        InvalidApp, match=r"^the app can't be used: KeyError: 'orders' \(.*test_connections\.py, line \d+\)$"
     ):
-        asyncio.run(start(prepare(Broken(an_app().source))))
+        asyncio.run(start_app(prepare_app(Broken(an_app().source))))
