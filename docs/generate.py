@@ -57,7 +57,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "simulate.md", simulate_reference()
     pictures = {name: example(name) for name in EXAMPLES} | {"fifty-queues": fifty_queues()}
     for name, compiled in pictures.items():
-        svg = render_svg(compiled.topology, compiled.arrangements, title=name)
+        svg = render_svg(compiled.topology, compiled.retry_routes, title=name)
         yield DOCS / "diagrams" / f"{name}.svg", svg
     yield DOCS / "diagrams" / "README.md", gallery()
     yield DOCS / "performance.md", performance()
@@ -156,8 +156,8 @@ def _default(value: object) -> str:
 def gallery() -> str:
     """docs/diagrams/README.md: every picture, and one example in all three forms."""
     ladder = example("ladder")
-    tree = render_tree(ladder.topology, ladder.arrangements, colour=False)
-    mermaid = render_mermaid(ladder.topology, ladder.arrangements)
+    tree = render_tree(ladder.topology, ladder.retry_routes, colour=False)
+    mermaid = render_mermaid(ladder.topology, ladder.retry_routes)
     parts = [
         "# Pictures",
         "Made from the examples by `make docs`, with `redrive compile FILE --format svg`.",

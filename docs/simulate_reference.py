@@ -1,9 +1,9 @@
-"""docs/reference/simulate.md: what `redrive simulate` takes, and what it tells about every example."""
+"""docs/reference/simulate.md: what `redrive simulate` takes, and what it shows for every example."""
 
 import inspect
 from pathlib import Path
 
-from redrive.simulation import lives, script, simulate, tell
+from redrive.simulation import as_text, script, simulate, timeline
 from redrive.topology import Compiled, compile_declaration, read_declaration
 
 EXAMPLES = {
@@ -53,10 +53,10 @@ def simulate_reference() -> str:
     """The page."""
     parts = [
         HEAD.rstrip("\n"),
-        "## Endings\n\n" + _table_of(lives.__doc__),
+        "## Endings\n\n" + _table_of(timeline.__doc__),
         "## Words of a script\n\n" + _table_of(script.__doc__),
-        *(_told_example(name, queue) for name, queue in EXAMPLES.items()),
-        _told_cycle(),
+        *(_example(name, queue) for name, queue in EXAMPLES.items()),
+        _cycle(),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -69,7 +69,7 @@ def _table_of(documentation: str | None) -> str:
     return f"{text}\n\n{prose.strip()}" if prose.strip() else text
 
 
-def _told_example(name: str, queue: str) -> str:
+def _example(name: str, queue: str) -> str:
     file = f"examples/{name}/redrive.yaml"
     compiled = _compiled((Path(__file__).parents[1] / file).read_text(encoding="utf-8"), file)
     shape = compiled.queue(queue).shape_name
@@ -78,16 +78,16 @@ def _told_example(name: str, queue: str) -> str:
     return "\n\n".join(
         [
             f"## {shape}: [{name}](../../{file})",
-            _console(f"redrive simulate {file} --queue {queue}", tell(always)),
-            _console(f'redrive simulate {file} --queue {queue} --script "{STORY}"', tell(story)),
+            _console(f"redrive simulate {file} --queue {queue}", as_text(always)),
+            _console(f'redrive simulate {file} --queue {queue} --script "{STORY}"', as_text(story)),
         ]
     )
 
 
-def _told_cycle() -> str:
+def _cycle() -> str:
     """A topology without shapes that loses a message."""
     compiled = _compiled(CYCLE, "cycle.yaml")
-    told, _ = simulate(compiled.topology, queue="orders", script="crash", profile="4.3")
+    lost, _ = simulate(compiled.topology, queue="orders", script="crash", profile="4.3")
     return "\n\n".join(
         [
             "## Somebody's definitions.json",
@@ -98,7 +98,7 @@ def _told_cycle() -> str:
             _console(
                 "redrive compile cycle.yaml --format definitions > definitions.json\n"
                 "$ redrive simulate definitions.json --queue orders --script crash",
-                tell(told),
+                as_text(lost),
             ),
         ]
     )

@@ -25,7 +25,7 @@ from redrive import wire
 from redrive.core import Counter as CountedBy
 from redrive.core import ParkReason, headers
 from redrive.embedded.engine import journal
-from redrive.topology import Way
+from redrive.topology import MoveBy
 from tests.simulation.books import properties_of
 from tests.simulation.expectations import Again, Done, Parks, Terms, Verdict, expect, retries_by_return
 from tests.simulation.runs import Run
@@ -87,7 +87,7 @@ class _Auditor:
     # Where everything is
 
     def _look_into_queues(self) -> None:
-        parkings = {plan.arrangement.parking.queue for plan in self._plans.values() if plan.arrangement is not None}
+        parkings = {plan.routes.parking.queue for plan in self._plans.values() if plan.routes is not None}
         for queue, state, entry in self._books.contents():
             number = number_of(entry.message.body)
             if number is None:
@@ -110,7 +110,7 @@ class _Auditor:
         homes = [
             name
             for name, plan in self._plans.items()
-            if plan.arrangement is not None and plan.arrangement.parking.queue == parking
+            if plan.routes is not None and plan.routes.parking.queue == parking
         ]
         if len(homes) == 1:
             return homes[0]
@@ -177,7 +177,7 @@ class _Auditor:
             self._account.excepted["transient, and the broker restarted"] += count
             return
         plan = self._plans[queue]
-        looping = plan.arrangement is not None and plan.arrangement.retry_by is Way.REJECT
+        looping = plan.routes is not None and plan.routes.retry_by is MoveBy.REJECT
         if sent is not None and sent.may_expire and looping and self._expired(number, queue):
             self._account.excepted["expired into a retry loop"] += count
             return
@@ -265,11 +265,11 @@ class _Auditor:
         return True
 
     def _audit_parked_by_broker(self, unit: Unit, properties: wire.Properties, terms: Terms) -> None:
-        arrangement = terms.plan.arrangement
-        assert arrangement is not None
+        routes = terms.plan.routes
+        assert routes is not None
         deaths = properties.header(headers.DEATHS)
         reasons = {one.get("reason") for one in deaths or () if isinstance(one, dict) and one.get("queue") == unit[1]}
-        by_reject = arrangement.park_by is Way.REJECT and "rejected" in reasons
+        by_reject = routes.park_by is MoveBy.REJECT and "rejected" in reasons
         over_limit = "delivery_limit" in reasons and self._books.lost_in_hand[unit] > 0
         if not (by_reject or over_limit or self._expired(unit[0], unit[1])):
             self._wrong(f"{_name(unit)} was dead-lettered by the broker: {sorted(map(str, reasons))}")
@@ -303,7 +303,7 @@ class _Auditor:
         attempt = 1
         if not runs:
             why = parked[0].header(headers.REASON) if parked else None
-            by_reject = terms.plan.arrangement is not None and terms.plan.arrangement.park_by is Way.REJECT
+            by_reject = terms.plan.routes is not None and terms.plan.routes.park_by is MoveBy.REJECT
             if sent is None or sent.is_decodable or (why != ParkReason.UNDECODABLE and not (by_reject and why is None)):
                 self._wrong(f"{_name(unit)} never ran and is parked as {why}")
             return
@@ -354,8 +354,8 @@ class _Auditor:
         properties = parked[0]
         reason = properties.header(headers.REASON)
         ways = [one for one in verdicts if isinstance(one, Parks)]
-        arrangement = self._plans[unit[1]].arrangement
-        if ways and reason is None and arrangement is not None and arrangement.park_by is Way.REJECT:
+        routes = self._plans[unit[1]].routes
+        if ways and reason is None and routes is not None and routes.park_by is MoveBy.REJECT:
             return
         fitting = [one for one in ways if one.reason == reason]
         if not fitting:

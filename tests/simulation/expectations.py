@@ -6,7 +6,7 @@ Where chance or the moment decides (jitter, a paused queue, an age budget) there
 from dataclasses import dataclass
 
 from redrive.core import ParkReason, Rule
-from redrive.topology import QueuePlan, Way
+from redrive.topology import MoveBy, QueuePlan
 from tests.simulation.consumers import Author
 from tests.simulation.errors import Absent, Answer, Broken, Refused
 from tests.simulation.runs import Run
@@ -54,9 +54,9 @@ class Terms:
     @property
     def runs_max(self) -> int:
         """The most runs that any rule allows."""
-        assert self.plan.arrangement is not None
+        assert self.plan.routes is not None
         ruled = [rule.attempts_max for rule in self.author.rules if rule.attempts_max is not None]
-        return max(self.plan.arrangement.attempts, *ruled, 0)
+        return max(self.plan.routes.attempts, *ruled, 0)
 
 
 def expect(run: Run, terms: Terms, *, published_ms: int | None, has_expired: bool = False) -> tuple[Verdict, ...]:
@@ -154,9 +154,9 @@ def _decide(
         others = terms.plan.shape.unlisted_4xx if terms.plan.shape is not None else "park"
         if 400 <= status < 500 and status not in (408, 409, 429) and others == "park":
             return (Parks(reason=ParkReason.STATUS, error=text, status=status),)
-    arrangement = terms.plan.arrangement
-    assert arrangement is not None
-    runs = arrangement.attempts if rule is None or rule.attempts_max is None else rule.attempts_max
+    routes = terms.plan.routes
+    assert routes is not None
+    runs = routes.attempts if rule is None or rule.attempts_max is None else rule.attempts_max
     if run.attempt >= runs:
         return (Parks(reason=ParkReason.ATTEMPTS, error=text, status=status),)
     if run.end == "again":
@@ -185,9 +185,9 @@ def _decide(
 def retries_by_return(run: Run, terms: Terms) -> bool:
     """Whether a retry after this run is a return, which the broker counts, if anybody. What only a rule allows, above
     the queue's own attempts, goes by a copy that says its number."""
-    arrangement = terms.plan.arrangement
-    assert arrangement is not None
-    return arrangement.retry_by is Way.RETURN and run.attempt < arrangement.attempts
+    routes = terms.plan.routes
+    assert routes is not None
+    return routes.retry_by is MoveBy.REQUEUE and run.attempt < routes.attempts
 
 
 def _is_counted(run: Run, terms: Terms) -> bool:
@@ -196,10 +196,10 @@ def _is_counted(run: Run, terms: Terms) -> bool:
 
 def _shape_wait_ms(run: Run, terms: Terms, asked_ms: int, has_expired: bool) -> int:
     """The shortest that a shape makes of a delay. What has expired before goes by a copy where others are rejected."""
-    arrangement = terms.plan.arrangement
-    assert arrangement is not None
-    if arrangement.retry_by is Way.REJECT and not has_expired:
-        return max(asked_ms, arrangement.waits[0].delay_ms)
+    routes = terms.plan.routes
+    assert routes is not None
+    if routes.retry_by is MoveBy.REJECT and not has_expired:
+        return max(asked_ms, routes.waits[0].delay_ms)
     if not retries_by_return(run, terms):
         return asked_ms
     if terms.plan.shape_name == "native":

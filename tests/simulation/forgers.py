@@ -14,7 +14,7 @@ from typing import Any
 
 from redrive import wire
 from redrive.core import Counter, headers
-from redrive.topology import Compiled, Way
+from redrive.topology import Compiled, MoveBy
 from tests.simulation.workloads import BEGIN_S, Sent
 
 FAR_MS = (BEGIN_S + 400 * 86_400) * 1000
@@ -27,7 +27,7 @@ def forge_some(seed: int, messages: tuple[Sent, ...], compiled: Compiled, queues
         return messages
     plans = [compiled.queue(name) for name in queues]
     # Where a reject parks, the broker's x-death alone tells the auditor whose a dead letter is.
-    may_die = all(plan.arrangement is not None and plan.arrangement.park_by is not Way.REJECT for plan in plans)
+    may_die = all(plan.routes is not None and plan.routes.park_by is not MoveBy.REJECT for plan in plans)
     may_count = all(plan.counted_by is not Counter.DELIVERIES or plan.shape_name == "native" for plan in plans)
     return tuple(
         _forge(random, sent, random.choice(messages), queues, may_die=may_die, may_count=may_count)

@@ -72,7 +72,7 @@ class Scenario:
         by_deliveries = plan.counted_by is Counter.DELIVERIES
         counted = not by_deliveries or self.counts_returns(queue)
         native = plan.shape_name == "native"
-        waits = () if plan.arrangement is None else plan.arrangement.waits
+        waits = () if plan.routes is None else plan.routes.waits
         return Limits(
             may_fail_for_ever=counted,
             may_crash_for_ever=native or (not by_deliveries and author.crashes_max is not None),
@@ -120,8 +120,7 @@ def _routes(sections: dict[str, Any], compiled: Compiled) -> tuple[tuple[str, st
             for key in keys:
                 routes.append((exchange, key.replace("#", f"d{number}.any.thing").replace("*", "done")))
         if entry["retry"]["shape"] == "service":
-            arrangement = compiled.queue(name).arrangement
-            assert arrangement is not None
+            assert compiled.queue(name).routes is not None
             routes.append(("wms.main-exchange", ""))
     return tuple(routes)
 

@@ -12,10 +12,10 @@ from redrive.embedded.timekeeper import Timekeeper
 from redrive.runtime import detached, executing
 from redrive.runtime.admission import Admission
 from redrive.runtime.views import DeliveryLetter
-from redrive.topology import Belief
-from redrive.topology.shapes import carrying
-from redrive.topology.shapes.native import Native
-from redrive.topology.shapes.origins import correct_route
+from redrive.topology import HeaderTrust
+from redrive.topology.deliveries import moves
+from redrive.topology.deliveries.message_origin import correct_route
+from redrive.topology.shapes.native import NativeShape
 from tests.simulation import forgers, world
 from tests.simulation.scenarios import draw_scenario
 from tests.simulation.tally import play_seed
@@ -86,12 +86,12 @@ def test_a_copy_that_is_published_twice_is_a_duplicate_without_a_cause(monkeypat
 
 
 def test_a_delay_that_is_too_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    send = carrying.send_to_wait
+    send = moves.copy_to_wait
 
     def hurry(delay_ms: int, *rest: Any, **options: Any) -> tuple[Command, ...]:
         return send(delay_ms // 2, *rest, **options)
 
-    monkeypatch.setattr(carrying, "send_to_wait", hurry)
+    monkeypatch.setattr(moves, "copy_to_wait", hurry)
     assert "was followed by attempt" in first_finding("was followed by attempt")
 
 
@@ -103,12 +103,12 @@ def without(*dropped: str) -> Callable[[Any, Any, Any], dict[str, Any]]:
 
 
 def test_a_parked_copy_that_does_not_say_why_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "parking_headers", without(names.FINAL_ERROR))
+    monkeypatch.setattr(moves, "parking_headers", without(names.FINAL_ERROR))
     assert "was parked with error None" in first_finding("was parked with error")
 
 
 def test_a_parked_copy_with_two_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "parking_headers", without(names.FINAL_RETRY_COUNT))
+    monkeypatch.setattr(moves, "parking_headers", without(names.FINAL_RETRY_COUNT))
     assert "two retry counts" in first_finding("two retry counts")
 
 
@@ -133,7 +133,7 @@ def test_a_delivery_that_never_ran_and_is_counted_is_found(monkeypatch: pytest.M
 
 def test_runs_that_a_rule_allows_and_the_broker_ends_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug that a seed found: above the queue's own attempts a return was one too many."""
-    monkeypatch.setattr(Native, "retry", lambda *_: (RequeueDelivery(counted=True),))
+    monkeypatch.setattr(NativeShape, "retry", lambda *_: (RequeueDelivery(counted=True),))
     assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", RULED)
 
 
@@ -149,7 +149,7 @@ def test_a_crash_cap_that_takes_every_return_for_a_death_is_found(monkeypatch: p
 
 def test_headers_that_are_believed_of_a_stranger_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug that outsiders found: what a publisher had copied from another message was taken for its own past."""
-    monkeypatch.setattr(DeliveryLetter, "belief", Belief.OWN)
+    monkeypatch.setattr(DeliveryLetter, "belief", HeaderTrust.OWN)
     monkeypatch.setattr(forgers, "FAR_MS", 1)  # or it would be waited for, lap by lap
     assert "after 0 runs" in first_finding("after 0 runs", FORGED)
 
@@ -166,7 +166,7 @@ def test_a_publishers_delivery_count_that_is_left_on_what_is_given_back_is_found
 ) -> None:
     """A bug that seeds found: 4.3 counts no nack, and the publisher's number was taken for the queue's."""
     monkeypatch.setattr("redrive.runtime.admission.brings_deliveries", lambda _: False)
-    monkeypatch.setattr("redrive.topology.shapes.carrying.brings_deliveries", lambda _: False)
+    monkeypatch.setattr("redrive.topology.deliveries.moves.brings_deliveries", lambda _: False)
     assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", (15130,))
 
 
@@ -179,7 +179,7 @@ def test_an_origin_that_is_forgotten_without_need_is_found(monkeypatch: pytest.M
             written |= {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
         return written
 
-    monkeypatch.setattr("redrive.topology.shapes.carrying.correct_route", forget)
+    monkeypatch.setattr("redrive.topology.deliveries.moves.correct_route", forget)
     seeds = [seed for seed in FORGED if draw_scenario(seed).profile == "3.10"]
     assert "in parking" in first_finding("and says ('', '", seeds)
 
@@ -194,7 +194,7 @@ def test_an_origin_that_nobody_can_know_is_not_invented(monkeypatch: pytest.Monk
             written |= {names.ORIGINAL_EXCHANGE: "another", names.ORIGINAL_ROUTING_KEY: "another.key"}
         return written
 
-    monkeypatch.setattr("redrive.topology.shapes.carrying.correct_route", invent)
+    monkeypatch.setattr("redrive.topology.deliveries.moves.correct_route", invent)
     first_finding("message 11 in q0 was published to ('bookings', 'done.done') and says ('another'", [FORGOTTEN])
 
 
@@ -205,7 +205,7 @@ def test_a_death_in_its_own_queue_excuses_one_forgotten_origin_and_no_more(monke
     def forget(written: dict[str, Any], letter: Any) -> dict[str, Any]:
         return correct_route(written, letter) | {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
 
-    monkeypatch.setattr("redrive.topology.shapes.carrying.correct_route", forget)
+    monkeypatch.setattr("redrive.topology.deliveries.moves.correct_route", forget)
     first_finding("message 9 in q0 was published to ('events', 'd0.done') and says ('', 'q0')", [11286])
 
 

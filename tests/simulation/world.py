@@ -126,7 +126,7 @@ class World:
         self._ids = 0
         self._processes: list[Process] = []
         self._parkings = frozenset(
-            plan.arrangement.parking.queue for plan in scenario.plans.values() if plan.arrangement is not None
+            plan.routes.parking.queue for plan in scenario.plans.values() if plan.routes is not None
         )
 
     def played(self) -> Played:

@@ -66,14 +66,14 @@ def _check_version(loaded: LoadedFile, version: str) -> None:
 def _rendered(loaded: LoadedFile, form: str, file: str, per_vhost: bool) -> str:
     match form:
         case "tree":
-            return render_tree(loaded.topology, loaded.arrangements, colour=wants_colour(sys.stdout))
+            return render_tree(loaded.topology, loaded.retry_routes, colour=wants_colour(sys.stdout))
         case "mermaid":
-            return render_mermaid(loaded.topology, loaded.arrangements)
+            return render_mermaid(loaded.topology, loaded.retry_routes)
         case "svg":
-            return render_svg(loaded.topology, loaded.arrangements, title=file)
+            return render_svg(loaded.topology, loaded.retry_routes, title=file)
         case "permissions":
             _vhost(loaded, file, "permissions are given for one vhost")
-            compiled = loaded.compiled or Compiled(topology=loaded.topology, arrangements=(), warnings=())
+            compiled = loaded.compiled or Compiled(topology=loaded.topology, retry_routes=(), warnings=())
             return json.dumps({"permissions": permissions(compiled)}, indent=2, ensure_ascii=False) + "\n"
     vhost = _vhost(loaded, file, "the per-vhost form holds one") if per_vhost else None
     return write_definitions(loaded.topology, per_vhost=per_vhost, vhost=vhost)

@@ -1,4 +1,4 @@
-"""`redrive simulate`: a message's life in virtual time."""
+"""`redrive simulate`: a message's timeline in virtual time."""
 
 import json
 import sys
@@ -6,9 +6,7 @@ import sys
 import click
 
 from redrive.cli.console import EXIT_FOUND, wants_colour, warn
-from redrive.simulation import Entrance, simulate
-from redrive.simulation import as_json as tell_as_json
-from redrive.simulation import tell as tell_life
+from redrive.simulation import PublishRoute, as_json, as_text, simulate
 from redrive.wiring import PROFILES, load_file
 
 
@@ -58,7 +56,7 @@ def simulate_command(
         raise click.UsageError('--key needs --exchange; --exchange "" is the default exchange.')
     loaded = load_file(file)
     warn(loaded.warnings)
-    life, left_out = simulate(
+    timeline, left_out = simulate(
         loaded.topology,
         queue=queue,
         compiled=loaded.compiled,
@@ -66,13 +64,13 @@ def simulate_command(
         fail=fail,
         profile=profile,
         vhost=vhost,
-        entrance=None if exchange is None else Entrance(exchange=exchange, key="" if key is None else key),
+        publish_to=None if exchange is None else PublishRoute(exchange=exchange, key="" if key is None else key),
     )
     warn(left_out)
     if form == "json":
-        click.echo(json.dumps(tell_as_json(life), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(as_json(timeline), indent=2, ensure_ascii=False))
     else:
         colour = wants_colour(sys.stdout)
-        click.echo(tell_life(life, colour=colour), nl=False, color=colour)
-    if not life.is_safe:
+        click.echo(as_text(timeline, colour=colour), nl=False, color=colour)
+    if not timeline.is_safe:
         raise SystemExit(EXIT_FOUND)

@@ -12,7 +12,7 @@ from redrive import wire
 from redrive.client import Client
 from redrive.core import headers, read_count
 from redrive.demo.lines import Story
-from redrive.topology import Arrangement
+from redrive.topology import RetryRoutes
 
 HANDLED, PARKED = "handled", "parked"
 
@@ -57,12 +57,12 @@ class Letter:
     retries: int
 
 
-async def take_account(client: Client, arrangement: Arrangement, stories: Mapping[str, Story]) -> Account:
+async def take_account(client: Client, routes: RetryRoutes, stories: Mapping[str, Story]) -> Account:
     """Asks the broker; changes nothing there."""
-    parked = await _look_into(client, arrangement.parking.queue)
+    parked = await _look_into(client, routes.parking.queue)
     channel = await client.channel()
     left_over = {}
-    for queue in (arrangement.queue, *(wait.queue for wait in arrangement.waits)):
+    for queue in (routes.queue, *(wait.queue for wait in routes.waits)):
         ready = (await channel.declare_queue(queue, passive=True)).messages_ready
         if ready:
             left_over[queue] = ready
@@ -70,7 +70,7 @@ async def take_account(client: Client, arrangement: Arrangement, stories: Mappin
     copies = Counter(one.message_id for one in parked)
     by_id = {one.message_id: one for one in parked}
     entries = tuple(
-        _entry(message_id, story, by_id.get(message_id), copies[message_id], arrangement.parking.queue)
+        _entry(message_id, story, by_id.get(message_id), copies[message_id], routes.parking.queue)
         for message_id, story in stories.items()
     )
     strangers = tuple(one.message_id for one in parked if one.message_id not in stories)

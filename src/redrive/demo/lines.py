@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from redrive.core import format_duration_ms
 from redrive.demo.shop import Case
-from redrive.topology import Arrangement
+from redrive.topology import RetryRoutes
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
@@ -26,13 +26,13 @@ class Lines:
 
     def __init__(
         self,
-        arrangement: Arrangement,
+        routes: RetryRoutes,
         *,
         now_s: Callable[[], float],
         write: Callable[[str], None],
         colour: bool,
     ) -> None:
-        self._arrangement = arrangement
+        self._arrangement = routes
         self._now_s = now_s
         self._began_s = now_s()
         self._write = write

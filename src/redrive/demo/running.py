@@ -17,7 +17,7 @@ from redrive.demo.shop import CASES, Case, Shop, open_shop, write_order
 from redrive.deploy import apply, inspect
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import Runner, RunOptions
-from redrive.topology import Arrangement
+from redrive.topology import RetryRoutes
 
 ENDED_S_MAX = 20.0
 """How long all orders may take to come to an end; the longest way takes four seconds."""
@@ -45,14 +45,14 @@ def run_demo(*, url: str | None, once: bool, write: Write, colour: bool) -> bool
 
 async def _run(*, url: str | None, once: bool, write: Write, colour: bool) -> bool:
     shop = open_shop() if url is None else open_shop(f"redrive-demo-{secrets.token_hex(3)}.")
-    (arrangement,) = shop.compiled.arrangements
-    lines = Lines(arrangement, now_s=time.monotonic, write=write, colour=colour)
+    (routes,) = shop.compiled.retry_routes
+    lines = Lines(routes, now_s=time.monotonic, write=write, colour=colour)
     async with (
         _broker(url, lines) as target,
         Client(target, name="redrive demo (orders)") as client,
-        _declared(client, shop, arrangement, lines),
+        _declared(client, shop, routes, lines),
     ):
-        _introduce(lines, arrangement, once=once)
+        _introduce(lines, routes, once=once)
         publisher = await client.publisher()
         runner = Runner(
             shop.app.consumptions(shop.compiled),
@@ -67,7 +67,7 @@ async def _run(*, url: str | None, once: bool, write: Write, colour: bool) -> bo
             else:
                 await _send_until_interrupted(publisher, shop, lines)
             await lines.wait_ended(ENDED_S_MAX)
-        account = await _balanced(client, arrangement, lines)
+        account = await _balanced(client, routes, lines)
         _conclude(lines, account)
         return account.is_balanced
 
@@ -85,7 +85,7 @@ async def _broker(url: str | None, lines: Lines) -> AsyncIterator[Target]:
 
 
 @asynccontextmanager
-async def _declared(client: Client, shop: Shop, arrangement: Arrangement, lines: Lines) -> AsyncIterator[None]:
+async def _declared(client: Client, shop: Shop, routes: RetryRoutes, lines: Lines) -> AsyncIterator[None]:
     """The shop's exchange and queues, there within and gone after."""
     try:
         topology = shop.compiled.topology
@@ -96,15 +96,15 @@ async def _declared(client: Client, shop: Shop, arrangement: Arrangement, lines:
     finally:
         try:
             async with asyncio.timeout(_CLEANUP_S_MAX):
-                await _clean_up(client, shop, arrangement)
+                await _clean_up(client, shop, routes)
         except (TimeoutError, ClientError) as error:
-            lines.say(f"Could not delete what begins with {arrangement.queue}: {error or 'no answer'}", RED)
+            lines.say(f"Could not delete what begins with {routes.queue}: {error or 'no answer'}", RED)
 
 
-async def _clean_up(client: Client, shop: Shop, arrangement: Arrangement) -> None:
+async def _clean_up(client: Client, shop: Shop, routes: RetryRoutes) -> None:
     channel = await client.channel()
     await channel.delete_exchange(shop.exchange)
-    for queue in (arrangement.queue, *(one.queue for one in arrangement.waits), arrangement.parking.queue):
+    for queue in (routes.queue, *(one.queue for one in routes.waits), routes.parking.queue):
         await channel.delete_queue(queue)
     await channel.close()
 
@@ -150,21 +150,19 @@ async def _send_until_interrupted(publisher: Publisher, shop: Shop, lines: Lines
     lines.say("No more orders; waiting for those on their way.", DIM)
 
 
-async def _balanced(client: Client, arrangement: Arrangement, lines: Lines) -> Account:
+async def _balanced(client: Client, routes: RetryRoutes, lines: Lines) -> Account:
     """The account, taken again for a moment while it does not add up: a broker may count a little late."""
     deadline_s = time.monotonic() + BALANCED_S_MAX
     while True:
-        account = await take_account(client, arrangement, lines.stories)
+        account = await take_account(client, routes, lines.stories)
         if account.is_balanced or time.monotonic() > deadline_s:
             return account
         await asyncio.sleep(0.2)
 
 
-def _introduce(lines: Lines, arrangement: Arrangement, *, once: bool) -> None:
-    waits = ", ".join(wait.queue for wait in arrangement.waits)
-    lines.say(
-        f"{arrangement.queue}: {arrangement.attempts} runs, between them {waits}; then {arrangement.parking.queue}."
-    )
+def _introduce(lines: Lines, routes: RetryRoutes, *, once: bool) -> None:
+    waits = ", ".join(wait.queue for wait in routes.waits)
+    lines.say(f"{routes.queue}: {routes.attempts} runs, between them {waits}; then {routes.parking.queue}.")
     if not once:
         lines.say("Ctrl-C ends it.", DIM)
     lines.say("")

@@ -38,7 +38,7 @@ def as_documented(compiled: Compiled, difference: Difference) -> str:
 
 def _owner(compiled: Compiled, queue: str) -> QueuePlan | None:
     """The plan of the declared queue that a queue is or stands around."""
-    for one in compiled.arrangements:
+    for one in compiled.retry_routes:
         if queue in (one.queue, one.parking.queue, *(wait.queue for wait in one.waits)):
             return compiled.queue(one.queue)
     return None

@@ -15,7 +15,7 @@ from redrive.management.endpoints import ManagementEndpoint
 from redrive.management.errors import ManagementDenied, ManagementFailed
 from redrive.management.policies import read_policy
 from redrive.management.queues import COLUMNS, QueueInfo, read_queue
-from redrive.topology import Binding, Policy, PolicyBook
+from redrive.topology import Binding, Policy, PolicyMatcher
 
 _PAGE_SIZE = 500  # the most that RabbitMQ gives
 _PAGES_MAX = 2_000
@@ -107,6 +107,6 @@ class Management:
                     found.append(policy)
         return tuple(found)
 
-    async def policy_book(self, vhost: str) -> PolicyBook:
+    async def policy_book(self, vhost: str) -> PolicyMatcher:
         """The same, ready to be asked which of them holds for a queue."""
-        return PolicyBook(await self.policies(vhost))
+        return PolicyMatcher(await self.policies(vhost))

@@ -6,7 +6,7 @@ The API's numbers are seconds old, and a queue just declared has none at all unt
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.topology import NO_ARGUMENTS, Arguments, PolicyBook, Queue, QueueType, queue_settings
+from redrive.topology import NO_ARGUMENTS, Arguments, PolicyMatcher, Queue, QueueType, queue_settings
 
 COLUMNS = (
     "name,vhost,type,durable,auto_delete,exclusive,arguments,policy,operator_policy,effective_policy_definition,"
@@ -49,7 +49,7 @@ class QueueInfo:
         """Whether the broker itself lets only one consumer at a time have messages."""
         return self.arguments.get("x-single-active-consumer") is True
 
-    def delivery_limit(self, book: PolicyBook | None = None) -> int | None:
+    def delivery_limit(self, book: PolicyMatcher | None = None) -> int | None:
         """The limit that arguments and policies set, None if none does: then the version's default holds.
 
         `book` has the vhost's policies: what a queue shows of them is seconds old, and a young one shows none. Where
@@ -58,11 +58,11 @@ class QueueInfo:
         found = self._numbers("delivery-limit", book)
         return min((one for one in found if one >= 0), default=min(found, default=None))
 
-    def max_length(self, book: PolicyBook | None = None) -> int | None:
+    def max_length(self, book: PolicyMatcher | None = None) -> int | None:
         """How many messages it may hold, None if as many as there are."""
         return min(self._numbers("max-length", book), default=None)
 
-    def _numbers(self, key: str, book: PolicyBook | None) -> list[int]:
+    def _numbers(self, key: str, book: PolicyMatcher | None) -> list[int]:
         values = [self.arguments.get(f"x-{key}")]
         if self.policy_arguments is not None:
             values.append(self.policy_arguments.get(key))
@@ -70,7 +70,7 @@ class QueueInfo:
             values += [one.definition.get(key) for one in book.for_queue(self.queue) if one is not None]
         return [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
 
-    def dead_letter_exchange(self, book: PolicyBook) -> str | None:
+    def dead_letter_exchange(self, book: PolicyMatcher) -> str | None:
         """Where its own dead letters go."""
         return queue_settings(self.queue, book).dead_letter_exchange
 

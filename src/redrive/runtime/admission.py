@@ -91,7 +91,7 @@ class Admission:
         # back would pay for a run it never had.
         self._copies_home = self._crashes_max is not None or plan.requeue_costs_attempt
         self._runs_max = plan.policy.attempts_max
-        waits = () if plan.arrangement is None else plan.arrangement.waits
+        waits = () if plan.routes is None else plan.routes.waits
         self._aside_ms = min(ASIDE_MS_MAX, max((wait.delay_ms for wait in waits), default=0))
         self.early_mark = PROCESS_AFTER.encode() if plan.traits.honours_process_after else None
         """What an early delivery certainly contains, None if none can be early."""

@@ -57,7 +57,7 @@ from redrive.runtime.pausing import Pausing
 from redrive.runtime.raising import begin_stack_at_handler
 from redrive.runtime.reporting import Reporter
 from redrive.runtime.views import DeliveryLetter
-from redrive.topology import QueuePlan, QueueType, Way
+from redrive.topology import MoveBy, QueuePlan, QueueType
 from redrive.wire import Properties
 
 _COUNTED, _DIED, _COUNTED_BEFORE = b"x-retry-count", b"x-death", b"x-redrive-attempts-before"
@@ -90,7 +90,7 @@ class Ending:
         self._reads_deaths = reads_deaths
         self._plan = plan
         # In a reject loop a reject is a retry.
-        loops = plan.arrangement is not None and plan.arrangement.retry_by is Way.REJECT
+        loops = plan.routes is not None and plan.routes.retry_by is MoveBy.REJECT
         self._rejects_to_parking = has_dead_letters and not loops
         self._queue = plan.name
         self._pasts = Pasts(plan)
@@ -315,7 +315,7 @@ class Ending:
     def _is_rejected_cleaned(self, decision: Decision, past: Past) -> bool:
         """Whether it is to be rejected with nothing else to do (`retry: false`), but has an x-death of nobody's."""
         plan = self._plan
-        is_rejected = plan.arrangement is None and plan.dead_letters and isinstance(decision, Retry | Parked)
+        is_rejected = plan.routes is None and plan.dead_letters and isinstance(decision, Retry | Parked)
         return is_rejected and past.has_odd_deaths
 
     async def _clean(self, letter: DeliveryLetter, copy: PublishCopy) -> None:
@@ -341,7 +341,7 @@ class Ending:
         copy: Command | None = commands[0]
         if delivery.is_orphaned and isinstance(decision, Parked):
             copy = self._plan.parking_copy(decision, letter, report)
-        if self._plan.arrangement is not None and isinstance(copy, PublishCopy) and not error.is_body:
+        if self._plan.routes is not None and isinstance(copy, PublishCopy) and not error.is_body:
             for header_bytes_max in SIZES:
                 made = envelope_of(letter, copy, header_bytes_max=header_bytes_max, new_id=self._executor.new_id)
                 try:
@@ -441,10 +441,10 @@ class Ending:
         report = Report(retries=0, now_ms=self._now_ms(), failure=failure)
         copy = self._plan.parking_copy(decision, unread, report)
         try:
-            if self._plan.arrangement is not None and copy is not None:
+            if self._plan.routes is not None and copy is not None:
                 made = unread_envelope_of(delivery, copy, new_id=self._executor.new_id)
                 is_done = await self._executor.execute_copy(delivery, copy, made.properties, body=made.body)
-            elif self._plan.arrangement is None and self._plan.dead_letters and _DIED not in delivery.header:
+            elif self._plan.routes is None and self._plan.dead_letters and _DIED not in delivery.header:
                 is_done = await self._executor.execute(delivery, (RejectDelivery(),))
             else:
                 return False

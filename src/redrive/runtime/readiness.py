@@ -158,11 +158,11 @@ def _needed(consumptions: Iterable[Consumption]) -> tuple[list[str], list[str]]:
     exchanges: dict[str, None] = {}
     for one in consumptions:
         queues[one.plan.name] = None
-        arrangement = one.plan.arrangement
-        if arrangement is None:
+        routes = one.plan.routes
+        if routes is None:
             continue
-        places = [(wait.queue, wait.exchange) for wait in arrangement.waits]
-        for queue, exchange in (*places, (arrangement.parking.queue, arrangement.parking.exchange)):
+        places = [(wait.queue, wait.exchange) for wait in routes.waits]
+        for queue, exchange in (*places, (routes.parking.queue, routes.parking.exchange)):
             queues[queue] = None
             if exchange:
                 exchanges[exchange] = None

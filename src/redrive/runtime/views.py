@@ -4,7 +4,7 @@ from typing import Any
 
 from redrive.client import Delivery
 from redrive.core import Counter, Deaths, headers, read_deaths
-from redrive.topology import Belief, QueuePlan, QueueType
+from redrive.topology import HeaderTrust, QueuePlan, QueueType
 from redrive.wire import digest_of
 
 
@@ -22,7 +22,7 @@ class DeliveryLetter:
         self.queue = plan.name
         self.properties = delivery.properties
         self._plan = plan
-        self._belief: Belief | None = None
+        self._belief: HeaderTrust | None = None
         self._read: dict[str, Any] | None = None
 
     @property
@@ -33,23 +33,23 @@ class DeliveryLetter:
         return given if isinstance(given, str) else None
 
     @property
-    def belief(self) -> Belief:
+    def belief(self) -> HeaderTrust:
         """What the headers of ours are worth."""
         if self._belief is None:
-            is_told = _DIGEST in self.delivery.header or self._plan.is_way_back(self.delivery.route)
-            self._belief = self._judge() if is_told else Belief.NONE
+            is_told = _DIGEST in self.delivery.header or self._plan.is_reentry(self.delivery.route)
+            self._belief = self._judge() if is_told else HeaderTrust.NONE
         return self._belief
 
     @property
     def has_anothers_headers(self) -> bool:
         """Whether its headers were copied from another message."""
-        return self.belief is Belief.ANOTHERS
+        return self.belief is HeaderTrust.ANOTHERS
 
     @property
     def has_unbelieved(self) -> bool:
         """Whether it may have headers of ours that are not believed."""
         raw = self.delivery.header
-        return self.belief is not Belief.OWN and any(mark in raw for mark in _MARKS)
+        return self.belief is not HeaderTrust.OWN and any(mark in raw for mark in _MARKS)
 
     @property
     def exchange(self) -> str:
@@ -90,14 +90,14 @@ class DeliveryLetter:
 
     def _may_be_read(self, name: str) -> bool:
         if name in headers.BOUND_HEADERS:
-            return self.belief is Belief.OWN or (
-                self.belief is Belief.DOCUMENTED and name in headers.DOCUMENTED_HEADERS
+            return self.belief is HeaderTrust.OWN or (
+                self.belief is HeaderTrust.DOCUMENTED and name in headers.DOCUMENTED_HEADERS
             )
         if name == headers.DELIVERY_COUNT and self._plan.counted_by is Counter.DELIVERIES:
             return self._plan.queue.type == QueueType.QUORUM  # no other queue counts: it is a publisher's
         return True
 
-    def _judge(self) -> Belief:
+    def _judge(self) -> HeaderTrust:
         properties = self.properties
         own_id = properties.message_id
         message_id = properties.header(headers.MESSAGE_ID) if own_id is None else own_id
@@ -105,7 +105,7 @@ class DeliveryLetter:
         def digest_for(queue: str) -> str:
             return digest_of(properties, queue, message_id=message_id, body=self.delivery.body)
 
-        return self._plan.judge_headers(
+        return self._plan.header_trust(
             self.delivery.route,
             told=properties.header(headers.DIGEST),
             home=properties.header(headers.ORIGINAL_QUEUE),

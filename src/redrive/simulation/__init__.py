@@ -1,29 +1,34 @@
-"""A message's life in virtual time: what a topology and its consumer would make of it, without any broker running.
+"""One message through one queue in virtual time: what a topology and its consumer would do with it, without a broker.
 
-`script` is what the handler does, `stage` a broker of one profile with the topology on it, `consumers` who reads the
-queue, `playing` one message's way through it all, `lives` the result, `telling` the result for people and for machines.
-The decisions are core's, the commands the shapes', the broker is the embedded engine: nothing here knows a rule of its
-own.
+    script                what the handler does, run by run
+    simulated_broker      the embedded engine of one RabbitMQ version, with the topology on it
+    simulated_consumers   the consumer of the queue: Redrive's, or one that does what the script says
+    simulator             moves the message from delivery to delivery until it ends
+    timeline              the result: events and an end state
+    transcript            the timeline as text and as JSON
+
+Decisions come from `core`, commands from the shapes, and broker behaviour from the embedded engine: this room has no
+rules of its own.
 """
 
-from redrive.simulation.lives import Ending, Event, Kind, Life
 from redrive.simulation.script import InvalidScript, Script, parse_script
-from redrive.simulation.simulate import UnknownQueue, Unreachable, simulate
-from redrive.simulation.stage import Entrance
-from redrive.simulation.telling import as_json, tell
+from redrive.simulation.simulated_broker import PublishRoute
+from redrive.simulation.simulator import UnknownQueue, UnreachableQueue, simulate
+from redrive.simulation.timeline import EndState, EventKind, Timeline, TimelineEvent
+from redrive.simulation.transcript import as_json, as_text
 
 __all__ = [
-    "Ending",
-    "Entrance",
-    "Event",
+    "EndState",
+    "EventKind",
     "InvalidScript",
-    "Kind",
-    "Life",
+    "PublishRoute",
     "Script",
+    "Timeline",
+    "TimelineEvent",
     "UnknownQueue",
-    "Unreachable",
+    "UnreachableQueue",
     "as_json",
+    "as_text",
     "parse_script",
     "simulate",
-    "tell",
 ]

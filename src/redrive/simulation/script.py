@@ -8,14 +8,14 @@
     retry-after:2m  it raises RetryAfter
     requeue         it raises Requeue; requeue:5s with a pause of its own
     park            it raises Park
-    crash           the consumer dies with the message in hand
+    crash           the consumer dies while it handles the message
     reject          a plain basic.reject without requeue, whatever the shape would do
     nack            a plain basic.nack with requeue
     return          a plain basic.reject with requeue, which a quorum queue counts
 
-`fail*3` is `fail,fail,fail`, and the last word holds for every run after it. A queue of a definitions.json has nobody
-who decides, so there only the plain ones are known: `ok`, `crash`, `reject`, `nack` and `return`; `ack` is `ok` and
-`requeue` is `nack`.
+`fail*3` is `fail,fail,fail`, and the last word holds for every run after it. A definitions.json does not say how a
+consumer decides, so for its queues only direct actions are known: `ok`, `crash`, `reject`, `nack` and `return`; `ack`
+is `ok` and `requeue` is `nack`.
 """
 
 from dataclasses import dataclass
@@ -43,11 +43,11 @@ TIMEOUT_MS = 30_000
 
 
 class SimulatedFailure(Exception):
-    """What a handler raises that a script lets fail."""
+    """What the handler raises where the script says `fail`."""
 
 
-class Plain(StrEnum):
-    """What a consumer says to the broker itself, without anybody who decides."""
+class DirectAction(StrEnum):
+    """What a consumer does to a delivery directly, without a decision."""
 
     ACK = "ok"
     CRASH = "crash"
@@ -57,20 +57,20 @@ class Plain(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One run: its word, and what comes of it: an outcome to decide about, or something plain."""
+class ScriptStep:
+    """One run: its word, and the outcome to decide about or the direct action."""
 
     word: str
-    does: Outcome | Plain
+    does: Outcome | DirectAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """The steps in order; the last one repeats."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ScriptStep, ...]
 
-    def step(self, run: int) -> Step:
+    def step(self, run: int) -> ScriptStep:
         """What happens in a run; the first is 1."""
         return self.steps[min(run, len(self.steps)) - 1]
 
@@ -87,14 +87,17 @@ class Script:
 
 
 class InvalidScript(InvalidInput):
-    """A script has words that mean nothing; every one is named."""
+    """A script has unknown words; the findings name every one."""
 
 
-def parse_script(text: str, *, plain: bool = False) -> Script:
-    """A script from its words; `plain`: for a queue without a shape. Raises `InvalidScript`."""
+def parse_script(text: str, *, direct: bool = False) -> Script:
+    """A script from its words. `direct`: only direct actions, for a queue that no redrive.yaml declares.
+
+    Raises `InvalidScript`.
+    """
     if not text.strip():
         raise InvalidScript([Finding(code="bad-script", address="--script", summary="the script is empty")])
-    steps: list[Step] = []
+    steps: list[ScriptStep] = []
     findings = []
     for written in (word.strip().lower() for word in text.split(",")):
         word, _, times = written.partition("*")
@@ -102,11 +105,11 @@ def parse_script(text: str, *, plain: bool = False) -> Script:
         if times and not (times.isascii() and times.isdigit() and 1 <= int(times) <= TIMES_MAX):
             problem = f"{written!r}: a word is repeated 1 to {TIMES_MAX} times"
         else:
-            does = _plain(word) if plain else _decided(word)
-            if isinstance(does, str) and not isinstance(does, Plain):
+            does = _direct(word) if direct else _decided(word)
+            if isinstance(does, str) and not isinstance(does, DirectAction):
                 problem = does
             else:
-                steps += [Step(word=word, does=does)] * (int(times) if times else 1)
+                steps += [ScriptStep(word=word, does=does)] * (int(times) if times else 1)
         if problem is not None:
             findings.append(Finding(code="bad-script", address="--script", summary=problem))
     if len(steps) > TIMES_MAX:
@@ -118,39 +121,42 @@ def parse_script(text: str, *, plain: bool = False) -> Script:
 
 
 def failing(times: int) -> Script:
-    """Fails so many times, then succeeds."""
+    """Fails `times` times, then succeeds."""
     return parse_script(f"fail*{times},ok" if times else "ok")
 
 
-_SIMPLE: dict[str, Outcome | Plain] = {
+_SIMPLE: dict[str, Outcome | DirectAction] = {
     "ok": Succeeded(),
     "fail": Raised(SimulatedFailure("as the script says")),
     "timeout": TimedOut(after_ms=TIMEOUT_MS),
     "undecodable": Undecodable(SimulatedFailure("the body is not what the handler takes")),
     "requeue": Raised(Requeue()),
     "park": Raised(Park()),
-    "crash": Plain.CRASH,
-    "reject": Plain.REJECT,
-    "nack": Plain.NACK,
-    "return": Plain.RETURN,
+    "crash": DirectAction.CRASH,
+    "reject": DirectAction.REJECT,
+    "nack": DirectAction.NACK,
+    "return": DirectAction.RETURN,
 }
-_PLAIN: dict[str, Plain] = {one.value: one for one in Plain} | {"ack": Plain.ACK, "requeue": Plain.NACK}
+_DIRECT: dict[str, DirectAction] = {one.value: one for one in DirectAction} | {
+    "ack": DirectAction.ACK,
+    "requeue": DirectAction.NACK,
+}
 
 
-def _plain(word: str) -> Plain | str:
-    """What a plain word means, or what is wrong with it."""
-    if word in _PLAIN:
-        return _PLAIN[word]
+def _direct(word: str) -> DirectAction | str:
+    """The direct action of a word, or what is wrong with it."""
+    if word in _DIRECT:
+        return _DIRECT[word]
     if not isinstance(_decided(word), str):
         return (
-            f"{word!r} is for somebody who decides, and for a queue that no redrive.yaml declares nobody does; "
-            f"say what the consumer tells the broker: {', '.join(_PLAIN)}"
+            f"{word!r} needs a queue that a redrive.yaml declares, which says what follows from it; "
+            f"say what the consumer tells the broker: {', '.join(_DIRECT)}"
         )
-    return f"there is no word {word!r}; {did_you_mean(word, _PLAIN)}"
+    return f"there is no word {word!r}; {did_you_mean(word, _DIRECT)}"
 
 
-def _decided(word: str) -> Outcome | Plain | str:
-    """What a word means, or what is wrong with it."""
+def _decided(word: str) -> Outcome | DirectAction | str:
+    """The outcome or direct action of a word, or what is wrong with it."""
     if word in _SIMPLE:
         return _SIMPLE[word]
     name, colon, argument = word.partition(":")
@@ -165,7 +171,7 @@ def _decided(word: str) -> Outcome | Plain | str:
     if name == "requeue" and duration_ms is not None:
         return Raised(Requeue(duration_ms / 1000))
     if name == "retry-after":
-        return "retry-after needs to know how long: retry-after:2m"
+        return "retry-after needs a duration: retry-after:2m"
     if name.isascii() and name.isdigit():
         return f"there is no word {word!r}; any HTTP status from 100 to 599 is one"
     return f"there is no word {word!r}; {did_you_mean(name, [*_SIMPLE, 'retry-after', '503'])}"

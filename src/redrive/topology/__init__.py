@@ -6,7 +6,8 @@ The model is imported at once, the rest when it is first used: an embedded broke
 from typing import TYPE_CHECKING
 
 from redrive.lazy_exports import lazy_exports
-from redrive.topology.brokers import BrokerVersion
+from redrive.topology.argument_table import NO_ARGUMENTS, Arguments
+from redrive.topology.broker_versions import BrokerVersion
 from redrive.topology.model import (
     DEFAULT_EXCHANGE,
     DEFAULT_VHOST,
@@ -20,14 +21,12 @@ from redrive.topology.model import (
     Topology,
     Vhost,
 )
-from redrive.topology.values import NO_ARGUMENTS, Arguments
 
 if TYPE_CHECKING:
-    from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
     from redrive.topology.compiler import Compiled, compile_declaration
+    from redrive.topology.declaration.json_schema import declaration_schema
+    from redrive.topology.declaration.model import BindingSource, Declaration, DeclaredExchange, DeclaredQueue
     from redrive.topology.declaration.reader import declare, read_declaration
-    from redrive.topology.declaration.schema import declaration_schema
-    from redrive.topology.declared import BindingSource, Declaration, DeclaredExchange, DeclaredQueue
     from redrive.topology.definitions import (
         Definitions,
         parse_definitions,
@@ -35,62 +34,63 @@ if TYPE_CHECKING:
         rewrite_definitions,
         write_definitions,
     )
+    from redrive.topology.deliveries.message_origin import HeaderTrust
+    from redrive.topology.deliveries.queue_plan import QueuePlan
     from redrive.topology.diagrams import render_mermaid, render_svg, render_tree
     from redrive.topology.diagrams.graph import Graph, build_graph
-    from redrive.topology.diagrams.roles import Role
+    from redrive.topology.diagrams.queue_roles import QueueRole
+    from redrive.topology.effective_settings import PolicyMatcher, Settings, queue_settings
     from redrive.topology.permissions import permissions
-    from redrive.topology.queue_plans import QueuePlan
-    from redrive.topology.settings import PolicyBook, Settings, queue_settings
+    from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
     from redrive.topology.shapes import (
         SHAPES,
         DocumentedShape,
-        Ladder,
-        Native,
-        PerQueue,
-        Quorum,
-        Requeue,
-        Service,
+        LadderShape,
+        NativeShape,
+        PerQueueShape,
+        QuorumShape,
+        RequeueShape,
+        ServiceShape,
         Shape,
-        Tiered,
+        TieredShape,
     )
-    from redrive.topology.shapes.origins import Belief
-    from redrive.topology.versions import check_for
+    from redrive.topology.version_checks import check_for
 
 _HOMES = {
     "SHAPES": "shapes",
-    "Arrangement": "arrangement",
-    "Belief": "shapes.origins",
-    "BindingSource": "declared",
+    "RetryRoutes": "retry_routes",
+    "HeaderTrust": "deliveries.message_origin",
+    "BindingSource": "declaration.model",
     "Compiled": "compiler",
-    "Declaration": "declared",
-    "DeclaredExchange": "declared",
-    "DeclaredQueue": "declared",
+    "Declaration": "declaration.model",
+    "DeclaredExchange": "declaration.model",
+    "DeclaredQueue": "declaration.model",
     "Definitions": "definitions",
     "DocumentedShape": "shapes",
     "Graph": "diagrams.graph",
-    "Ladder": "shapes",
-    "Native": "shapes",
-    "Parking": "arrangement",
-    "PerQueue": "shapes",
-    "PolicyBook": "settings",
-    "QueuePlan": "queue_plans",
-    "Quorum": "shapes",
-    "Requeue": "shapes",
-    "Role": "diagrams.roles",
-    "Service": "shapes",
-    "Settings": "settings",
+    "LadderShape": "shapes",
+    "NativeShape": "shapes",
+    "Parking": "retry_routes",
+    "PerQueueShape": "shapes",
+    "PolicyMatcher": "effective_settings",
+    "QueuePlan": "deliveries.queue_plan",
+    "QuorumShape": "shapes",
+    "RequeueShape": "shapes",
+    "QueueRole": "diagrams.queue_roles",
+    "ServiceShape": "shapes",
+    "Settings": "effective_settings",
     "Shape": "shapes",
-    "Tiered": "shapes",
-    "Wait": "arrangement",
-    "Way": "arrangement",
+    "TieredShape": "shapes",
+    "Wait": "retry_routes",
+    "MoveBy": "retry_routes",
     "build_graph": "diagrams.graph",
-    "check_for": "versions",
+    "check_for": "version_checks",
     "compile_declaration": "compiler",
-    "declaration_schema": "declaration.schema",
+    "declaration_schema": "declaration.json_schema",
     "declare": "declaration.reader",
     "parse_definitions": "definitions",
     "permissions": "permissions",
-    "queue_settings": "settings",
+    "queue_settings": "effective_settings",
     "read_declaration": "declaration.reader",
     "read_definitions": "definitions",
     "render_mermaid": "diagrams",
@@ -108,8 +108,6 @@ __all__ = [
     "NO_ARGUMENTS",
     "SHAPES",
     "Arguments",
-    "Arrangement",
-    "Belief",
     "Binding",
     "BindingSource",
     "BrokerVersion",
@@ -123,26 +121,28 @@ __all__ = [
     "Exchange",
     "ExchangeType",
     "Graph",
-    "Ladder",
-    "Native",
+    "HeaderTrust",
+    "LadderShape",
+    "MoveBy",
+    "NativeShape",
     "Parking",
-    "PerQueue",
+    "PerQueueShape",
     "Policy",
-    "PolicyBook",
+    "PolicyMatcher",
     "Queue",
     "QueuePlan",
+    "QueueRole",
     "QueueType",
-    "Quorum",
-    "Requeue",
-    "Role",
-    "Service",
+    "QuorumShape",
+    "RequeueShape",
+    "RetryRoutes",
+    "ServiceShape",
     "Settings",
     "Shape",
-    "Tiered",
+    "TieredShape",
     "Topology",
     "Vhost",
     "Wait",
-    "Way",
     "build_graph",
     "check_for",
     "compile_declaration",

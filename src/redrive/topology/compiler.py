@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from redrive.core import Finding, InvalidDeclaration, Severity, did_you_mean
+from redrive.topology.argument_table import Arguments
 from redrive.topology.arguments import check_exchange, check_policy, check_queue
-from redrive.topology.arrangement import Arrangement
-from redrive.topology.declared import BindingSource, Declaration, DeclaredQueue, address_of, finding_at
+from redrive.topology.declaration.model import BindingSource, Declaration, DeclaredQueue, address_of, finding_at
+from redrive.topology.deliveries.no_retry import dead_letters
+from redrive.topology.deliveries.queue_plan import QueuePlan
+from redrive.topology.effective_settings import PolicyMatcher, queue_settings
 from redrive.topology.model import (
     DEFAULT_EXCHANGE,
     DEFAULT_VHOST,
@@ -24,13 +27,10 @@ from redrive.topology.model import (
     Vhost,
 )
 from redrive.topology.names import name_problem
-from redrive.topology.options import Invalid, Path
-from redrive.topology.queue_plans import QueuePlan
-from redrive.topology.settings import PolicyBook, queue_settings
+from redrive.topology.option_types import Invalid, Path
+from redrive.topology.retry_routes import RetryRoutes
+from redrive.topology.route_checks import RouteChecks
 from redrive.topology.shapes.base import bindings_of
-from redrive.topology.shapes.unretried import dead_letters
-from redrive.topology.soundness import Soundness
-from redrive.topology.values import Arguments
 
 _Object = TypeVar("_Object", Exchange, Queue)
 
@@ -40,7 +40,7 @@ class Compiled:
     """A declaration's topology, what the shapes arranged around each queue, and warnings that did not stop the work."""
 
     topology: Topology
-    arrangements: tuple[Arrangement, ...]
+    retry_routes: tuple[RetryRoutes, ...]
     warnings: tuple[Finding, ...]
     declared: tuple[DeclaredQueue, ...] = ()
 
@@ -58,16 +58,16 @@ class Compiled:
             declared=declared,
             queue=queue,
             shape=declared.retry,
-            arrangement=next((one for one in self.arrangements if one.queue == name), None),
-            dead_letters=dead_letters(queue, queue_settings(queue, PolicyBook(self.topology.policies))),
-            ways_back=self._ways_back(),
+            routes=next((one for one in self.retry_routes if one.queue == name), None),
+            dead_letters=dead_letters(queue, queue_settings(queue, PolicyMatcher(self.topology.policies))),
+            reentry_routes=self._reentry_routes(),
         )
 
-    def _ways_back(self) -> dict[tuple[str, str], frozenset[str]]:
+    def _reentry_routes(self) -> dict[tuple[str, str], frozenset[str]]:
         found: dict[tuple[str, str], frozenset[str]] = {}
-        for one in self.arrangements:
-            if one.way_back is not None:
-                found[one.way_back] = found.get(one.way_back, frozenset()) | {one.queue}
+        for one in self.retry_routes:
+            if one.reentry is not None:
+                found[one.reentry] = found.get(one.reentry, frozenset()) | {one.queue}
         return found
 
 
@@ -82,7 +82,7 @@ class _Compiler:
         self._exchanges: dict[str, tuple[Exchange, Path]] = {}
         self._queues: dict[str, tuple[Queue, Path]] = {}
         self._bindings: dict[Binding, None] = {}
-        self._arrangements: list[Arrangement] = []
+        self._retry_routes: list[RetryRoutes] = []
         self._findings: list[Finding] = []
         self._declared = {queue.name for queue in declaration.queues}
 
@@ -121,7 +121,7 @@ class _Compiler:
             self._build(queue)
         self._check_references()
         if not self._findings:
-            self._check_soundness()
+            self._check_routes()
         topology = self._topology(vhost)
         self._check_arguments()
         errors = [one for one in self._findings if one.severity is Severity.ERROR]
@@ -129,10 +129,10 @@ class _Compiler:
             raise InvalidDeclaration(errors)
         return Compiled(
             topology=topology,
-            arrangements=tuple(
-                self._arrangements
+            retry_routes=tuple(
+                self._retry_routes
                 if vhost == DEFAULT_VHOST
-                else (replace(one, vhost=vhost) for one in self._arrangements)
+                else (replace(one, vhost=vhost) for one in self._retry_routes)
             ),
             warnings=tuple(self._findings),
             declared=declared.queues,
@@ -155,7 +155,7 @@ class _Compiler:
             self._add(self._queues, emitted, queue.path)
         for binding in built.bindings:
             self._bind(binding)
-        self._arrangements.append(built.arrangement)
+        self._retry_routes.append(built.routes)
 
     def _add(self, into: dict[str, tuple[_Object, Path]], emitted: _Object, path: Path) -> None:
         known = into.get(emitted.name)
@@ -208,9 +208,9 @@ class _Compiler:
                     f'write {{{source.exchange}: ["some.key"]}}, or "#" for all',
                 )
 
-    def _check_soundness(self) -> None:
+    def _check_routes(self) -> None:
         paths = {queue.name: queue.path for queue in self._declaration.queues}
-        for problem in Soundness(self._topology(DEFAULT_VHOST), self._arrangements).problems():
+        for problem in RouteChecks(self._topology(DEFAULT_VHOST), self._retry_routes).problems():
             self._report((*paths[problem.queue], *problem.path), problem.code, problem.summary, problem.hint)
 
     def _check_arguments(self) -> None:

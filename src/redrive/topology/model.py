@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from redrive.topology.values import NO_ARGUMENTS, Arguments, Value
+from redrive.topology.argument_table import NO_ARGUMENTS, Arguments, Value
 
 DEFAULT_VHOST = "/"
 DEFAULT_EXCHANGE = ""

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from redrive.topology.arrangement import Way
 from redrive.topology.compiler import Compiled
 from redrive.topology.model import DEFAULT_EXCHANGE, DestinationType, Topology
+from redrive.topology.retry_routes import MoveBy
 
 NOTHING = "^$"
 """Matches only the empty name: no right at all."""
@@ -20,7 +20,7 @@ NOTHING = "^$"
 
 def permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> list[dict[str, Any]]:
     """The `permissions` section of a definitions file, one entry per user. The users must exist."""
-    topology, arranged = compiled.topology, compiled.arrangements
+    topology, arranged = compiled.topology, compiled.retry_routes
     parked = {one.parking.queue for one in arranged}
     waits = [wait for one in arranged for wait in one.waits]
     main = {queue.name for queue in topology.queues} - parked - {wait.queue for wait in waits}
@@ -33,7 +33,7 @@ def permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> list[d
     # A long RetryAfter is a copy even where retries are rejects; a copy to the queue's own end may happen anywhere.
     retries = {wait.exchange for wait in waits}
     copies = {DEFAULT_EXCHANGE} if main else set()
-    parkings = {one.parking.exchange for one in arranged if one.park_by is Way.PUBLISH}
+    parkings = {one.parking.exchange for one in arranged if one.park_by is MoveBy.PUBLISH}
     returns = {DEFAULT_EXCHANGE} | {wait.exchange for wait in waits}
     rights = {
         "deploy": (_any(names), _any(names | declared_to), _any(names | sources)),

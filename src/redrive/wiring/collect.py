@@ -288,18 +288,18 @@ def _from_file(place: ConnectionSettings, vhost: str, request: CollectRequest) -
     if place.loaded is None:
         return None
     loaded = place.loaded
-    topology, arrangements = loaded.topology, loaded.arrangements
+    topology, retry_routes = loaded.topology, loaded.retry_routes
     used = topology.used_vhosts()
     if vhost not in used and len(used) == 1:
         # A URL's vhost wins over the file's, as when it was applied.
         topology = topology.moved(vhost)
-        arrangements = tuple(replace(one, vhost=vhost) for one in arrangements)
+        retry_routes = tuple(replace(one, vhost=vhost) for one in retry_routes)
     else:
         topology = topology.only(vhost)
-        arrangements = tuple(one for one in arrangements if one.vhost == vhost)
+        retry_routes = tuple(one for one in retry_routes if one.vhost == vhost)
     return select_from_topology(
         topology,
-        arrangements=arrangements,
+        retry_routes=retry_routes,
         declared=() if loaded.compiled is None else loaded.compiled.declared,
         patterns=request.patterns,
         observe_only=request.observe,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from redrive.core import Finding, InvalidDefinitions, UnreadableFile
 from redrive.topology import (
-    Arrangement,
     Compiled,
+    RetryRoutes,
     Topology,
     compile_declaration,
     parse_definitions,
@@ -22,7 +22,7 @@ class LoadedFile:
     """A topology from a file; `compiled`, `broker` and `database` only where it is a declaration."""
 
     topology: Topology
-    arrangements: tuple[Arrangement, ...] = ()
+    retry_routes: tuple[RetryRoutes, ...] = ()
     warnings: tuple[Finding, ...] = ()
     compiled: Compiled | None = None
     broker: str | None = None
@@ -39,7 +39,7 @@ def load_file(path: str) -> LoadedFile:
     compiled = compile_declaration(declaration)
     return LoadedFile(
         topology=compiled.topology,
-        arrangements=compiled.arrangements,
+        retry_routes=compiled.retry_routes,
         warnings=compiled.warnings,
         compiled=compiled,
         broker=declaration.broker,

@@ -64,9 +64,9 @@ def test_a_message_that_kills_is_parked_after_three_deaths_and_its_neighbours_ar
     vhost: Vhost, tmp_path: Path, text: str
 ) -> None:
     prepare(tmp_path, vhost.amqp_url, text)
-    arrangement = compiled(text).queue("orders").arrangement
-    assert arrangement is not None
-    parking = arrangement.parking.queue
+    routes = compiled(text).queue("orders").routes
+    assert routes is not None
+    parking = routes.parking.queue
     good = [b"good%d" % number for number in range(6)]
     send(vhost.amqp_url, "orders", [*good[:3], b"kill", *good[3:]])
     with Program(tmp_path, "run", "shop:app", "--workers", "2", url=vhost.amqp_url) as program:

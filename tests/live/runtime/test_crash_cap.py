@@ -47,9 +47,9 @@ def prepare(folder: Path, url: str, *, prefetch: int, concurrency: int) -> str:
     asyncio.run(declare_at(url, CLASSIC))
     from tests.unit.runtime.stage import compiled
 
-    arrangement = compiled(CLASSIC).queue("orders").arrangement
-    assert arrangement is not None
-    return arrangement.parking.queue
+    routes = compiled(CLASSIC).queue("orders").routes
+    assert routes is not None
+    return routes.parking.queue
 
 
 def lines(output: str, word: str) -> Counter[str]:

@@ -112,9 +112,9 @@ def compiled(flow: Flow) -> Compiled:
 
 
 def parking_of(flow: Flow) -> str:
-    arrangement = compiled(flow).queue(flow.queue).arrangement
-    assert arrangement is not None
-    return arrangement.parking.queue
+    routes = compiled(flow).queue(flow.queue).routes
+    assert routes is not None
+    return routes.parking.queue
 
 
 def send(url: str, flow: Flow, kinds: list[str]) -> None:

@@ -86,10 +86,10 @@ def test_a_message_whose_attempts_are_spent_is_parked_with_its_last_error_in_eve
         async with shop.open():
             await shop.until(lambda: shop.journal.count("runtime.decided") == 3 * len(names))
         for name in names:
-            arrangement = shop.declared.queue(name).arrangement
-            assert arrangement is not None
+            routes = shop.declared.queue(name).routes
+            assert routes is not None
             assert shop.attempts(f"m-{name}") == [1, 2, 3]
-            (parked,) = await shop.take(arrangement.parking.queue)
+            (parked,) = await shop.take(routes.parking.queue)
             headers = parked.properties.headers
             assert (parked.properties.message_id, parked.body) == (f"m-{name}", b"fail")
             assert headers["x-final-error"] == f"NoSuchCustomer: run 3 of m-{name}"
@@ -107,7 +107,7 @@ def test_no_parking_queue_expires_overflows_or_forgets(vhost: Vhost) -> None:
 
     async def scenario() -> None:
         shop = await open_shop(vhost.amqp_url, shapes_of(vhost))
-        for one in shop.declared.arrangements:
+        for one in shop.declared.retry_routes:
             told = await asyncio.to_thread(vhost.management.get, "queues", vhost.name, one.parking.queue)
             assert (told["durable"], told["auto_delete"]) == (True, False)
             forgets = {"x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-overflow"}
@@ -173,7 +173,7 @@ def test_an_acked_message_is_nowhere_and_a_parked_one_is_parked_and_nowhere_else
                 await shop.publish(name, f"{fate}-{name}", fate.encode())
         async with shop.open(shop.app(rules=[Rule(Harmless, "ack")])):
             await shop.until(lambda: shop.journal.count("runtime.decided") == 3 * len(names))
-        parking = {name: shop.declared.queue(name).arrangement for name in names}
+        parking = {name: shop.declared.queue(name).routes for name in names}
         expected = {one.parking.queue: Counter({f"park-{name}": 1}) for name, one in parking.items() if one is not None}
         assert await shop.census() == expected
         assert len(shop.runs) == 3 * len(names)

@@ -43,7 +43,7 @@ queues:
             await shop.until(lambda: len(shop.runs) >= 4 * len(names))
             await asyncio.sleep(0.5)  # a fifth run would be here by now
         assert {name: shop.attempts(f"m-{name}") for name in names} == {name: [1, 2, 3, 4] for name in names}
-        parking = {name: shop.declared.queue(name).arrangement for name in names}
+        parking = {name: shop.declared.queue(name).routes for name in names}
         expected = {one.parking.queue: Counter({f"m-{name}": 1}) for name, one in parking.items() if one is not None}
         assert await shop.census() == expected
 
@@ -103,14 +103,14 @@ queues:
         for name in names:
             await shop.publish(name, f"back-{name}", b"not-yet")
         await shop.publish(counting, "ruled", b"fail")
-        arrangement = shop.declared.queue(counting).arrangement
-        assert arrangement is not None
+        routes = shop.declared.queue(counting).routes
+        assert routes is not None
         async with shop.open(shop.app(rules=[Rule(NoSuchCustomer, "retry", attempts_max=4)])):
             await shop.until(lambda: len(shop.handled) == len(names) and len(shop.attempts("ruled")) >= 4)
-            await shop.wait_counts({arrangement.parking.queue: 1})
+            await shop.wait_counts({routes.parking.queue: 1})
         assert {name: set(shop.attempts(f"back-{name}")) for name in names} == {name: {1} for name in names}
         assert shop.attempts("ruled") == [1, 2, 3, 4]
-        (parked,) = await shop.take(arrangement.parking.queue)
+        (parked,) = await shop.take(routes.parking.queue)
         assert parked.properties.message_id == "ruled"
         assert parked.properties.headers["x-redrive-reason"] == "attempts"
         assert await shop.census() == {}
@@ -147,8 +147,8 @@ queues:
         for name in names:
             await shop.publish(name, f"back-{name}", b"not-yet", headers=forged)
             await shop.publish(name, f"bad-{name}", b"fail", headers=forged)
-        arrangements = {name: shop.declared.queue(name).arrangement for name in names}
-        parkings = {one.parking.queue: name for name, one in arrangements.items() if one is not None}
+        retry_routes = {name: shop.declared.queue(name).routes for name in names}
+        parkings = {one.parking.queue: name for name, one in retry_routes.items() if one is not None}
         async with shop.open():
             await shop.until(lambda: len(shop.handled) == len(names))
             await shop.wait_counts(dict.fromkeys(parkings, 1))

@@ -97,8 +97,8 @@ queues:
     async def scenario() -> None:
         shop = await open_shop(vhost.amqp_url, declared)
         for name in names:
-            arrangement = shop.declared.queue(name).arrangement
-            assert arrangement is not None
+            routes = shop.declared.queue(name).routes
+            assert routes is not None
             # It has expired everywhere it will expire again, and was never rejected: all that a cycle needs.
             deaths = [
                 {
@@ -109,7 +109,7 @@ queues:
                     "routing-keys": [queue],
                     "time": datetime(2026, 1, 1, tzinfo=UTC),
                 }
-                for queue in (name, *(wait.queue for wait in arrangement.waits))
+                for queue in (name, *(wait.queue for wait in routes.waits))
             ]
             await shop.publish(name, f"m-{name}", b"fail fail ok", headers={"x-death": deaths})
         async with shop.open():

@@ -1,4 +1,4 @@
-"""What a simulation tells is what an app on a real RabbitMQ does: the same runs, the same end, the same headers."""
+"""What a simulation shows is what an app on a real RabbitMQ does: the same runs, the same end, the same headers."""
 
 import asyncio
 from collections import Counter
@@ -10,7 +10,7 @@ from rig.brokers import Broker, Vhost
 from redrive import App, Message, wire
 from redrive.client import Client, Confirmed, Publisher
 from redrive.deploy import apply, inspect
-from redrive.simulation import Ending, Entrance, Life, simulate
+from redrive.simulation import EndState, PublishRoute, Timeline, simulate
 from redrive.simulation.script import SimulatedFailure
 from redrive.topology import Compiled, compile_declaration, declare
 from redrive.wiring import running
@@ -49,7 +49,9 @@ def topology_for(profile: str) -> Compiled:
     return compile_declaration(declare(exchanges={EXCHANGE: "topic"}, queues=sources))
 
 
-async def perform(vhost: Vhost, compiled: Compiled, lives: dict[str, Life]) -> tuple[Counter[str], dict[str, Any]]:
+async def perform(
+    vhost: Vhost, compiled: Compiled, timelines: dict[str, Timeline]
+) -> tuple[Counter[str], dict[str, Any]]:
     """Runs of each queue's handler, and the headers of what lies in each queue's parking."""
     app = App(compiled)
     runs: Counter[str] = Counter()
@@ -67,25 +69,25 @@ async def perform(vhost: Vhost, compiled: Compiled, lives: dict[str, Life]) -> t
         def note(self, event: str, /, **fields: object) -> None:
             if event == "runtime.decided" and fields["decision"] == "park":
                 parked.add(fields["queue"])
-                if parked == set(lives):
+                if parked == set(timelines):
                     done.set()
 
-    for queue in lives:
+    for queue in timelines:
         add(queue)
     async with Client(vhost.amqp_url) as client:
         await apply(client, compiled.topology, await inspect(client, compiled.topology))
         publisher = await client.publisher()
         async with running(app, url=vhost.amqp_url, observer=Notes()):
-            for queue in lives:
+            for queue in timelines:
                 await publish(publisher, queue)
             await asyncio.wait_for(done.wait(), 60)
         channel = await client.channel()
         found = {}
-        for queue, life in lives.items():
-            assert life.resting_in is not None
-            got = await channel.get_message(life.resting_in)
-            assert got is not None, f"{queue}: nothing in {life.resting_in}"
-            assert await channel.get_message(life.resting_in) is None, f"{queue}: more than one copy"
+        for queue, timeline in timelines.items():
+            assert timeline.final_queue is not None
+            got = await channel.get_message(timeline.final_queue)
+            assert got is not None, f"{queue}: nothing in {timeline.final_queue}"
+            assert await channel.get_message(timeline.final_queue) is None, f"{queue}: more than one copy"
             found[queue] = dict(wire.Properties(got.header).headers)
         return runs, found
 
@@ -103,22 +105,22 @@ def deaths(headers: Any) -> set[tuple[str, str, int]]:
 def test_every_shape_parks_what_always_fails_as_it_was_simulated(vhost: Vhost, rabbit: Broker) -> None:
     profile = rabbit.profile
     compiled = topology_for(profile)
-    lives = {
+    timelines = {
         one.queue: simulate(
             compiled.topology,
             queue=one.queue,
             compiled=compiled,
             profile=profile,
-            entrance=Entrance(exchange=EXCHANGE, key=f"{one.queue}.example"),
+            publish_to=PublishRoute(exchange=EXCHANGE, key=f"{one.queue}.example"),
         )[0]
-        for one in compiled.arrangements
+        for one in compiled.retry_routes
     }
-    assert {life.ending for life in lives.values()} == {Ending.PARKED}
+    assert {timeline.end_state for timeline in timelines.values()} == {EndState.PARKED}
 
-    runs, found = asyncio.run(perform(vhost, compiled, lives))
+    runs, found = asyncio.run(perform(vhost, compiled, timelines))
 
-    assert runs == {queue: life.runs for queue, life in lives.items()}
-    for queue, life in lives.items():
-        told = {name: life.headers.get(name) for name in COMPARED}
-        assert {name: found[queue].get(name) for name in COMPARED} == told, queue
-        assert deaths(found[queue]) == deaths(life.headers), queue
+    assert runs == {queue: timeline.runs for queue, timeline in timelines.items()}
+    for queue, timeline in timelines.items():
+        simulated = {name: timeline.headers.get(name) for name in COMPARED}
+        assert {name: found[queue].get(name) for name in COMPARED} == simulated, queue
+        assert deaths(found[queue]) == deaths(timeline.headers), queue

@@ -74,7 +74,7 @@ class Consumption:
         self.runs: list[tuple[int, str, int]] = []
 
     async def take(self, delivery: Delivery) -> None:
-        letter = PlainMessage(
+        message = PlainMessage(
             queue=self.plan.name,
             exchange=delivery.exchange,
             routing_key=delivery.routing_key,
@@ -82,20 +82,20 @@ class Consumption:
             headers=dict(delivery.properties.headers),
         )
         now_ms = CLOCK_START_MS + round(asyncio.get_running_loop().time() * 1000)
-        retries = count_retries(letter, self.plan.counted_by)
-        not_before_ms = letter.header("x-redrive-not-before") or 0
+        retries = count_retries(message, self.plan.counted_by)
+        not_before_ms = message.header("x-redrive-not-before") or 0
         report = Report(retries=retries, now_ms=now_ms)
         decision: Decision
-        if self.plan.is_foreign(letter):
+        if self.plan.is_foreign(message):
             decision = Skip()
         elif not_before_ms > now_ms:
             decision = Defer(wait_ms=not_before_ms - now_ms, not_before_ms=not_before_ms)
         else:
-            self.runs.append((retries + 1, self.plan.handler_routing_key(letter), now_ms))
+            self.runs.append((retries + 1, self.plan.handler_routing_key(message), now_ms))
             outcome = Raised(RetryAfter(LONG) if retries == 2 else ValueError("no"))
             decision = decide(outcome, Situation(retries=retries, now_ms=now_ms), self.plan.policy)
             report = Report(retries=retries, now_ms=now_ms, failure=describe_outcome(outcome))
-        for command in self.plan.commands(decision, letter, report):
+        for command in self.plan.commands(decision, message, report):
             await self._obey(command, delivery)
 
     async def _obey(self, command: Command, delivery: Delivery) -> None:

@@ -22,7 +22,7 @@ from redrive.topology import (
     Compiled,
     DestinationType,
     Policy,
-    PolicyBook,
+    PolicyMatcher,
     compile_declaration,
     parse_definitions,
     read_declaration,
@@ -43,9 +43,9 @@ def compiled(example: str) -> Compiled:
 )
 def test_of_a_declaration_exactly_its_parking_is_collected(example: str) -> None:
     built = compiled(example)
-    selected = select_from_topology(built.topology, arrangements=built.arrangements, declared=built.declared)
-    parkings = {one.parking.queue for one in built.arrangements}
-    mains = {one.queue for one in built.arrangements}
+    selected = select_from_topology(built.topology, retry_routes=built.retry_routes, declared=built.declared)
+    parkings = {one.parking.queue for one in built.retry_routes}
+    mains = {one.queue for one in built.retry_routes}
     assert {one.dlq for one in selected.sources} == parkings
     assert {one.known_queue for one in selected.sources} <= mains | {None}
     assert selected.findings == ()
@@ -53,7 +53,7 @@ def test_of_a_declaration_exactly_its_parking_is_collected(example: str) -> None
 
 def test_each_dead_letter_queue_knows_the_queue_that_parks_there_and_its_service() -> None:
     built = compiled("event-bus")
-    selected = select_from_topology(built.topology, arrangements=built.arrangements, declared=built.declared)
+    selected = select_from_topology(built.topology, retry_routes=built.retry_routes, declared=built.declared)
     found = {one.dlq: (one.known_queue, one.service) for one in selected.sources}
     assert found["wms.dlq.wms-cincout"] == ("wms.queue.wms-cincout", "wms-cincout")
 
@@ -65,16 +65,16 @@ def test_a_definitions_file_tells_the_same_by_its_dead_letter_routing(example: s
     by_routing = {(one.dlq, one.known_queue) for one in select_from_topology(plain).sources}
     by_arrangement = {
         (one.dlq, one.known_queue)
-        for one in select_from_topology(built.topology, arrangements=built.arrangements).sources
+        for one in select_from_topology(built.topology, retry_routes=built.retry_routes).sources
     }
     assert by_routing == by_arrangement
 
 
 def test_a_pattern_that_matches_live_queues_is_refused_for_them_unless_forced() -> None:
     built = compiled("ladder")
-    asked = {"arrangements": built.arrangements, "patterns": ["*"]}
+    asked = {"retry_routes": built.retry_routes, "patterns": ["*"]}
     selected = select_from_topology(built.topology, **asked)  # type: ignore[arg-type]
-    parkings = {one.parking.queue for one in built.arrangements}
+    parkings = {one.parking.queue for one in built.retry_routes}
     assert {one.dlq for one in selected.sources} == parkings
     assert len(selected.refusals) == len(built.topology.queues) - len(parkings)
     assert any("is a wait queue" in one.text for one in selected.refusals)
@@ -82,7 +82,7 @@ def test_a_pattern_that_matches_live_queues_is_refused_for_them_unless_forced() 
     by_pattern = select_from_topology(built.topology, forced=True, **asked)  # type: ignore[arg-type]
     assert by_pattern == selected, "who insists must name each queue"
     names = [one.name for one in built.topology.queues]
-    forced = select_from_topology(built.topology, arrangements=built.arrangements, patterns=names, forced=True)
+    forced = select_from_topology(built.topology, retry_routes=built.retry_routes, patterns=names, forced=True)
     assert sorted(one.dlq for one in forced.sources) == sorted(names)
     assert forced.refusals == ()
     assert len(forced.findings) == len(selected.refusals)
@@ -116,7 +116,7 @@ def test_of_a_broker_what_matches_is_collected_and_what_looks_alive_is_refused()
         info("orders.parked", type="quorum", x_delivery_limit=50),
     ]
     limits = Policy(name="limits", pattern="^orders", definition=Arguments({"delivery-limit": 30}), apply_to="queues")
-    selected = select_from_broker(queues, policies=PolicyBook([limits]), observe_only=["*.parked"])
+    selected = select_from_broker(queues, policies=PolicyMatcher([limits]), observe_only=["*.parked"])
     assert selected.sources == (
         Source(vhost="/", dlq="orders.dlq", queue_type="quorum", delivery_limit=30),
         Source(vhost="/", dlq="busy.dlq", queue_type="classic"),
@@ -127,9 +127,9 @@ def test_of_a_broker_what_matches_is_collected_and_what_looks_alive_is_refused()
         ("live-queue", "queue retry.dead"),
         ("stream", "queue log.dlq"),
     ]
-    by_pattern = select_from_broker(queues, policies=PolicyBook([]), forced=True)
+    by_pattern = select_from_broker(queues, policies=PolicyMatcher([]), forced=True)
     assert "retry.dead" not in {one.dlq for one in by_pattern.sources}
-    forced = select_from_broker(queues, policies=PolicyBook([]), patterns=["retry.dead"], forced=True)
+    forced = select_from_broker(queues, policies=PolicyMatcher([]), patterns=["retry.dead"], forced=True)
     assert [one.dlq for one in forced.sources] == ["retry.dead"]
 
 
@@ -150,7 +150,7 @@ def test_what_looks_like_a_main_queue_must_be_named_exactly_and_insisted_on() ->
     ]
 
     def select(*patterns: str, forced: bool = False) -> SourceSelection:
-        book = PolicyBook([])
+        book = PolicyMatcher([])
         return select_from_broker(queues, policies=book, patterns=patterns, forced=forced, bindings=bindings)
 
     for forced in (False, True):
@@ -168,10 +168,10 @@ def test_what_looks_like_a_main_queue_must_be_named_exactly_and_insisted_on() ->
 def test_what_a_file_refuses_stays_refused_on_the_broker_and_what_it_knows_is_kept() -> None:
     built = compiled("event-bus")
     by_file = select_from_topology(
-        built.topology, arrangements=built.arrangements, declared=built.declared, patterns=["wms.*"]
+        built.topology, retry_routes=built.retry_routes, declared=built.declared, patterns=["wms.*"]
     )
     queues = [info(one.name) for one in built.topology.queues]
-    selected = select_from_broker(queues, policies=PolicyBook([]), patterns=["wms.*"], topology=by_file)
+    selected = select_from_broker(queues, policies=PolicyMatcher([]), patterns=["wms.*"], topology=by_file)
     assert [(one.dlq, one.service) for one in selected.sources] == [("wms.dlq.wms-cincout", "wms-cincout")]
     assert selected.refusals == by_file.refusals
 

@@ -33,13 +33,13 @@ def account_of(stories: dict[str, Story], *lying: tuple[str, str]) -> tuple[Acco
 
     async def take() -> tuple[Account, list[str]]:
         shop = open_shop()
-        (arrangement,) = shop.compiled.arrangements
+        (routes,) = shop.compiled.retry_routes
         async with EmbeddedBroker("4.3", time="manual") as broker:
             await declare_on(broker, shop.compiled.topology)
             async with Client(broker.url) as client:
                 for queue, message_id in lying:
                     await publish(client, queue, message_id, **{headers.REASON: "attempts", headers.RETRY_COUNT: 2})
-                account = await take_account(client, arrangement, stories)
+                account = await take_account(client, routes, stories)
                 ids = dict.fromkeys(message_id for _, message_id in lying)
                 return account, [place.queue for one in ids for place in broker.whereabouts(one)]
 

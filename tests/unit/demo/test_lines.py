@@ -12,8 +12,8 @@ MALFORMED = next(case for case in CASES if case.mood == "malformed")
 
 
 def lines_into(written: list[str], *, colour: bool = False) -> Lines:
-    (arrangement,) = open_shop().compiled.arrangements
-    return Lines(arrangement, now_s=lambda: 7.0, write=written.append, colour=colour)
+    (routes,) = open_shop().compiled.retry_routes
+    return Lines(routes, now_s=lambda: 7.0, write=written.append, colour=colour)
 
 
 @pytest.mark.parametrize(("colour", "line"), [(False, "it broke"), (True, "\x1b[31mit broke\x1b[0m")])

@@ -11,7 +11,7 @@ from redrive import App, wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import RunOptions
-from redrive.simulation import simulate, tell
+from redrive.simulation import as_text, simulate
 from redrive.topology import Compiled, compile_declaration, read_declaration, render_tree
 from redrive.wiring import declare_on, running
 
@@ -30,9 +30,9 @@ def compiled() -> Compiled:
 
 def test_the_console_shows_what_the_commands_say(compiled: Compiled) -> None:
     tree, simulated = blocks("console")
-    assert tree.partition("\n")[2] == render_tree(compiled.topology, compiled.arrangements, colour=False)
+    assert tree.partition("\n")[2] == render_tree(compiled.topology, compiled.retry_routes, colour=False)
     life, _ = simulate(compiled.topology, queue="orders", compiled=compiled, fail=2)
-    assert simulated.partition("\n")[2] == tell(life).partition("It carries:")[0]
+    assert simulated.partition("\n")[2] == as_text(life).partition("It carries:")[0]
 
 
 def test_the_app_does_what_the_text_says(

@@ -42,8 +42,8 @@ def history_of_a_dead_letter(declared: str, queue: str, *, profile: str = "4.3",
     async def scenario() -> None:
         async with stage(declared, profile=profile) as on:
             topology = compiled(declared)
-            arrangement = topology.queue(queue).arrangement
-            assert arrangement is not None
+            routes = topology.queue(queue).routes
+            assert routes is not None
             app = App(topology)
 
             @app.consumer(queue, pause_after=None)
@@ -56,8 +56,8 @@ def history_of_a_dead_letter(declared: str, queue: str, *, profile: str = "4.3",
             async with on.running(app):
                 name = await on.publish(queue)
                 await until(lambda: on.decisions()["park"] == 1)
-            assert on.places(name) == [f"ready in {arrangement.parking.queue}"]
-            (parked,) = await on.take(arrangement.parking.queue)
+            assert on.places(name) == [f"ready in {routes.parking.queue}"]
+            (parked,) = await on.take(routes.parking.queue)
             headers = parked.properties.headers
             assert runs == list(range(1, topology.queue(queue).policy.attempts_max + 1))
             assert headers["x-final-retry-count"] == len(runs) - 1

@@ -16,9 +16,9 @@ def test_run_12_of_11_is_run_12_of_12() -> None:
     async def scenario() -> None:
         async with stage(DECLARED) as on:
             topology = compiled(DECLARED)
-            arrangement = topology.queue(QUEUE).arrangement
-            assert arrangement is not None
-            dlq = arrangement.parking.queue
+            routes = topology.queue(QUEUE).routes
+            assert routes is not None
+            dlq = routes.parking.queue
             app = App(topology)
 
             @app.consumer(QUEUE, pause_after=None)

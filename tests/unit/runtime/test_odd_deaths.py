@@ -110,7 +110,7 @@ def test_no_message_dies_with_it_and_each_is_parked(
     text = text.replace("shape: tiered,", f"shape: tiered, park: {park},")
     text = text.replace("shape: requeue", f"shape: requeue, park: {park}")
     plan = compiled(text).queue(queue)
-    parking = "d" if plan.arrangement is None else plan.arrangement.parking.queue
+    parking = "d" if plan.routes is None else plan.routes.parking.queue
     died_with: list[Any] = []
     record_death = deaths.record_death
 

@@ -29,8 +29,8 @@ async def send(on: Stage, exchange: str, key: str, body: bytes, properties: wire
 @pytest.mark.parametrize("shape", [name for name in SHAPES if name != "none"])
 def test_twenty_five_of_them_stop_no_queue_and_are_parked_whole(shape: str) -> None:
     text, queue, exchange, key, _ = SHAPES[shape]
-    arrangement = compiled(text).queue(queue).arrangement
-    assert arrangement is not None
+    routes = compiled(text).queue(queue).routes
+    assert routes is not None
 
     async def scenario() -> None:
         async with stage(text) as on:
@@ -52,12 +52,10 @@ def test_twenty_five_of_them_stop_no_queue_and_are_parked_whole(shape: str) -> N
                 await until(lambda: len(handled) == 10)
                 await until(lambda: on.decisions()["park"] == 25)
                 assert runner.subscriptions[0].handling.held == 0
-            assert {name: count for name, count in on.broker.depths().items() if count} == {
-                arrangement.parking.queue: 25
-            }
+            assert {name: count for name, count in on.broker.depths().items() if count} == {routes.parking.queue: 25}
             assert on.notes.count("runtime.publish_failed") == 0
             assert on.notes.count("runtime.oversized") == 25
-            for got in await on.take(arrangement.parking.queue):
+            for got in await on.take(routes.parking.queue):
                 found = got.properties.headers
                 name = found["mine"]
                 assert found["x-redrive-envelope"] == 1
@@ -129,8 +127,8 @@ def test_where_there_is_nowhere_to_park_it_is_given_back_and_the_others_go_on() 
 def test_a_body_that_the_broker_takes_from_nobody_any_more_is_rejected_to_the_parking(shape: str) -> None:
     """Its limit was lowered, or a newer version has a smaller one: it closes the channel on every copy."""
     text, queue, exchange, key, _ = SHAPES[shape]
-    arrangement = compiled(text).queue(queue).arrangement
-    assert arrangement is not None
+    routes = compiled(text).queue(queue).routes
+    assert routes is not None
 
     async def scenario() -> None:
         async with stage(text) as on:
@@ -145,7 +143,7 @@ def test_a_body_that_the_broker_takes_from_nobody_any_more_is_rejected_to_the_pa
             engine.profile = replace(engine.profile, message_bytes_max=999)
             async with on.running(app):
                 await until(lambda: on.decisions()["park"] == 1)
-                await until(lambda: on.places(name) == [f"ready in {arrangement.parking.queue}"])
+                await until(lambda: on.places(name) == [f"ready in {routes.parking.queue}"])
             assert "dead-letter exchange" in str(on.notes.last("runtime.oversized")["how"])
 
     run_scenario(scenario())
@@ -186,8 +184,8 @@ def test_where_parking_is_a_reject_it_is_rejected_as_it_is_and_needs_no_envelope
         "exchanges: {e: topic}\n"
         "queues: {q: {from: {e: ['a.*']}, retry: {shape: tiered, domain: a, exchange: e, park: reject}}}"
     )
-    arrangement = compiled(text).queue("q").arrangement
-    assert arrangement is not None
+    routes = compiled(text).queue("q").routes
+    assert routes is not None
 
     async def scenario() -> None:
         async with stage(text) as on:
@@ -200,9 +198,9 @@ def test_where_parking_is_a_reject_it_is_rejected_as_it_is_and_needs_no_envelope
             await send(on, "e", "a.b", b"bad", large("bad"))
             async with on.running(app):
                 await until(lambda: on.decisions()["park"] == 1)
-                await until(lambda: on.places("bad") == [f"ready in {arrangement.parking.queue}"])
+                await until(lambda: on.places("bad") == [f"ready in {routes.parking.queue}"])
             assert on.notes.last("runtime.oversized")["how"] == "rejected to the queue's dead-letter exchange"
-            (got,) = await on.take(arrangement.parking.queue)
+            (got,) = await on.take(routes.parking.queue)
             assert (got.body, wire.unwrap(got.body)) == (b"bad", None)
             assert got.properties.headers["large"] == large("bad").headers["large"]
 

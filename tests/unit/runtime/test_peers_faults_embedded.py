@@ -39,9 +39,9 @@ def test_a_dead_letter_is_still_there_after_a_month(shape: str) -> None:
 
     async def scenario() -> None:
         plan = compiled(declared(shape))
-        arrangement = plan.queue("orders").arrangement
-        assert arrangement is not None
-        parking = arrangement.parking.queue
+        routes = plan.queue("orders").routes
+        assert routes is not None
+        parking = routes.parking.queue
         async with stage(plan) as shop:
             app = App(plan)
 

@@ -113,7 +113,7 @@ async def account_for(on: Stage, text: str, queue: str, runs_max: int, sent: dic
 
     async with on.running(app):
         await until(lambda: {one: len(runs) for one, runs in seen.items()} == dict.fromkeys(sent, runs_max))
-        parking = compiled(text).queue(queue).arrangement
+        parking = compiled(text).queue(queue).routes
         dead = "d" if parking is None else parking.parking.queue
         await until(lambda: on.broker.depths()[dead] == len(sent))
     assert sum(on.broker.depths().values()) == len(sent)
@@ -279,9 +279,9 @@ def test_freeflows_own_consumers_and_ours_take_turns_with_a_message_and_it_ends(
     async def scenario() -> None:
         async with stage(text, profile=profile) as on:
             app = App(compiled(text))
-            arrangement = compiled(text).queue(queue).arrangement
-            assert arrangement is not None
-            first = arrangement.waits[0]
+            routes = compiled(text).queue(queue).routes
+            assert routes is not None
+            first = routes.waits[0]
             seen: list[tuple[bytes, int, str]] = []
 
             @app.consumer(queue)
@@ -294,10 +294,10 @@ def test_freeflows_own_consumers_and_ours_take_turns_with_a_message_and_it_ends(
                 await on.publish(first.routing_key, b"theirs", exchange=first.exchange, headers=theirs)
                 # The same words on what did not wait are a new message's.
                 await on.publish("a.retry", b"new", exchange=exchange, headers=theirs)
-                await until(lambda: on.broker.depths()[arrangement.parking.queue] == 2)
+                await until(lambda: on.broker.depths()[routes.parking.queue] == 2)
             assert [one[1:] for one in seen if one[0] == b"theirs"] == [(3, "a.created"), (4, "a.created")]
             assert [one[1:] for one in seen if one[0] == b"new"] == [(n, "a.retry") for n in range(1, runs_max + 1)]
-            for got in await on.take(arrangement.parking.queue):
+            for got in await on.take(routes.parking.queue):
                 assert got.properties.headers[names.FINAL_RETRY_COUNT] == runs_max - 1
                 key = {b"theirs": "a.created", b"new": "a.retry"}[got.body]
                 assert got.properties.headers[names.ORIGINAL_ROUTING_KEY] == key

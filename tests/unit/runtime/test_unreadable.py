@@ -47,7 +47,7 @@ def unreadable() -> dict[str, Properties]:
 def test_a_header_nested_too_deep_counts_for_nothing(shape: str, way: str) -> None:
     text, queue, exchange, key, runs_max = SHAPES[shape]
     plan = compiled(text).queue(queue)
-    parking = "d" if plan.arrangement is None else plan.arrangement.parking.queue
+    parking = "d" if plan.routes is None else plan.routes.parking.queue
     sent = unreadable()
     runs: Counter[str] = Counter()
 
@@ -87,7 +87,7 @@ def test_a_header_nested_too_deep_counts_for_nothing(shape: str, way: str) -> No
 def test_what_we_fail_over_again_and_again_is_parked_unread(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, queue, exchange, key, _ = SHAPES[shape]
     plan = compiled(text).queue(queue)
-    parking = "d" if plan.arrangement is None else plan.arrangement.parking.queue
+    parking = "d" if plan.routes is None else plan.routes.parking.queue
     runs: Counter[bytes] = Counter()
     read = Pasts.of
 

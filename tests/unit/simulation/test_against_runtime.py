@@ -1,4 +1,4 @@
-"""A simulation tells what the runtime does: the same script, played by an app on the embedded broker."""
+"""A simulation shows what the runtime does: an app on the embedded broker follows the same script."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from redrive.runtime import RunOptions
 from redrive.simulation.script import SimulatedFailure
 from redrive.topology import Compiled
 from redrive.wiring import declare_on, running
-from tests.unit.simulation.timelines import QUEUES, cases, example, life
+from tests.unit.simulation.timelines import QUEUES, cases, example, timeline_of
 
 pytestmark = pytest.mark.slow
 
@@ -91,13 +91,13 @@ SCRIPTS = ("fail", "fail,503,retry-after:2m,fail", "503,ok")
         if name not in HOLDING or "retry-after" not in script
     ],
 )
-def test_the_runtime_does_what_the_simulation_told(name: str, profile: str, script: str) -> None:
-    told = life(name, script, profile)
+def test_the_runtime_does_what_the_simulation_shows(name: str, profile: str, script: str) -> None:
+    timeline = timeline_of(name, script, profile)
     runs, places, found = asyncio.run(perform(name, script.split(","), profile))
-    assert (runs, places) == (told.runs, [] if told.resting_in is None else [told.resting_in])
+    assert (runs, places) == (timeline.runs, [] if timeline.final_queue is None else [timeline.final_queue])
     for header in ("x-retry-count", "x-final-error", "x-final-status-code", "x-redrive-reason", "x-original-queue"):
-        wanted = told.headers.get(header) if told.resting_in is not None else None
+        wanted = timeline.headers.get(header) if timeline.final_queue is not None else None
         assert found.get(header) == wanted, header
     deaths = {(one["queue"], one["reason"], one["count"]) for one in found.get("x-death", ())}
-    if told.resting_in is not None:
-        assert deaths == {(one["queue"], one["reason"], one["count"]) for one in told.headers.get("x-death", ())}
+    if timeline.final_queue is not None:
+        assert deaths == {(one["queue"], one["reason"], one["count"]) for one in timeline.headers.get("x-death", ())}

@@ -90,5 +90,5 @@ def test_the_references_definitions_can_be_made_as_it_says(tmp_path: Path) -> No
     topology = load_file(str(tmp_path / "cycle.yaml")).topology
     (tmp_path / "definitions.json").write_text(write_definitions(topology))
     assert second.startswith("$ redrive simulate ")
-    told = simulate(*second.removeprefix("$ redrive simulate ").split(), cwd=tmp_path)
-    assert told.stdout.splitlines() == output
+    result = simulate(*second.removeprefix("$ redrive simulate ").split(), cwd=tmp_path)
+    assert result.stdout.splitlines() == output

@@ -3,13 +3,13 @@
 import pytest
 
 from redrive.core import Answered, Raised, Requeue, RetryAfter
-from redrive.simulation import Ending, InvalidScript, parse_script
-from tests.unit.simulation.timelines import life
+from redrive.simulation import EndState, InvalidScript, parse_script
+from tests.unit.simulation.timelines import timeline_of
 
 
 def decisions(script: str, example: str = "ladder") -> list[tuple[int | None, str | None]]:
     """Attempt and decision of every delivery."""
-    return [(one.attempt, one.decision) for one in life(example, script, "4.3").events if one.kind == "run"]
+    return [(one.attempt, one.decision) for one in timeline_of(example, script, "4.3").events if one.kind == "run"]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_a_word_is_decided_as_the_runtime_does(script: str, wanted: list[tuple[i
     ],
 )
 def test_a_delay_that_was_asked_for_is_kept_to_the_millisecond(script: str, at_ms: int) -> None:
-    told = life("ladder", script, "4.3")
-    assert (told.ending, told.at_ms, told.runs) == (Ending.HANDLED, at_ms, 2)
+    timeline = timeline_of("ladder", script, "4.3")
+    assert (timeline.end_state, timeline.at_ms, timeline.runs) == (EndState.HANDLED, at_ms, 2)
 
 
 def test_the_last_word_repeats_and_a_star_repeats_any() -> None:
@@ -100,11 +100,11 @@ def test_all_bad_words_are_named_at_once() -> None:
 @pytest.mark.parametrize("word", ["fail", "park", "503", "retry-after:2m", "timeout"])
 def test_a_plain_queue_has_nobody_who_decides(word: str) -> None:
     with pytest.raises(InvalidScript) as refused:
-        parse_script(word, plain=True)
+        parse_script(word, direct=True)
     assert "say what the consumer tells the broker: ok, crash, reject, nack, return" in refused.value.findings[0].text
 
 
 def test_endless_requeues_are_seen_to_be_endless() -> None:
-    told = life("ladder", "requeue", "4.3")
-    assert (told.ending, told.resting_in, told.is_safe) == (Ending.ENDLESS, "orders", False)
-    assert told.runs > 100
+    timeline = timeline_of("ladder", "requeue", "4.3")
+    assert (timeline.end_state, timeline.final_queue, timeline.is_safe) == (EndState.ENDLESS, "orders", False)
+    assert timeline.runs > 100

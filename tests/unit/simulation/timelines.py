@@ -1,4 +1,4 @@
-"""Every example's timelines as they were looked at and found right, for each profile: one file each.
+"""Every example's timelines as they were reviewed and found right, one golden file for each profile.
 
 `python -m tests.unit.simulation.timelines` writes them anew; read the difference before it is committed.
 """
@@ -6,7 +6,7 @@
 from pathlib import Path
 
 from redrive.embedded import PROFILES
-from redrive.simulation import Life, simulate, tell
+from redrive.simulation import Timeline, as_text, simulate
 from redrive.wiring import LoadedFile, load_file
 
 ROOT = Path(__file__).parents[3]
@@ -34,13 +34,13 @@ def example(name: str) -> LoadedFile:
     return load_file(str(ROOT / "examples" / name / "redrive.yaml"))
 
 
-def life(name: str, script: str, profile: str) -> Life:
+def timeline_of(name: str, script: str, profile: str) -> Timeline:
     loaded = example(name)
-    told, left_out = simulate(
+    timeline, left_out = simulate(
         loaded.topology, queue=QUEUES[name], compiled=loaded.compiled, script=script, profile=profile
     )
     assert left_out == ()
-    return told
+    return timeline
 
 
 def cases() -> list[tuple[str, str]]:
@@ -54,7 +54,7 @@ def golden_file(name: str, profile: str) -> Path:
 
 def timelines(name: str, profile: str) -> str:
     """All scripts of one example on one profile."""
-    return "\n".join(tell(life(name, script, profile)) for script in SCRIPTS.values())
+    return "\n".join(as_text(timeline_of(name, script, profile)) for script in SCRIPTS.values())
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from redrive.topology.arguments import (
     check_policy,
     check_queue,
 )
-from redrive.topology.brokers import BrokerVersion
+from redrive.topology.broker_versions import BrokerVersion
 from tests.unit.topology.strategies import topologies
 
 QUORUM = {"x-queue-type": "quorum"}

@@ -74,7 +74,7 @@ def plan_of(retry: Any, **more: Any) -> QueuePlan:
     return compile_declaration(declare(exchanges={"events": "topic"}, queues={"orders": queue})).queue("orders")
 
 
-def letter(queue: str, **headers: Any) -> PlainMessage:
+def message(queue: str, **headers: Any) -> PlainMessage:
     """A first delivery, from `events` as `a.key`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return PlainMessage(queue=queue, exchange="events", routing_key="a.key", headers=named)
@@ -82,7 +82,7 @@ def letter(queue: str, **headers: Any) -> PlainMessage:
 
 def returned(queue: str, **headers: Any) -> PlainMessage:
     """The same, after a consumer has given it back."""
-    given = letter(queue, **headers)
+    given = message(queue, **headers)
     given.redelivered = True
     return given
 
@@ -107,15 +107,15 @@ def origin(queue: str) -> dict[str, Any]:
 def test_done_and_skip_are_an_ack(example: str) -> None:
     one = plan(example)
     for decision in (Done(), Skip()):
-        assert one.commands(decision, letter(one.name), report()) == (AckDelivery(),)
+        assert one.commands(decision, message(one.name), report()) == (AckDelivery(),)
 
 
 @pytest.mark.parametrize("example", MAIN)
 def test_to_give_back_is_a_pause_and_an_uncounted_return(example: str) -> None:
     one = plan(example)
-    commands = one.commands(Requeued(pause_ms=800), letter(one.name), report())
+    commands = one.commands(Requeued(pause_ms=800), message(one.name), report())
     assert commands == (Pause(pause_ms=800), RequeueDelivery(counted=False))
-    assert one.commands(Requeued(pause_ms=0), letter(one.name), report()) == (RequeueDelivery(counted=False),)
+    assert one.commands(Requeued(pause_ms=0), message(one.name), report()) == (RequeueDelivery(counted=False),)
 
 
 COUNTED_BY = {
@@ -206,7 +206,7 @@ def test_a_retry_by_copy_goes_to_the_shortest_wait_that_is_long_enough(
     example: str, delay_ms: int, expected: tuple[Command, ...]
 ) -> None:
     one = plan(example)
-    assert one.commands(retry(delay_ms), letter(one.name), report()) == expected
+    assert one.commands(retry(delay_ms), message(one.name), report()) == expected
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_retry_by_copy_goes_to_the_shortest_wait_that_is_long_enough(
 )
 def test_a_delay_above_all_waits_goes_to_the_longest_with_its_time(example: str, exchange: str, key: str) -> None:
     one = plan(example)
-    assert one.commands(retry(7_200_000), letter(one.name), report(2)) == (
+    assert one.commands(retry(7_200_000), message(one.name), report(2)) == (
         PublishCopy(
             exchange=exchange,
             routing_key=key,
@@ -228,7 +228,7 @@ def test_a_delay_above_all_waits_goes_to_the_longest_with_its_time(example: str,
 
 def test_a_requeue_with_a_long_delay_pauses_a_minute_and_carries_the_rest() -> None:
     one = plan("bookly")
-    assert one.commands(retry(7_200_000), letter(one.name), report()) == (
+    assert one.commands(retry(7_200_000), message(one.name), report()) == (
         Pause(pause_ms=60_000),
         PublishCopy(
             exchange="",
@@ -246,7 +246,7 @@ def test_a_requeue_with_a_long_delay_pauses_a_minute_and_carries_the_rest() -> N
 def test_a_retry_in_a_reject_loop_is_a_reject(example: str, delay_ms: int) -> None:
     one = plan(example)
     for shorter_ms in (0, 1, delay_ms):
-        assert one.commands(retry(shorter_ms), letter(one.name), report()) == (RejectDelivery(),)
+        assert one.commands(retry(shorter_ms), message(one.name), report()) == (RejectDelivery(),)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_longer_retry_in_a_reject_loop_is_a_copy_that_knows_its_count_and_time
     example: str, exchange: str, key: str
 ) -> None:
     one = plan(example)
-    assert one.commands(retry(7_200_000), letter(one.name), report(2)) == (
+    assert one.commands(retry(7_200_000), message(one.name), report(2)) == (
         PublishCopy(
             exchange=exchange,
             routing_key=key,
@@ -289,7 +289,7 @@ def test_what_came_too_early_in_a_reject_loop_waits_again_with_the_count_it_has(
 ) -> None:
     one = plan(example)
     counted = {**origin(one.name), "x-redrive-attempts-before": 2}
-    early = letter(one.name, x_redrive_attempts_before=2, x_redrive_not_before=LATER_MS)
+    early = message(one.name, x_redrive_attempts_before=2, x_redrive_not_before=LATER_MS)
     assert one.commands(defer(7_200_000), early, report(2)) == (
         PublishCopy(
             exchange=exchange,
@@ -323,7 +323,7 @@ def test_what_came_too_early_by_copy_waits_again_with_its_x_retry_count_untouche
 ) -> None:
     one = plan(example)
     kept = LIVING - {"x-redrive-attempts-before"}
-    early = letter(one.name, x_retry_count=2, x_redrive_not_before=LATER_MS)
+    early = message(one.name, x_retry_count=2, x_redrive_not_before=LATER_MS)
     assert one.commands(defer(7_200_000), early, report(2)) == (
         PublishCopy(
             exchange=exchange,
@@ -356,7 +356,7 @@ def test_what_came_too_early_where_nothing_waits_is_held_and_goes_to_the_end(
     example: str, counts: dict[str, Any], kept: frozenset[str]
 ) -> None:
     one = plan(example)
-    early = letter(one.name, x_retry_count=2)
+    early = message(one.name, x_retry_count=2)
     assert one.commands(defer(90_000), early, report(2)) == (
         Pause(pause_ms=60_000),
         PublishCopy(
@@ -377,7 +377,7 @@ def test_what_came_too_early_where_nothing_waits_is_held_and_goes_to_the_end(
 def test_a_native_retry_is_a_counted_return_and_a_longer_one_is_made_up_for() -> None:
     one = plan("native")
     third = returned(one.name, x_delivery_count=2)
-    assert one.commands(retry(30_000), letter(one.name), report()) == (RequeueDelivery(counted=True),)
+    assert one.commands(retry(30_000), message(one.name), report()) == (RequeueDelivery(counted=True),)
     assert one.commands(retry(90_000), third, report(2)) == (RequeueDelivery(counted=True),)
     assert one.commands(retry(150_000), third, report(2)) == (Pause(pause_ms=60_000), RequeueDelivery(counted=True))
     assert one.commands(retry(7_200_000), third, report(2)) == (
@@ -399,13 +399,13 @@ def test_a_native_retry_is_a_counted_return_and_a_longer_one_is_made_up_for() ->
 def test_the_literal_requeue_is_a_nack() -> None:
     one = plan_of({"shape": "requeue", "requeue": "nack"})
     assert one.counted_by is Counter.DELIVERIES
-    assert one.commands(retry(0), letter("orders"), report()) == (RequeueDelivery(counted=False),)
-    assert one.commands(retry(1_000), letter("orders"), report()) == (
+    assert one.commands(retry(0), message("orders"), report()) == (RequeueDelivery(counted=False),)
+    assert one.commands(retry(1_000), message("orders"), report()) == (
         Pause(pause_ms=1_000),
         RequeueDelivery(counted=False),
     )
     # Nobody has run: a return would be counted by a quorum queue up to 4.0, and here that count is the attempts.
-    pause, copy, ack = one.commands(defer(90_000), letter("orders", x_delivery_count=1), report(1))
+    pause, copy, ack = one.commands(defer(90_000), message("orders", x_delivery_count=1), report(1))
     assert (pause, ack) == (Pause(pause_ms=60_000), AckDelivery())
     assert isinstance(copy, PublishCopy)
     assert (copy.exchange, copy.routing_key) == ("", "orders")
@@ -417,7 +417,7 @@ def test_a_run_that_only_a_rule_allows_is_no_return_because_the_brokers_own_coun
     shape: dict[str, Any],
 ) -> None:
     one = plan_of({**shape, "attempts": 2})
-    first, last = letter("orders"), letter("orders", x_delivery_count=1)
+    first, last = message("orders"), message("orders", x_delivery_count=1)
     assert isinstance(one.commands(retry(0), first, report())[-1], RequeueDelivery)
     copy, ack = one.commands(retry(0), last, report(1))
     assert ack == AckDelivery()
@@ -448,7 +448,7 @@ def test_a_parked_message_goes_where_the_document_says_with_what_is_known(exampl
         failure=Failure(type="Unavailable", message="try later", stack="  File …", status=503),
         history=(Attempt(number=4, at_ms=NOW_MS, error="Unavailable: try later"),),
     )
-    assert one.commands(Parked(reason=ParkReason.ATTEMPTS), letter(one.name), known) == (
+    assert one.commands(Parked(reason=ParkReason.ATTEMPTS), message(one.name), known) == (
         PublishCopy(
             exchange=exchange,
             routing_key=key,
@@ -476,29 +476,29 @@ def test_a_return_of_what_brings_a_delivery_count_is_counted_where_that_is_the_c
     one = plan(example)
     counted = one.counted_by is Counter.DELIVERIES
     assert counted == (example == "native")
-    brought, own = letter(one.name, x_delivery_count=3), returned(one.name, x_delivery_count=3)
+    brought, own = message(one.name, x_delivery_count=3), returned(one.name, x_delivery_count=3)
     assert one.commands(Requeued(pause_ms=0), brought, report()) == (RequeueDelivery(counted=counted),)
     assert one.commands(Requeued(pause_ms=0), own, report()) == (RequeueDelivery(counted=False),)
 
 
 def test_the_literal_requeue_of_what_brings_a_delivery_count_is_a_reject() -> None:
     one = plan_of({"shape": "requeue", "requeue": "nack"})
-    brought, own = letter("orders", x_delivery_count=3), returned("orders", x_delivery_count=1)
+    brought, own = message("orders", x_delivery_count=3), returned("orders", x_delivery_count=1)
     assert one.commands(retry(0), brought, report()) == (RequeueDelivery(counted=True),)
     assert one.commands(retry(0), own, report(1)) == (RequeueDelivery(counted=False),)
-    assert one.commands(retry(0), letter("orders"), report()) == (RequeueDelivery(counted=False),)
+    assert one.commands(retry(0), message("orders"), report()) == (RequeueDelivery(counted=False),)
 
 
 @pytest.mark.parametrize("retried", [{"shape": "tiered"}, {"shape": "requeue"}])
 def test_the_literal_parking_is_a_reject(retried: dict[str, Any]) -> None:
     one = plan_of({**retried, "park": "reject"})
-    assert one.commands(Parked(reason=ParkReason.ASKED), letter("orders"), report()) == (RejectDelivery(),)
+    assert one.commands(Parked(reason=ParkReason.ASKED), message("orders"), report()) == (RejectDelivery(),)
 
 
 def test_attempts_from_before_a_copy_are_in_its_x_retry_count_and_not_added_again() -> None:
     """4 before and 1 since: the sixth run has failed, and the copy says 6 in all."""
     one = plan("ladder")
-    commands = one.commands(retry(30_000), letter("orders", x_redrive_attempts_before=4, x_retry_count=1), report(5))
+    commands = one.commands(retry(30_000), message("orders", x_redrive_attempts_before=4, x_retry_count=1), report(5))
     assert commands == copy_to("", "orders.wait.30s", "orders", 6)
 
 
@@ -521,22 +521,22 @@ def test_what_a_quorum_queue_has_taken_back_often_is_given_back_by_a_copy(exampl
 
 def test_a_queue_without_retry_rejects_to_its_dead_letter_exchange_or_keeps_the_message() -> None:
     kept = plan_of(False)
-    assert (kept.shape, kept.arrangement, kept.shape_name, kept.dead_letters) == (None, None, "none", False)
-    assert kept.commands(Done(), letter("orders"), report()) == (AckDelivery(),)
-    assert kept.commands(retry(4_000), letter("orders"), report(2)) == (
+    assert (kept.shape, kept.routes, kept.shape_name, kept.dead_letters) == (None, None, "none", False)
+    assert kept.commands(Done(), message("orders"), report()) == (AckDelivery(),)
+    assert kept.commands(retry(4_000), message("orders"), report(2)) == (
         Pause(pause_ms=4_000),
         *copy_to("", "orders", "orders", 3),
     )
-    assert kept.commands(Parked(reason=ParkReason.ASKED), letter("orders"), report(1)) == (
+    assert kept.commands(Parked(reason=ParkReason.ASKED), message("orders"), report(1)) == (
         Pause(pause_ms=2_000),
         *copy_to("", "orders", "orders", 2),
     )
     rejected = plan_of(False, arguments={"x-dead-letter-exchange": "amq.fanout"})
     assert rejected.policy.attempts_max == 1
-    assert rejected.commands(Done(), letter("orders"), report()) == (AckDelivery(),)
-    assert rejected.commands(retry(0), letter("orders"), report()) == (RejectDelivery(),)
-    assert rejected.commands(Parked(reason=ParkReason.ATTEMPTS), letter("orders"), report()) == (RejectDelivery(),)
-    assert rejected.commands(Requeued(pause_ms=5), letter("orders"), report()) == (
+    assert rejected.commands(Done(), message("orders"), report()) == (AckDelivery(),)
+    assert rejected.commands(retry(0), message("orders"), report()) == (RejectDelivery(),)
+    assert rejected.commands(Parked(reason=ParkReason.ATTEMPTS), message("orders"), report()) == (RejectDelivery(),)
+    assert rejected.commands(Requeued(pause_ms=5), message("orders"), report()) == (
         Pause(pause_ms=5),
         RequeueDelivery(counted=False),
     )
@@ -557,7 +557,7 @@ def test_a_dead_letter_exchange_may_come_from_a_policy_and_one_that_leads_back_i
 @pytest.mark.parametrize("decision", [retry(4_000), defer(4_000), Requeued(pause_ms=4_000)])
 def test_a_stream_is_never_copied_into_itself(decision: Retry | Defer | Requeued) -> None:
     one = plan_of(False, type="stream")
-    assert one.commands(decision, letter("orders", x_delivery_count=30), report()) == (
+    assert one.commands(decision, message("orders", x_delivery_count=30), report()) == (
         Pause(pause_ms=4_000),
         RequeueDelivery(counted=False),
     )
@@ -572,7 +572,7 @@ def test_a_consumer_may_write_to_every_exchange_a_copy_goes_to(example: str) -> 
     copies = [
         command
         for decision in decisions
-        for command in one.commands(decision, letter(one.name), report())
+        for command in one.commands(decision, message(one.name), report())
         if isinstance(command, PublishCopy)
     ]
     assert len(copies) >= 3
@@ -585,7 +585,7 @@ def test_to_defer_by_nothing_replaces_a_message_by_a_copy_at_its_queues_end(exam
     """So a consumer makes the copy that counts a crash."""
     one = plan(example)
     counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
-    assert one.commands(defer(0), letter(one.name, x_retry_count=1), report(1)) == (
+    assert one.commands(defer(0), message(one.name, x_retry_count=1), report(1)) == (
         PublishCopy(
             exchange="",
             routing_key=one.name,

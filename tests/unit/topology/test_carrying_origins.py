@@ -84,7 +84,7 @@ def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(o
 
 
 @pytest.mark.parametrize(
-    ("letter", "key"),
+    ("message", "key"),
     [
         (returned(), "user.created"),
         (returned(exchange="", key="e.all"), "user.created"),
@@ -108,8 +108,8 @@ def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(o
         "no key at all",
     ],
 )
-def test_a_handler_sees_the_key_the_message_was_published_with(letter: PlainMessage, key: str) -> None:
-    assert tiered().handler_routing_key(letter) == key
+def test_a_handler_sees_the_key_the_message_was_published_with(message: PlainMessage, key: str) -> None:
+    assert tiered().handler_routing_key(message) == key
 
 
 def test_a_copy_names_the_queue_that_failed_even_if_the_message_tells_of_another() -> None:
@@ -123,8 +123,8 @@ def test_a_copy_names_the_queue_that_failed_even_if_the_message_tells_of_another
 
 def test_a_new_message_with_another_ones_headers_gets_its_own() -> None:
     plan = compile_declaration(declare(queues={"orders": {"retry": ["1m"]}})).queue("orders")
-    letter = PlainMessage(queue="orders", exchange="e", routing_key="new.event", headers={**HOME})
-    (copy, _) = plan.commands(Retry(delay_ms=60_000, not_before_ms=0), letter, Report(retries=0, now_ms=0))
+    message = PlainMessage(queue="orders", exchange="e", routing_key="new.event", headers={**HOME})
+    (copy, _) = plan.commands(Retry(delay_ms=60_000, not_before_ms=0), message, Report(retries=0, now_ms=0))
     assert isinstance(copy, PublishCopy)
     assert copy.set_headers == {
         "x-retry-count": 1,

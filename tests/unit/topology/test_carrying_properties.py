@@ -1,4 +1,4 @@
-"""What holds for every shape, every decision and every letter, however odd its headers are."""
+"""What holds for every shape, every decision and every message, however odd its headers are."""
 
 from typing import Any
 
@@ -111,20 +111,20 @@ def decisions(draw: st.DrawFn) -> Decision:
 def cases(draw: st.DrawFn) -> tuple[QueuePlan, Decision, PlainMessage]:
     plan = draw(st.sampled_from(PLANS))
     exchange, key = draw(st.sampled_from([("e", "orders.placed"), ("", plan.name), ("e", "orders.retry")]))
-    letter = PlainMessage(queue=plan.name, exchange=exchange, routing_key=key, headers=draw(letter_headers))
-    return plan, draw(decisions()), letter
+    message = PlainMessage(queue=plan.name, exchange=exchange, routing_key=key, headers=draw(letter_headers))
+    return plan, draw(decisions()), message
 
 
-def report_on(plan: QueuePlan, letter: PlainMessage) -> Report:
-    return Report(retries=count_retries(letter, plan.counted_by), now_ms=NOW_MS)
+def report_on(plan: QueuePlan, message: PlainMessage) -> Report:
+    return Report(retries=count_retries(message, plan.counted_by), now_ms=NOW_MS)
 
 
 @given(cases())
 def test_the_last_command_settles_the_delivery_and_no_other_does(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
-    plan, decision, letter = case
-    commands = plan.commands(decision, letter, report_on(plan, letter))
+    plan, decision, message = case
+    commands = plan.commands(decision, message, report_on(plan, message))
     settling = [isinstance(command, AckDelivery | RejectDelivery | RequeueDelivery) for command in commands]
     assert settling == [*[False] * (len(commands) - 1), True]
 
@@ -133,8 +133,8 @@ def test_the_last_command_settles_the_delivery_and_no_other_does(
 def test_nothing_but_a_finished_message_is_acked_without_a_copy_before_it(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
-    plan, decision, letter = case
-    commands = plan.commands(decision, letter, report_on(plan, letter))
+    plan, decision, message = case
+    commands = plan.commands(decision, message, report_on(plan, message))
     copies = [command for command in commands if isinstance(command, PublishCopy)]
     if isinstance(decision, Done | Skip):
         assert commands == (AckDelivery(),)
@@ -147,16 +147,16 @@ def test_nothing_but_a_finished_message_is_acked_without_a_copy_before_it(
 
 @given(cases())
 def test_a_discard_always_has_somewhere_to_go(case: tuple[QueuePlan, Decision, PlainMessage]) -> None:
-    plan, decision, letter = case
-    if RejectDelivery() in plan.commands(decision, letter, report_on(plan, letter)):
+    plan, decision, message = case
+    if RejectDelivery() in plan.commands(decision, message, report_on(plan, message)):
         assert plan.dead_letters
         assert isinstance(decision, Retry | Parked)
 
 
 @given(cases())
 def test_no_pause_is_longer_than_a_minute(case: tuple[QueuePlan, Decision, PlainMessage]) -> None:
-    plan, decision, letter = case
-    for command in plan.commands(decision, letter, report_on(plan, letter)):
+    plan, decision, message = case
+    for command in plan.commands(decision, message, report_on(plan, message)):
         assert not isinstance(command, Pause) or 0 < command.pause_ms <= PAUSE_MS_MAX
 
 
@@ -164,17 +164,17 @@ def test_no_pause_is_longer_than_a_minute(case: tuple[QueuePlan, Decision, Plain
 def test_a_copy_goes_to_a_wait_to_parking_or_to_the_queues_own_end(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
-    plan, decision, letter = case
-    for command in plan.commands(decision, letter, report_on(plan, letter)):
+    plan, decision, message = case
+    for command in plan.commands(decision, message, report_on(plan, message)):
         if not isinstance(command, PublishCopy):
             continue
         way = (command.exchange, command.routing_key)
-        arrangement = plan.arrangement
-        if isinstance(decision, Parked) and arrangement is not None:
-            assert command.exchange == arrangement.parking.exchange
-            assert arrangement.parking.routing_key in (None, command.routing_key)
+        routes = plan.routes
+        if isinstance(decision, Parked) and routes is not None:
+            assert command.exchange == routes.parking.exchange
+            assert routes.parking.routing_key in (None, command.routing_key)
         else:
-            waits = () if arrangement is None else arrangement.waits
+            waits = () if routes is None else routes.waits
             assert way in {("", plan.name), *((wait.exchange, wait.routing_key) for wait in waits)}
 
 
@@ -182,12 +182,12 @@ def test_a_copy_goes_to_a_wait_to_parking_or_to_the_queues_own_end(
 def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_what_a_broker_wrote(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
-    plan, decision, letter = case
-    for command in plan.commands(decision, letter, report_on(plan, letter)):
+    plan, decision, message = case
+    for command in plan.commands(decision, message, report_on(plan, message)):
         if isinstance(command, PublishCopy):
-            dies = isinstance(decision, Parked) and plan.arrangement is not None
+            dies = isinstance(decision, Parked) and plan.routes is not None
             # RabbitMQ 3.10 crashes on deaths that it did not write, if the message dies again with them.
-            keeps = dies and not has_odd_deaths(letter.header("x-death"))
+            keeps = dies and not has_odd_deaths(message.header("x-death"))
             assert ("x-death" not in command.drop_headers) is keeps
             assert "x-death" not in command.set_headers
             assert {"CC", "BCC", "x-delivery-count"} <= command.drop_headers
@@ -198,15 +198,15 @@ def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_what_a_brok
 def test_a_copy_waits_no_less_than_asked_and_knows_its_time_only_if_no_wait_is_long_enough(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
-    plan, decision, letter = case
+    plan, decision, message = case
     if not isinstance(decision, Retry | Defer):
         return
     delay_ms = decision.delay_ms if isinstance(decision, Retry) else decision.wait_ms
-    commands = plan.commands(decision, letter, report_on(plan, letter))
+    commands = plan.commands(decision, message, report_on(plan, message))
     for command in commands:
         if not isinstance(command, PublishCopy):
             continue
-        waits = () if plan.arrangement is None else plan.arrangement.waits
+        waits = () if plan.routes is None else plan.routes.waits
         ttl_ms = {(wait.exchange, wait.routing_key): wait.delay_ms for wait in waits}.get(
             (command.exchange, command.routing_key), 0
         )
@@ -227,17 +227,17 @@ def test_a_copy_waits_no_less_than_asked_and_knows_its_time_only_if_no_wait_is_l
 def test_a_copy_is_counted_once_for_a_failed_run_and_not_at_all_otherwise(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
-    plan, decision, letter = case
-    before = count_retries(letter, plan.counted_by)
-    for command in plan.commands(decision, letter, report_on(plan, letter)):
+    plan, decision, message = case
+    before = count_retries(message, plan.counted_by)
+    for command in plan.commands(decision, message, report_on(plan, message)):
         if not isinstance(command, PublishCopy):
             continue
-        kept = {name: value for name, value in letter.headers.items() if name not in command.drop_headers}
+        kept = {name: value for name, value in message.headers.items() if name not in command.drop_headers}
         arrived = PlainMessage(queue=plan.name, exchange="", headers={**kept, **command.set_headers})
-        if isinstance(decision, Parked) and plan.arrangement is not None:
+        if isinstance(decision, Parked) and plan.routes is not None:
             assert command.set_headers["x-retry-count"] == command.set_headers["x-final-retry-count"] == before
         else:
             counted = 1 if isinstance(decision, Retry | Parked) else 0
             assert count_retries(arrived, plan.counted_by) == before + counted
         assert command.set_headers["x-original-queue"] == plan.name
-        assert plan.handler_routing_key(arrived) == plan.handler_routing_key(letter)
+        assert plan.handler_routing_key(arrived) == plan.handler_routing_key(message)

@@ -10,15 +10,15 @@ from redrive.topology import (
     Declaration,
     DeclaredExchange,
     DestinationType,
-    Ladder,
-    PerQueue,
-    Service,
-    Tiered,
+    LadderShape,
+    PerQueueShape,
+    ServiceShape,
+    TieredShape,
     compile_declaration,
     declare,
     read_declaration,
 )
-from redrive.topology.declared import DeclaredAutoRetry
+from redrive.topology.declaration.model import DeclaredAutoRetry
 
 
 def read(text: str) -> Declaration:
@@ -27,12 +27,12 @@ def read(text: str) -> Declaration:
 
 def test_the_short_form_of_retry_is_a_ladder() -> None:
     (queue,) = read("queues: {orders: {retry: [30s, 5m, 30m]}}").queues
-    assert queue.retry == Ladder(delays=["30s", "5m", "30m"])
+    assert queue.retry == LadderShape(delays=["30s", "5m", "30m"])
 
 
 def test_one_delay_needs_no_brackets() -> None:
     (queue,) = read("queues: {orders: {retry: 90s}}").queues
-    assert queue.retry == Ladder(delays=["1m30s"])
+    assert queue.retry == LadderShape(delays=["1m30s"])
 
 
 def test_a_queue_without_retry_is_plain() -> None:
@@ -60,9 +60,9 @@ def test_yaml_and_python_say_the_same() -> None:
         queues={
             "orders": {
                 "from": {"domain.events": ["orders.#", "refunds.*"], "other": None},
-                "retry": Ladder(delays=[timedelta(seconds=30), "5m"], attempts=5),
+                "retry": LadderShape(delays=[timedelta(seconds=30), "5m"], attempts=5),
             },
-            "invoices": {"from": {"domain.events": "invoices"}, "retry": PerQueue(delays=["15s"])},
+            "invoices": {"from": {"domain.events": "invoices"}, "retry": PerQueueShape(delays=["15s"])},
         },
         services=["wms-cincout"],
         policies={"limits": {"pattern": "^a", "definition": {"max-length": 5}, "apply_to": "queues", "priority": 2}},
@@ -83,9 +83,9 @@ def test_defaults_merge_key_by_key() -> None:
         """
     )
     a, b, c = declaration.queues
-    assert a.retry == Tiered(exchange="e", delays=["10s"], attempts=7, domain="a")
-    assert b.retry == Tiered(exchange="e", delays=["20s", "40s"], attempts=7)
-    assert c.retry == Tiered(exchange="e", delays=["10s"], attempts=7)
+    assert a.retry == TieredShape(exchange="e", delays=["10s"], attempts=7, domain="a")
+    assert b.retry == TieredShape(exchange="e", delays=["20s", "40s"], attempts=7)
+    assert c.retry == TieredShape(exchange="e", delays=["10s"], attempts=7)
     assert (a.type, b.type, c.type) == ("quorum", "classic", "quorum")
 
 
@@ -97,8 +97,8 @@ def test_defaults_of_one_shape_do_not_leak_into_another() -> None:
         """
     )
     a, b = declaration.queues
-    assert a.retry == Ladder(delays=["1s"])
-    assert b.retry == PerQueue(dlq="{queue}.dead", attempts=9)
+    assert a.retry == LadderShape(delays=["1s"])
+    assert b.retry == PerQueueShape(dlq="{queue}.dead", attempts=9)
 
 
 def test_a_queue_can_refuse_the_default_retry() -> None:
@@ -115,21 +115,21 @@ def test_default_arguments_merge_with_a_queue_of_its_own() -> None:
 
 def test_a_shape_object_is_a_default_as_good_as_its_mapping() -> None:
     said = declare(
-        defaults={"retry": PerQueue(attempts=9, dlq="{queue}.dead")},
+        defaults={"retry": PerQueueShape(attempts=9, dlq="{queue}.dead")},
         queues={"a": {}, "b": {"retry": {"delays": ["3s"]}}},
         services=["wms-x"],
     )
     a, b, service = said.queues
-    assert a.retry == PerQueue(attempts=9, dlq="{queue}.dead")
-    assert b.retry == PerQueue(attempts=9, dlq="{queue}.dead", delays=["3s"])
-    assert service.retry == Service(service="wms-x")
-    (slow,) = declare(defaults={"retry": Service(attempts=3)}, services=["wms-y"]).queues
-    assert slow.retry == Service(service="wms-y", attempts=3)
+    assert a.retry == PerQueueShape(attempts=9, dlq="{queue}.dead")
+    assert b.retry == PerQueueShape(attempts=9, dlq="{queue}.dead", delays=["3s"])
+    assert service.retry == ServiceShape(service="wms-x")
+    (slow,) = declare(defaults={"retry": ServiceShape(attempts=3)}, services=["wms-y"]).queues
+    assert slow.retry == ServiceShape(service="wms-y", attempts=3)
 
 
 def test_attempts_can_not_be_nothing_where_a_number_is_needed() -> None:
     with pytest.raises(ValueError, match="must be a whole number, not nothing"):
-        PerQueue(attempts=None)  # type: ignore[arg-type]
+        PerQueueShape(attempts=None)  # type: ignore[arg-type]
 
 
 def test_a_type_said_aloud_is_written_on_every_queue_of_the_shape() -> None:
@@ -142,8 +142,8 @@ def test_services_may_have_options_each() -> None:
         "services: {wms-a: , wms-b: {retry: {delays: [1m], attempts: 3}, from: {amq.topic: [b]}}}"
     ).queues
     assert plain.name == "wms.queue.wms-a"
-    assert plain.retry == Service(service="wms-a")
-    assert slow.retry == Service(service="wms-b", delays=["1m"], attempts=3)
+    assert plain.retry == ServiceShape(service="wms-a")
+    assert slow.retry == ServiceShape(service="wms-b", delays=["1m"], attempts=3)
     assert [source.exchange for source in slow.sources] == ["amq.topic"]
     assert slow.service == "wms-b"
 
@@ -159,7 +159,7 @@ def test_a_service_prefix_ends_at_the_first_hyphen(service: str, prefix: str) ->
 
 def test_yaml_anchors_and_merges_work() -> None:
     a, b = read("queues: {a: &base {retry: [1s], service: s}, b: {<<: *base, retry: [2s]}}").queues
-    assert (a.retry, b.retry) == (Ladder(delays=["1s"]), Ladder(delays=["2s"]))
+    assert (a.retry, b.retry) == (LadderShape(delays=["1s"]), LadderShape(delays=["2s"]))
     assert b.service == "s"
 
 
@@ -174,13 +174,13 @@ def test_the_vhost_can_be_chosen_when_compiling() -> None:
     compiled = compile_declaration(read("queues: {a: {retry: [1s]}}"), vhost="test-1")
     assert {one.vhost for one in compiled.topology.queues} == {"test-1"}
     assert [one.name for one in compiled.topology.vhosts] == ["test-1"]
-    assert compiled.arrangements[0].vhost == "test-1"
+    assert compiled.retry_routes[0].vhost == "test-1"
 
 
 def test_two_spellings_of_a_delay_are_one_wait_queue() -> None:
     compiled = compile_declaration(read("queues: {a: {retry: [60s, 1m, 90s]}}"))
     assert [queue.name for queue in compiled.topology.queues] == ["a", "a.wait.1m", "a.wait.1m30s", "a.parked"]
-    assert compiled.arrangements[0].attempts == 4
+    assert compiled.retry_routes[0].attempts == 4
 
 
 def test_a_name_that_is_another_names_suffix_keeps_its_own_queues() -> None:

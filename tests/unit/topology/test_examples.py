@@ -276,7 +276,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_queue_of_an_example_runs_as_often_as_its_document_says(name: str) -> None:
-    assert {one.attempts for one in compiled(name).arrangements} == {RUNS[name]}
+    assert {one.attempts for one in compiled(name).retry_routes} == {RUNS[name]}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -285,7 +285,7 @@ def test_the_ways_an_arrangement_names_exist_in_its_topology(name: str) -> None:
     found = compiled(name)
     bound = bindings(found)
     queues_by_name: dict[str, Queue] = {queue.name: queue for queue in found.topology.queues}
-    for one in found.arrangements:
+    for one in found.retry_routes:
         assert one.queue in queues_by_name
         targets = [(wait.exchange, wait.routing_key, wait.queue) for wait in one.waits]
         for exchange, key, queue in [*targets, (one.parking.exchange, one.parking.routing_key, one.parking.queue)]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from redrive.core import Severity
 from redrive.topology import Arguments, Exchange, Policy, Queue, Topology, Vhost
-from redrive.topology.versions import BrokerVersion, check_for
+from redrive.topology.version_checks import BrokerVersion, check_for
 from tests.unit.topology.strategies import topologies
 
 V3_10, V4_0, V4_3 = BrokerVersion

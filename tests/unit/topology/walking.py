@@ -122,25 +122,25 @@ class Walker:
         got = self.rig.got(plan.name)
         if got is None:
             return False
-        letter = _letter(plan.name, got)
+        message = _letter(plan.name, got)
         now_ms = self.rig.engine.now_ms
-        retries = count_retries(letter, plan.counted_by)
-        not_before_ms = read_not_before(letter)
+        retries = count_retries(message, plan.counted_by)
+        not_before_ms = read_not_before(message)
         report = Report(retries=retries, now_ms=now_ms)
         decision: Decision
-        if plan.is_foreign(letter):
+        if plan.is_foreign(message):
             decision = Skip()
         elif not_before_ms > now_ms:
             decision = Defer(wait_ms=not_before_ms - now_ms, not_before_ms=not_before_ms)
         else:
-            self.walk.runs.append(Run(self._now_s(), plan.name, retries + 1, plan.handler_routing_key(letter)))
+            self.walk.runs.append(Run(self._now_s(), plan.name, retries + 1, plan.handler_routing_key(message)))
             outcome = script(len(self.walk.runs))
             decision = decide(outcome, Situation(retries=retries, now_ms=now_ms), plan.policy)
             failure = describe_outcome(outcome)
             told = () if failure is None else (Attempt(number=retries + 1, at_ms=now_ms, error=failure.text),)
-            report = Report(retries=retries, now_ms=now_ms, failure=failure, history=(*read_history(letter), *told))
+            report = Report(retries=retries, now_ms=now_ms, failure=failure, history=(*read_history(message), *told))
         self.walk.decisions.append(decision)
-        self._obey(plan.commands(decision, letter, report), got)
+        self._obey(plan.commands(decision, message, report), got)
         return True
 
     def _obey(self, commands: tuple[Command, ...], got: Got) -> None:
@@ -182,8 +182,8 @@ def _letter(queue: str, got: Got) -> PlainMessage:
     )
 
 
-def read_not_before(letter: PlainMessage) -> int:
-    value = letter.header(headers.NOT_BEFORE)
+def read_not_before(message: PlainMessage) -> int:
+    value = message.header(headers.NOT_BEFORE)
     return value if isinstance(value, int) else 0
 
 

@@ -21,14 +21,14 @@ from fnmatch import fnmatchcase
 from redrive.core import Finding, Severity
 from redrive.management import QueueInfo
 from redrive.topology import (
-    Arrangement,
     Binding,
     BrokerVersion,
     DeclaredQueue,
     DestinationType,
-    PolicyBook,
+    PolicyMatcher,
+    QueueRole,
     QueueType,
-    Role,
+    RetryRoutes,
     Settings,
     Topology,
     build_graph,
@@ -117,7 +117,7 @@ class SourceSelection:
 def select_from_topology(
     topology: Topology,
     *,
-    arrangements: Iterable[Arrangement] = (),
+    retry_routes: Iterable[RetryRoutes] = (),
     declared: Iterable[DeclaredQueue] = (),
     patterns: Sequence[str] = (),
     observe_only: Sequence[str] = (),
@@ -125,18 +125,18 @@ def select_from_topology(
 ) -> SourceSelection:
     """Every parking queue of a topology; with `patterns`, the queues that match one of them.
 
-    A declaration's arrangements say which they are; without them (a definitions.json) dead-letter routing does.
+    A declaration's retry_routes say which they are; without them (a definitions.json) dead-letter routing does.
     A matched main or wait queue is refused; with `forced`, one that is named exactly is only warned about.
     """
-    graph = build_graph(topology, arrangements)
+    graph = build_graph(topology, retry_routes)
     services = {one.name: one.service for one in declared if one.service is not None}
     sources: list[Source] = []
     findings: list[Finding] = []
     for node, queue in graph.queues.items():
         role = graph.role(node)
-        if not (matches(queue.name, patterns) if patterns else role == Role.PARKING):
+        if not (matches(queue.name, patterns) if patterns else role == QueueRole.PARKING):
             continue
-        if role != Role.PARKING:
+        if role != QueueRole.PARKING:
             insists = forced and queue.name in patterns
             findings.append(_refusal(queue.address, _ROLE_WORDS[role], forced=insists))
             if not insists:
@@ -144,7 +144,7 @@ def select_from_topology(
         if queue.type == QueueType.STREAM:
             findings.append(_stream(queue.address))
             continue
-        owner = graph.owner(node) if role == Role.PARKING else None
+        owner = graph.owner(node) if role == QueueRole.PARKING else None
         known = None if owner is None or owner == node else owner[1]
         sources.append(
             Source(
@@ -163,7 +163,7 @@ def select_from_topology(
 def select_from_broker(
     queues: Iterable[QueueInfo],
     *,
-    policies: PolicyBook,
+    policies: PolicyMatcher,
     patterns: Sequence[str] = NAME_PATTERNS,
     observe_only: Sequence[str] = (),
     forced: bool = False,
@@ -286,8 +286,8 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 _ROLE_WORDS = {
-    Role.MAIN: "is a main queue: its messages are live",
-    Role.WAIT: "is a wait queue: its messages come back",
+    QueueRole.MAIN: "is a main queue: its messages are live",
+    QueueRole.WAIT: "is a wait queue: its messages come back",
 }
 
 

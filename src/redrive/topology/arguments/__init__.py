@@ -1,6 +1,7 @@
 """The arguments of queues, exchanges and policies: what RabbitMQ knows (`catalogue`) and what is wrong (`checks`)."""
 
-from redrive.topology.arguments.catalogue import (
+from redrive.topology.arguments.checks import check_exchange, check_policy, check_queue
+from redrive.topology.arguments.known_arguments import (
     APPLY_TO_SINCE,
     EXCHANGE_TYPES_SINCE,
     MESSAGE_TTL_MAX_MS,
@@ -9,7 +10,6 @@ from redrive.topology.arguments.catalogue import (
     ArgumentRule,
     PolicyRule,
 )
-from redrive.topology.arguments.checks import check_exchange, check_policy, check_queue
 
 __all__ = [
     "APPLY_TO_SINCE",

@@ -7,7 +7,8 @@ some versions refuse is `versions`' work, and what several objects make wrong to
 from functools import lru_cache
 
 from redrive.core import Finding, Severity, did_you_mean
-from redrive.topology.arguments.catalogue import (
+from redrive.topology.argument_table import Value
+from redrive.topology.arguments.known_arguments import (
     APPLY_TO_SINCE,
     EXCHANGE_TYPES_SINCE,
     PLUGIN_POLICY_KEYS,
@@ -15,10 +16,9 @@ from redrive.topology.arguments.catalogue import (
     QUEUE_ARGUMENTS,
     ArgumentRule,
 )
-from redrive.topology.arguments.rules import Text, shown
-from redrive.topology.brokers import BrokerVersion
+from redrive.topology.arguments.value_rules import Text, shown
+from redrive.topology.broker_versions import BrokerVersion
 from redrive.topology.model import Exchange, ExchangeType, Policy, Queue, QueueType
-from redrive.topology.values import Value
 
 _ARGUMENTS = {rule.name: rule for rule in QUEUE_ARGUMENTS}
 _POLICY_KEYS = {rule.name: rule for rule in POLICY_KEYS}

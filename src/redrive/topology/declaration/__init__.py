@@ -1,1 +1,1 @@
-"""Reading what an author declares: `redrive.yaml`, the same in Python, and the JSON Schema of both."""
+"""DataReader what an author declares: `redrive.yaml`, the same in Python, and the JSON Schema of both."""

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redrive.core import Finding, InvalidDeclaration
-from redrive.topology.declaration.auto_retry import read_auto_retry
-from redrive.topology.declaration.grammar import (
+from redrive.topology.argument_table import NO_ARGUMENTS, Arguments, argument_problem
+from redrive.topology.declaration.auto_retry_reader import read_auto_retry
+from redrive.topology.declaration.data_reader import FLAG, PAUSE_AFTER, TEXT, DataReader
+from redrive.topology.declaration.keys import (
     APPLY_TO,
     BINDING_KEYS,
     DEFAULT_KEYS,
@@ -18,20 +20,18 @@ from redrive.topology.declaration.grammar import (
     QUEUE_KEYS,
     TOP_KEYS,
 )
-from redrive.topology.declaration.reading import FLAG, PAUSE_AFTER, TEXT, Reading
-from redrive.topology.declaration.retry import RetryReader
-from redrive.topology.declaration.yaml_source import YamlSource
-from redrive.topology.declared import (
+from redrive.topology.declaration.model import (
     BindingSource,
     Declaration,
     DeclaredExchange,
     DeclaredQueue,
     Locate,
 )
+from redrive.topology.declaration.retry_reader import RetryReader
+from redrive.topology.declaration.yaml_source import YamlSource
 from redrive.topology.model import DEFAULT_VHOST, ExchangeType, Policy, QueueType
-from redrive.topology.options import Choice, Path, Text, describe, quote_hint
-from redrive.topology.shapes import Service, Shape
-from redrive.topology.values import NO_ARGUMENTS, Arguments, argument_problem
+from redrive.topology.option_types import Choice, Path, Text, describe, quote_hint
+from redrive.topology.shapes import ServiceShape, Shape
 
 _QUEUE_TYPE = Choice(tuple(QueueType))
 
@@ -46,13 +46,13 @@ def declare(**sections: Any) -> Declaration:
     """A declaration in Python: the sections of `redrive.yaml` as keyword arguments, in the same forms.
 
     `declare(exchanges={"domain.events": "topic"}, queues={"orders": {"from": {"domain.events": ["orders.#"]},
-    "retry": ["30s", "5m"]}})`. A `retry` may also be a shape object (`Ladder(delays=["30s", "5m"])`) and a duration a
-    timedelta. Raises `InvalidDeclaration`.
+    "retry": ["30s", "5m"]}})`. A `retry` may also be a shape object (`LadderShape(delays=["30s", "5m"])`), and a
+    duration a timedelta. Raises `InvalidDeclaration`.
     """
     return _Reader(lambda _path: None).declaration(sections)
 
 
-class _Reader(Reading):
+class _Reader(DataReader):
     """Section by section; raises all findings together at the end."""
 
     def __init__(self, locate: Locate) -> None:
@@ -120,8 +120,8 @@ class _Reader(Reading):
                 continue
             entry = self.mapping(value, path, QUEUE_KEYS)
             retry = self._retry.of_queue(entry, defaults, path, service)
-            shape = retry if isinstance(retry, Service) else Service(service=service)
-            if retry is not None and not isinstance(retry, Service):
+            shape = retry if isinstance(retry, ServiceShape) else ServiceShape(service=service)
+            if retry is not None and not isinstance(retry, ServiceShape):
                 self.report((*path, "retry"), "not-service", "a service has shape service", "list it under queues:")
             name = shape.queue_name(service)
             self.name(name, path, "queue")

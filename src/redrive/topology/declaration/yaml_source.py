@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from redrive.core import Finding, InvalidDeclaration, Position
-from redrive.topology.options import Path, describe
+from redrive.topology.option_types import Path, describe
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"

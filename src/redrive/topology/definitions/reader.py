@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from redrive.core import Finding, Severity
-from redrive.topology.definitions.fields import ABSENT, Fields, kind_of
-from redrive.topology.definitions.syntax import Document, Path, parse_json
+from redrive.topology.argument_table import Arguments
+from redrive.topology.definitions.json_fields import ABSENT, Fields, kind_of
+from redrive.topology.definitions.json_source import Document, Path, parse_json
 from redrive.topology.model import (
     DEFAULT_EXCHANGE,
     DEFAULT_VHOST,
@@ -27,7 +28,6 @@ from redrive.topology.model import (
     Vhost,
 )
 from redrive.topology.names import RESERVED_PREFIX, name_problem
-from redrive.topology.values import Arguments
 
 _SECTIONS = frozenset({"vhosts", "exchanges", "queues", "bindings", "policies", "parameters"})
 OPERATOR_POLICY = "operator_policy"

@@ -11,9 +11,9 @@ import json
 from json.encoder import encode_basestring
 from typing import Any
 
+from redrive.topology.argument_table import Arguments
 from redrive.topology.definitions.reader import OPERATOR_POLICY, Definitions, is_predeclared
 from redrive.topology.model import Binding, Exchange, Policy, Queue, Topology, Vhost
-from redrive.topology.values import Arguments
 
 _SCALARS = {True: "true", False: "false"}
 

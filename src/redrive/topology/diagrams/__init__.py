@@ -1,7 +1,7 @@
 """Pictures of a topology, as text: a tree for a terminal, Mermaid for a README, SVG for everything else.
 
 All three read one graph (`graph`), which knows what each queue is for. A topology alone gives a picture, whoever wrote
-it; the shapes' arrangements add what the broker can't know: what consumers publish themselves, and how often they run.
+it; the shapes' retry_routes add what the broker can't know: what consumers publish themselves, and how often they run.
 """
 
 from redrive.topology.diagrams.mermaid import render_mermaid

@@ -7,8 +7,8 @@ line up. Many blocks are drawn tighter.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from redrive.topology.diagrams.block_plan import BlockPlan, binding_keys, consumer_words, entry_words
 from redrive.topology.diagrams.graph import Graph, named
-from redrive.topology.diagrams.plan import Plan, binding_keys, consumer_words, entry_words
 from redrive.topology.diagrams.text import keys_in_two_lines, text_width, visible
 
 NAME_SIZE = 12.0
@@ -57,7 +57,7 @@ class Geometry:
         return self.main + self.gap + self.side
 
 
-def fit_geometry(plans: Sequence[Plan], shared: Sequence[Plan], graph: Graph) -> Geometry:
+def fit_geometry(plans: Sequence[BlockPlan], shared: Sequence[BlockPlan], graph: Graph) -> Geometry:
     """Measures in which these blocks can be drawn."""
     rows = [row for plan in (*plans, *shared) for row in plan.rows]
     inlets = [inlet for row in rows for inlet in row.inlets]
@@ -100,7 +100,7 @@ def fit_geometry(plans: Sequence[Plan], shared: Sequence[Plan], graph: Graph) ->
             max(
                 _widest((visible(named(relay)) for relay in relays), NAME_SIZE, monospace=True)
                 + (128 if compact else 84),
-                _widest((consumer_words(plan.block.arrangement) for plan in plans if plan.block), SMALL_SIZE) + 30,
+                _widest((consumer_words(plan.block.routes) for plan in plans if plan.block), SMALL_SIZE) + 30,
             ),
             150,
             310,

@@ -7,12 +7,12 @@ linear in the topology; nothing here knows how anything is drawn.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from redrive.topology.arrangement import Arrangement
-from redrive.topology.diagrams.flows import Flow, broker_flow, consumer_flows
-from redrive.topology.diagrams.roles import Households, Role, assign_roles
+from redrive.topology.diagrams.message_flows import MessageFlow, broker_flow, consumer_flows
+from redrive.topology.diagrams.queue_roles import QueueRole, QueueRoles, assign_roles
+from redrive.topology.effective_settings import PolicyMatcher, Settings, alternate_exchange, queue_settings
 from redrive.topology.model import DEFAULT_EXCHANGE, DEFAULT_VHOST, Binding, DestinationType, Exchange, Queue, Topology
+from redrive.topology.retry_routes import RetryRoutes
 from redrive.topology.routing import Node, Routing
-from redrive.topology.settings import PolicyBook, Settings, alternate_exchange, queue_settings
 
 NOT_DECLARED = "not declared"
 """Stands where the type of an exchange would, when others speak of an exchange that the topology does not hold."""
@@ -23,7 +23,7 @@ class Block:
     """A main queue, its own wait queues and its own dead letters."""
 
     main: Node
-    arrangement: Arrangement | None
+    routes: RetryRoutes | None
     waits: tuple[Node, ...]
     parkings: tuple[Node, ...]
 
@@ -38,26 +38,26 @@ class Graph:
     settings: dict[Node, Settings]
     alternates: dict[Node, str]
     routing: Routing
-    households: Households
-    dead_letters: dict[Node, Flow]
-    published: dict[Node, tuple[Flow, ...]]
+    queue_roles: QueueRoles
+    dead_letters: dict[Node, MessageFlow]
+    published: dict[Node, tuple[MessageFlow, ...]]
     blocks: tuple[Block, ...]
     shared: tuple[Node, ...]
     entries: tuple[Node, ...]
 
-    def role(self, queue: Node) -> Role:
+    def role(self, queue: Node) -> QueueRole:
         """What the queue is there for."""
-        return self.households.roles[queue]
+        return self.queue_roles.roles[queue]
 
     def owner(self, queue: Node) -> Node | None:
         """The main queue in whose block the queue is drawn, None for a shared one."""
-        return self.households.owner[queue]
+        return self.queue_roles.owner[queue]
 
-    def flows(self, queue: Node) -> tuple[Flow, ...]:
+    def flows(self, queue: Node) -> tuple[MessageFlow, ...]:
         """All ways out of a queue: the consumer's retries, the broker's dead letters, the consumer's parking."""
         broker = self.dead_letters.get(queue)
         published = self.published.get(queue, ())
-        waits = tuple(flow for flow in published if any(self.role(one) != Role.PARKING for one in flow.targets))
+        waits = tuple(flow for flow in published if any(self.role(one) != QueueRole.PARKING for one in flow.targets))
         rest = tuple(flow for flow in published if flow not in waits)
         return waits + ((broker,) if broker else ()) + rest
 
@@ -70,9 +70,9 @@ class Graph:
         return self.routing.to_queue.get(queue, [])
 
 
-def build_graph(topology: Topology, arrangements: Iterable[Arrangement] = ()) -> Graph:
-    """The graph of a topology. An arrangement for a queue that is not in the topology is left out."""
-    book = PolicyBook(topology.policies)
+def build_graph(topology: Topology, retry_routes: Iterable[RetryRoutes] = ()) -> Graph:
+    """The graph of a topology. An routes for a queue that is not in the topology is left out."""
+    book = PolicyMatcher(topology.policies)
     exchanges = {(one.vhost, one.name): one for one in topology.exchanges if one.name != DEFAULT_EXCHANGE}
     queues = {(one.vhost, one.name): one for one in topology.queues}
     alternates = {node: name for node, one in exchanges.items() if (name := alternate_exchange(one, book)) is not None}
@@ -81,22 +81,22 @@ def build_graph(topology: Topology, arrangements: Iterable[Arrangement] = ()) ->
     for node in _mentioned(bindings, alternates):
         exchanges.setdefault(node, Exchange(name=node[1], vhost=node[0], type=NOT_DECLARED))
     routing = Routing(exchanges, queues, bindings, alternates)
-    arranged = {(one.vhost, one.queue): one for one in arrangements}
+    arranged = {(one.vhost, one.queue): one for one in retry_routes}
     settings = {node: queue_settings(queue, book) for node, queue in queues.items()}
     dead_letters = {
         node: flow
         for node in queues
         if (flow := broker_flow(node, settings[node], arranged.get(node), routing=routing, exchanges=exchanges))
     }
-    households = assign_roles(
-        queues, settings=settings, dead_letters=dead_letters, routing=routing, arrangements=arranged.values()
+    queue_roles = assign_roles(
+        queues, settings=settings, dead_letters=dead_letters, routing=routing, retry_routes=arranged.values()
     )
     names = frozenset(queues)
     alternate_targets = frozenset((vhost, name) for (vhost, _), name in alternates.items())
     published = {
         node: tuple(consumer_flows(node, settings[node], arranged.get(node), queues=names))
         for node in queues
-        if households.roles[node] == Role.MAIN
+        if queue_roles.roles[node] == QueueRole.MAIN
     }
     return Graph(
         exchanges=exchanges,
@@ -104,13 +104,13 @@ def build_graph(topology: Topology, arrangements: Iterable[Arrangement] = ()) ->
         settings=settings,
         alternates=alternates,
         routing=routing,
-        households=households,
+        queue_roles=queue_roles,
         dead_letters=dead_letters,
         published=published,
-        blocks=_blocks(queues, households, settings, arranged),
-        shared=tuple(node for node in queues if households.owner[node] is None),
+        blocks=_blocks(queues, queue_roles, settings, arranged),
+        shared=tuple(node for node in queues if queue_roles.owner[node] is None),
         entries=tuple(
-            node for node in exchanges if _is_entry(node, alternate_targets, alternates, routing, households)
+            node for node in exchanges if _is_entry(node, alternate_targets, alternates, routing, queue_roles)
         ),
     )
 
@@ -123,17 +123,17 @@ def named(node: Node) -> str:
 
 def _blocks(
     queues: dict[Node, Queue],
-    households: Households,
+    queue_roles: QueueRoles,
     settings: dict[Node, Settings],
-    arranged: dict[Node, Arrangement],
+    arranged: dict[Node, RetryRoutes],
 ) -> tuple[Block, ...]:
     members: dict[Node, tuple[list[Node], list[Node]]] = {
-        node: ([], []) for node in queues if households.roles[node] == Role.MAIN
+        node: ([], []) for node in queues if queue_roles.roles[node] == QueueRole.MAIN
     }
     for node in queues:
-        owner, role = households.owner[node], households.roles[node]
-        if owner is not None and role != Role.MAIN:
-            members[owner][role == Role.PARKING].append(node)
+        owner, role = queue_roles.owner[node], queue_roles.roles[node]
+        if owner is not None and role != QueueRole.MAIN:
+            members[owner][role == QueueRole.PARKING].append(node)
 
     def delay_ms(node: Node) -> int:
         return settings[node].ttl_ms or 0
@@ -141,7 +141,7 @@ def _blocks(
     return tuple(
         Block(
             main=main,
-            arrangement=arranged.get(main),
+            routes=arranged.get(main),
             waits=tuple(sorted(waits, key=delay_ms)),
             parkings=tuple(parkings),
         )
@@ -164,7 +164,7 @@ def _is_entry(
     alternate_targets: frozenset[Node],
     alternates: dict[Node, str],
     routing: Routing,
-    households: Households,
+    queue_roles: QueueRoles,
 ) -> bool:
     bindings = routing.from_exchange.get(node, [])
     if not bindings or node in alternates or node in alternate_targets or routing.to_exchange.get(node):
@@ -172,6 +172,6 @@ def _is_entry(
     # What leads to a main queue, to another exchange, or to a queue that nobody declared.
     return any(
         binding.destination_type == DestinationType.EXCHANGE
-        or households.roles.get((binding.vhost, binding.destination), Role.MAIN) == Role.MAIN
+        or queue_roles.roles.get((binding.vhost, binding.destination), QueueRole.MAIN) == QueueRole.MAIN
         for binding in bindings
     )

@@ -8,12 +8,12 @@ lines may cross but never lie on one another.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from redrive.topology.diagrams.block import Placed, place_block
-from redrive.topology.diagrams.entries import Entries, place_entries
-from redrive.topology.diagrams.flows import Agent
+from redrive.topology.diagrams.block_painter import PlacedBlock, place_block
+from redrive.topology.diagrams.block_plan import BlockPlan, Inlet, Port, mark_repeated, plan_block, plan_shared
+from redrive.topology.diagrams.entry_exchanges import EntryExchanges, place_entries
 from redrive.topology.diagrams.geometry import Geometry, fit_geometry
 from redrive.topology.diagrams.graph import Graph
-from redrive.topology.diagrams.plan import Inlet, Plan, Port, mark_repeated, plan_block, plan_shared
+from redrive.topology.diagrams.message_flows import Mover
 from redrive.topology.diagrams.scene import Ink, Label, Point, Scene, Wire
 from redrive.topology.routing import Node
 
@@ -26,7 +26,7 @@ _WIDE_ENOUGH = 0.42
 
 
 @dataclass(slots=True)
-class Column:
+class LayoutColumn:
     """A stack of blocks with the exchanges beside it: where its parts start, and what stands in it."""
 
     entries: list[Node] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Column:
     tracks: dict[Node, float] = field(default_factory=dict)
     main_x: float = 0
     exits_x: float = 0
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[PlacedBlock] = field(default_factory=list)
 
 
 def lay_out(graph: Graph) -> Scene:
@@ -47,18 +47,18 @@ def lay_out(graph: Graph) -> Scene:
     scene = Scene()
     heights = [_height(plan, geometry, graph) for plan in plans]
     ports = list(dict.fromkeys(exit.port for plan in plans for exit in plan.exits))
-    entries = Entries(graph, geometry)
+    entries = EntryExchanges(graph, geometry)
     stacks = _stacks(plans, heights, geometry, left=entries.width + MARGIN, ports=len(ports))
     feeding = [{node for plan in stack for node in plan.sources} for stack in stacks]
     homes = _homes(entries, feeding)
     # Each exchange that feeds more columns than its own has a line over the top.
     over_top = [node for node in graph.entries if any(node in used for used in feeding[homes[node] + 1 :])]
     top = HEADER + 24 + TRACK * len(over_top) + (10 if over_top else 0)
-    columns: list[Column] = []
+    columns: list[LayoutColumn] = []
     left = MARGIN
     for number, (stack, used) in enumerate(zip(stacks, feeding, strict=True)):
         here = [node for node in graph.entries if homes[node] == number]
-        column = Column(entries=here, entries_x=left + (0 if columns else entries.brackets))
+        column = LayoutColumn(entries=here, entries_x=left + (0 if columns else entries.brackets))
         left = column.entries_x + (geometry.entry if here else 0)
         passing = {node for node in over_top if homes[node] == number}
         _set_tracks(column, [node for node in graph.entries if node in used or node in passing], left, geometry)
@@ -75,7 +75,7 @@ def lay_out(graph: Graph) -> Scene:
     return scene
 
 
-def _in_order(plans: list[Plan], graph: Graph) -> list[Plan]:
+def _in_order(plans: list[BlockPlan], graph: Graph) -> list[BlockPlan]:
     """Blocks of one exchange together, in the order of the exchanges; what nothing is bound to comes last."""
     place = {node: number for number, node in enumerate(graph.entries)}
     for plan in plans:
@@ -83,7 +83,7 @@ def _in_order(plans: list[Plan], graph: Graph) -> list[Plan]:
     return sorted(plans, key=lambda plan: min((place[node] for node in plan.sources), default=len(place)))
 
 
-def _open_ports(plans: Sequence[Plan], shared: Sequence[Plan]) -> None:
+def _open_ports(plans: Sequence[BlockPlan], shared: Sequence[BlockPlan]) -> None:
     rows = {row.node: row for plan in shared for row in plan.rows}
     for port in dict.fromkeys(exit.port for plan in plans for exit in plan.exits):
         kind, node = port
@@ -95,19 +95,19 @@ def _open_ports(plans: Sequence[Plan], shared: Sequence[Plan]) -> None:
         plan.users = sum(any(exit.port in own for exit in each.exits) for each in plans)
 
 
-def _height(plan: Plan, geometry: Geometry, graph: Graph) -> float:
+def _height(plan: BlockPlan, geometry: Geometry, graph: Graph) -> float:
     return place_block(plan, 0, 0, geometry=geometry, graph=graph, scene=Scene()).card.height
 
 
 def _stacks(
-    plans: list[Plan], heights: list[float], geometry: Geometry, *, left: float, ports: int
-) -> list[list[Plan]]:
+    plans: list[BlockPlan], heights: list[float], geometry: Geometry, *, left: float, ports: int
+) -> list[list[BlockPlan]]:
     width = geometry.keys + geometry.block + 2 * geometry.pad + COLUMN_GAP + TRACK * (ports + 2)
     total = sum(heights) + geometry.block_gap * len(heights)
     count = 1
     while count < len(plans) and (left + count * width) / (total / count + HEADER) < _WIDE_ENOUGH:
         count += 1
-    stacks: list[list[Plan]] = [[]]
+    stacks: list[list[BlockPlan]] = [[]]
     filled = 0.0
     for plan, height in zip(plans, heights, strict=True):
         if filled + height / 2 > total / count * len(stacks) and len(stacks) < count:
@@ -117,7 +117,7 @@ def _stacks(
     return stacks
 
 
-def _homes(entries: Entries, feeding: Sequence[set[Node]]) -> dict[Node, int]:
+def _homes(entries: EntryExchanges, feeding: Sequence[set[Node]]) -> dict[Node, int]:
     """The column beside which each exchange stands: the first it feeds. Those bound to one another stay together."""
     if entries.links:
         return dict.fromkeys(entries.graph.entries, 0)
@@ -126,7 +126,7 @@ def _homes(entries: Entries, feeding: Sequence[set[Node]]) -> dict[Node, int]:
     }
 
 
-def _set_tracks(column: Column, feeding: list[Node], left: float, geometry: Geometry) -> None:
+def _set_tracks(column: LayoutColumn, feeding: list[Node], left: float, geometry: Geometry) -> None:
     # The first exchange turns last: its line then passes outside those of the exchanges below it.
     for number, node in enumerate(reversed(feeding)):
         column.tracks[node] = left + 16 + TRACK * number
@@ -134,7 +134,7 @@ def _set_tracks(column: Column, feeding: list[Node], left: float, geometry: Geom
 
 
 def _stack_blocks(
-    column: Column, stack: list[Plan], top: float, geometry: Geometry, graph: Graph, scene: Scene
+    column: LayoutColumn, stack: list[BlockPlan], top: float, geometry: Geometry, graph: Graph, scene: Scene
 ) -> None:
     y = top
     for plan in stack:
@@ -144,8 +144,8 @@ def _stack_blocks(
 
 
 def _place_shared(
-    shared: Sequence[Plan],
-    columns: Sequence[Column],
+    shared: Sequence[BlockPlan],
+    columns: Sequence[LayoutColumn],
     bottom: float,
     ports: Sequence[Port],
     *,
@@ -168,19 +168,19 @@ def _place_shared(
     return bottom
 
 
-def _exit_track(column: Column, port: Port, x: float, end: Point, scene: Scene) -> None:
+def _exit_track(column: LayoutColumn, port: Port, x: float, end: Point, scene: Scene) -> None:
     leaving = [(agent, start) for placed in column.placed for wanted, agent, start in placed.exits if wanted == port]
     if not leaving:
         return
     for agent, start in leaving:
-        ink = Ink.DEAD if agent == Agent.BROKER else Ink.PUBLISH
+        ink = Ink.DEAD if agent == Mover.BROKER else Ink.PUBLISH
         scene.wires.append(Wire(points=(*start, (x, start[-1][1])), ink=ink, arrow=False, dot=True))
-    ink = Ink.DEAD if any(agent == Agent.BROKER for agent, _ in leaving) else Ink.PUBLISH
+    ink = Ink.DEAD if any(agent == Mover.BROKER for agent, _ in leaving) else Ink.PUBLISH
     top = min(start[-1][1] for _, start in leaving)
     scene.wires.append(Wire(points=((x, top), (x, end[1]), end), ink=ink))
 
 
-def _headings(columns: Sequence[Column], geometry: Geometry, scene: Scene) -> None:
+def _headings(columns: Sequence[LayoutColumn], geometry: Geometry, scene: Scene) -> None:
     y = HEADER + 10
     places = [(column.entries_x, "exchanges") for column in columns if column.entries]
     for column in columns:

@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
-from redrive.topology.arrangement import Arrangement
-from redrive.topology.diagrams.flows import Agent, Flow
+from redrive.topology.diagrams.block_plan import binding_keys, consumer_words, describe_exchange
 from redrive.topology.diagrams.graph import Graph, build_graph, named
-from redrive.topology.diagrams.plan import binding_keys, consumer_words, describe_exchange
-from redrive.topology.diagrams.roles import Role
+from redrive.topology.diagrams.message_flows import MessageFlow, Mover
+from redrive.topology.diagrams.queue_roles import QueueRole
 from redrive.topology.diagrams.text import visible
+from redrive.topology.effective_settings import duration
 from redrive.topology.model import Binding, DestinationType, Topology
+from redrive.topology.retry_routes import RetryRoutes
 from redrive.topology.routing import Node
-from redrive.topology.settings import duration
 
 _PLAIN = re.compile(r"[^\w .,·–×→-]", re.ASCII)
 _CLASSES = (
@@ -29,9 +29,9 @@ _CLASSES = (
 )
 
 
-def render_mermaid(topology: Topology, arrangements: Iterable[Arrangement] = ()) -> str:
+def render_mermaid(topology: Topology, retry_routes: Iterable[RetryRoutes] = ()) -> str:
     """The flowchart of a topology, without a fence around it. Dotted arrows are what consumers publish."""
-    graph = build_graph(topology, arrangements)
+    graph = build_graph(topology, retry_routes)
     body = list(_body(graph)) or ['    empty["no exchanges, no queues"]']
     return "\n".join(["flowchart LR", *body, *(f"    {line}" for line in _CLASSES)]) + "\n"
 
@@ -41,9 +41,9 @@ def _body(graph: Graph) -> Iterator[str]:
         label = _label(visible(named(node)), describe_exchange(node, graph))
         yield f"    {_exchange(node)}([{label}])"
         yield f"    class {_exchange(node)} exchange"
-    arrangements = {block.main: block.arrangement for block in graph.blocks}
+    retry_routes = {block.main: block.routes for block in graph.blocks}
     for node in graph.queues:
-        yield from _queue_lines(node, arrangements.get(node), graph)
+        yield from _queue_lines(node, retry_routes.get(node), graph)
     for node, exchange in graph.exchanges.items():
         yield from _binding_lines(node, graph)
         if (alternate := graph.alternates.get(node)) and (exchange.vhost, alternate) in graph.exchanges:
@@ -53,13 +53,13 @@ def _body(graph: Graph) -> Iterator[str]:
             yield from _flow_lines(flow, graph)
 
 
-def _queue_lines(node: Node, arrangement: Arrangement | None, graph: Graph) -> Iterator[str]:
+def _queue_lines(node: Node, routes: RetryRoutes | None, graph: Graph) -> Iterator[str]:
     role, queue = graph.role(node), graph.queues[node]
     words = [visible(queue.type), *(visible(fact) for fact in graph.settings[node].facts)]
     yield f"    {_queue(node)}[({_label(visible(named(node)), ' · '.join(words))})]"
     yield f"    class {_queue(node)} {role}"
-    if role == Role.MAIN:
-        yield f"    {_consumer(node)}[{_label('consumer', consumer_words(arrangement))}]"
+    if role == QueueRole.MAIN:
+        yield f"    {_consumer(node)}[{_label('consumer', consumer_words(routes))}]"
         yield f"    class {_consumer(node)} consumer"
         yield f"    {_queue(node)} --> {_consumer(node)}"
 
@@ -80,12 +80,12 @@ def _binding_lines(source: Node, graph: Graph) -> Iterator[str]:
         yield f"    {_exchange(source)} -->{_on_arrow(keys)} {end}"
 
 
-def _flow_lines(flow: Flow, graph: Graph) -> Iterator[str]:
-    start = _consumer(flow.source) if flow.agent == Agent.CONSUMER else _queue(flow.source)
-    arrow = "-.->" if flow.agent == Agent.CONSUMER else "-->"
+def _flow_lines(flow: MessageFlow, graph: Graph) -> Iterator[str]:
+    start = _consumer(flow.source) if flow.agent == Mover.CONSUMER else _queue(flow.source)
+    arrow = "-.->" if flow.agent == Mover.CONSUMER else "-->"
     reason = flow.reason
     settings = graph.settings[flow.source]
-    if flow.agent == Agent.BROKER and graph.role(flow.source) == Role.WAIT:
+    if flow.agent == Mover.BROKER and graph.role(flow.source) == QueueRole.WAIT:
         reason = "when expired" if settings.ttl_ms is None else f"after {duration(settings.ttl_ms)}"
     if flow.exchange[1]:
         key = "" if flow.routing_key is None else visible(flow.routing_key)

@@ -6,13 +6,13 @@ Nothing is fetched and nothing runs; the only style sheet is inside. Every text 
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from redrive.topology.arrangement import Arrangement
 from redrive.topology.diagrams.graph import Graph, build_graph
 from redrive.topology.diagrams.layout import MARGIN, lay_out
 from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Point, Scene, Wire
 from redrive.topology.diagrams.style import LEGEND_BOXES, LEGEND_WIRES, SANS, attributes, stylesheet
 from redrive.topology.diagrams.text import shorten, text_width, visible
 from redrive.topology.model import Topology
+from redrive.topology.retry_routes import RetryRoutes
 
 _LEGEND_HEIGHT = 58
 _LEGEND_PITCH = 24
@@ -21,13 +21,13 @@ _HEAD = 7.0
 _SOFT = attributes("soft")
 
 
-def render_svg(topology: Topology, arrangements: Iterable[Arrangement] = (), *, title: str = "Topology") -> str:
+def render_svg(topology: Topology, retry_routes: Iterable[RetryRoutes] = (), *, title: str = "Topology") -> str:
     """The picture of a topology as SVG text.
 
     Exchanges stand left, queues in the middle, consumers right; retries and dead letters hang below their queue, what
-    several queues share stands at the bottom. `arrangements` add what consumers publish themselves, drawn dashed.
+    several queues share stands at the bottom. `retry_routes` add what consumers publish themselves, drawn dashed.
     """
-    graph = build_graph(topology, arrangements)
+    graph = build_graph(topology, retry_routes)
     return "".join(_document(lay_out(graph), graph, visible(title)))
 
 

@@ -7,22 +7,22 @@ own, since everything invisible in them has been made visible before.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from redrive.topology.arrangement import Arrangement
-from redrive.topology.diagrams.flows import Agent, Flow
+from redrive.topology.diagrams.block_plan import binding_keys, consumer_words, describe_exchange
 from redrive.topology.diagrams.graph import Block, Graph, build_graph, named
-from redrive.topology.diagrams.plan import binding_keys, consumer_words, describe_exchange
-from redrive.topology.diagrams.roles import Role
+from redrive.topology.diagrams.message_flows import MessageFlow, Mover
+from redrive.topology.diagrams.queue_roles import QueueRole
 from redrive.topology.diagrams.text import visible
+from redrive.topology.effective_settings import duration
 from redrive.topology.model import Binding, DestinationType, Topology
+from redrive.topology.retry_routes import RetryRoutes
 from redrive.topology.routing import Node
-from redrive.topology.settings import duration
 
 _RESET = "\x1b[0m"
 _COLOURS = {
     "exchange": "\x1b[1;35m",
-    Role.MAIN: "\x1b[1;34m",
-    Role.WAIT: "\x1b[33m",
-    Role.PARKING: "\x1b[31m",
+    QueueRole.MAIN: "\x1b[1;34m",
+    QueueRole.WAIT: "\x1b[33m",
+    QueueRole.PARKING: "\x1b[31m",
     "soft": "\x1b[2m",
     "missing": "\x1b[1;31m",
 }
@@ -36,9 +36,9 @@ class _Branch:
     below: list["_Branch"] = field(default_factory=list)
 
 
-def render_tree(topology: Topology, arrangements: Iterable[Arrangement] = (), *, colour: bool) -> str:
+def render_tree(topology: Topology, retry_routes: Iterable[RetryRoutes] = (), *, colour: bool) -> str:
     """The tree of a topology, lines ending in a newline; `┄▸` is what consumers publish, `─▸` what the broker moves."""
-    graph = build_graph(topology, arrangements)
+    graph = build_graph(topology, retry_routes)
     if not graph.queues and not graph.exchanges:
         return "(no exchanges, no queues)\n"
     return "".join(f"{line}\n" for root in _Grower(graph, colour).roots() for line in _lines(root, "", ""))
@@ -101,7 +101,7 @@ class _Grower:
             return _Branch(name + self._soft(" ↑"))
         self.shown.add(node)
         branch = _Branch(name + self._soft(f"  {self._words(node)}"))
-        if role == Role.MAIN:
+        if role == QueueRole.MAIN:
             branch.below = [*self._below(node)]
         return branch
 
@@ -109,18 +109,18 @@ class _Grower:
         queue, settings, role = self.graph.queues[node], self.graph.settings[node], self.graph.role(node)
         words = [visible(queue.type)]
         facts = [visible(fact) for fact in settings.facts]
-        if role == Role.WAIT:
+        if role == QueueRole.WAIT:
             flow = self.graph.dead_letters.get(node)
             how_long = "until expired" if settings.ttl_ms is None else duration(settings.ttl_ms)
             facts = [fact for fact in facts if not fact.startswith("TTL ")]
             words = [f"wait {how_long} → {self._back(node, flow)}", *words]
-        elif role == Role.PARKING:
+        elif role == QueueRole.PARKING:
             words = ["dead letters", *words]
         else:
-            facts += filter(None, [consumer_words(self.blocks[node].arrangement)])
+            facts += filter(None, [consumer_words(self.blocks[node].routes)])
         return " · ".join([*words, *facts])
 
-    def _back(self, node: Node, flow: Flow | None) -> str:
+    def _back(self, node: Node, flow: MessageFlow | None) -> str:
         if flow is None:
             return "?"
         if flow.exchange[1]:
@@ -129,7 +129,7 @@ class _Grower:
         return visible(named(flow.targets[0])) if flow.targets else visible(flow.gap)
 
     def _below(self, main: Node) -> Iterator[_Branch]:
-        by_target: dict[tuple[Node, ...], list[Flow]] = {}
+        by_target: dict[tuple[Node, ...], list[MessageFlow]] = {}
         for flow in self.graph.flows(main):
             by_target.setdefault(flow.targets, []).append(flow)
         block = self.blocks[main]
@@ -147,10 +147,10 @@ class _Grower:
             if node not in self.shown:
                 yield self._queue(node)
 
-    def _lead(self, flows: list[Flow]) -> str:
+    def _lead(self, flows: list[MessageFlow]) -> str:
         parts = []
         for flow in flows:
-            arrow = _PUBLISHED if flow.agent == Agent.CONSUMER else _DEAD_LETTERED
+            arrow = _PUBLISHED if flow.agent == Mover.CONSUMER else _DEAD_LETTERED
             parts.append(f"{flow.reason} {arrow}")
         through = [visible(flow.exchange[1]) for flow in flows if flow.exchange[1]]
         via = f" {through[0]} →" if through and flows[0].targets else ""

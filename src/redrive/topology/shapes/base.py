@@ -1,7 +1,7 @@
 """What all shapes share: options that check themselves, and the safe way to emit a queue.
 
 A shape is a frozen set of options with two halves. `build` turns a declared queue into exchanges, queues, bindings and
-an `Arrangement`; it refuses by raising `Invalid` with a path below the queue's own entry, and the compiler turns that
+an `RetryRoutes`; it refuses by raising `Invalid` with a path below the queue's own entry, and the compiler turns that
 into a finding with its line. `commands` turns a decision about a delivery into what the broker is told; it never fails.
 """
 
@@ -25,13 +25,13 @@ from redrive.core import (
     Retry,
     Skip,
 )
-from redrive.topology.arrangement import Arrangement, Wait, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.argument_table import Arguments
+from redrive.topology.declaration.model import DeclaredQueue
+from redrive.topology.deliveries import message_origin, moves
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, QueueType
-from redrive.topology.options import Count, Flag, Invalid, option
-from redrive.topology.shapes import carrying, origins
+from redrive.topology.option_types import Count, Flag, Invalid, option
+from redrive.topology.retry_routes import MoveBy, RetryRoutes, Wait
 from redrive.topology.shapes.traits import NO_TRAITS, Traits
-from redrive.topology.values import Arguments
 
 DELIVERY_LIMIT_MAIN = 20
 """Returns before a main queue gives up, where its deaths go to parking: 4.x's own default, said aloud for 3.10."""
@@ -53,12 +53,12 @@ class Built:
     exchanges: tuple[Exchange, ...] = ()
     queues: tuple[Queue, ...]
     bindings: tuple[Binding, ...] = ()
-    arrangement: Arrangement
+    routes: RetryRoutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape(ABC):
-    """The options of one shape around one queue; made from YAML or directly, e.g. `Ladder(delays=["30s", "5m"])`."""
+    """The options of one shape around one queue, from YAML or from Python: `LadderShape(delays=["30s", "5m"])`."""
 
     name: ClassVar[str]
     traits: ClassVar[Traits] = NO_TRAITS
@@ -90,7 +90,7 @@ class Shape(ABC):
         return "park"
 
     def commands(
-        self, decision: Decision, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+        self, decision: Decision, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
         """What to tell the broker, in order; the last command settles the delivery, and no other does.
 
@@ -100,18 +100,18 @@ class Shape(ABC):
             case Done() | Skip():
                 return (AckDelivery(),)
             case Requeued(pause_ms=pause_ms):
-                return carrying.give_back(pause_ms, letter, report, arrangement.counted_by)
+                return moves.requeue(pause_ms, message, report, routes.counted_by)
             case Retry():
-                return self.retry(decision, letter, arrangement, report)
+                return self.retry(decision, message, routes, report)
             case Defer():
-                return self.defer(decision, letter, arrangement, report)
+                return self.defer(decision, message, routes, report)
             case Parked():
-                return carrying.park(decision, letter, arrangement, report)
+                return moves.park(decision, message, routes, report)
             case _:
                 assert_never(decision)
 
     def retry(
-        self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+        self, decision: Retry, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
         """To the wait that is long enough: by reject where the queue's own loop is, else by a copy.
 
@@ -119,33 +119,33 @@ class Shape(ABC):
         past as its own.
         """
         delay_ms = decision.delay_ms
-        if self.rejects(decision, letter, arrangement):
+        if self.rejects(decision, message, routes):
             return (RejectDelivery(),)
-        return carrying.send_to_wait(delay_ms, decision.not_before_ms, letter, arrangement, report, counted=True)
+        return moves.copy_to_wait(delay_ms, decision.not_before_ms, message, routes, report, counted=True)
 
-    def rejects(self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement) -> bool:
+    def rejects(self, decision: Retry, message: ReceivedMessage, routes: RetryRoutes) -> bool:
         """Whether a plain reject sends it into its wait."""
         return (
-            arrangement.retry_by is Way.REJECT
-            and decision.delay_ms <= arrangement.longest_wait_ms
-            and not origins.must_be_copied(letter)
+            routes.retry_by is MoveBy.REJECT
+            and decision.delay_ms <= routes.longest_wait_ms
+            and not message_origin.must_be_copied(message)
         )
 
     def defer(
-        self, decision: Defer, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+        self, decision: Defer, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
         """Into a wait for the rest of the time; a reject would count as an attempt, so always by a copy."""
         wait_ms = decision.wait_ms
-        return carrying.send_to_wait(wait_ms, decision.not_before_ms, letter, arrangement, report, counted=False)
+        return moves.copy_to_wait(wait_ms, decision.not_before_ms, message, routes, report, counted=False)
 
     @property
     def skips_foreign(self) -> bool:
         """Whether other queues' tiered retries are acked unhandled; any queue bound to a tiered exchange gets them."""
         return True
 
-    def handler_routing_key(self, letter: ReceivedMessage) -> str:
+    def handler_routing_key(self, message: ReceivedMessage) -> str:
         """The key to show to the handler: the original one, also on a retry."""
-        return origins.handler_routing_key(letter)
+        return message_origin.handler_routing_key(message)
 
     def queue_type(self, queue: DeclaredQueue) -> str:
         """The type of the main queue, and so of those around it. Raises `Invalid` for one the shape can't have."""

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from redrive.core import Backoff, Counter, Listed
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.argument_table import Arguments
+from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
-from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.option_types import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 from redrive.topology.shapes.base import (
     AT_LEAST_ONCE,
     ATTEMPTS_BY_DELAYS,
@@ -34,11 +35,10 @@ from redrive.topology.shapes.base import (
     returning_to,
 )
 from redrive.topology.shapes.traits import Traits
-from redrive.topology.values import Arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder(Shape):
+class LadderShape(Shape):
     """One quorum wait queue per delay, at-least-once back to the failed queue only; parked when all else fails."""
 
     name: ClassVar[str] = "ladder"
@@ -76,12 +76,12 @@ class Ladder(Shape):
         return Built(
             queues=(main, *(wait_queue(wait, queue.name) for wait in waits), parking_queue(parked)),
             bindings=bindings_of(queue),
-            arrangement=Arrangement(
+            routes=RetryRoutes(
                 shape=self.name,
                 queue=queue.name,
                 attempts=len(self.delays) + 1 if self.attempts is None else self.attempts,
-                retry_by=Way.PUBLISH,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.PUBLISH,
+                park_by=MoveBy.PUBLISH,
                 counted_by=Counter.HEADER,
                 parking=Parking(queue=parked, exchange=DEFAULT_EXCHANGE, routing_key=parked),
                 waits=waits,

@@ -30,18 +30,18 @@ from redrive.core import (
     Retry,
     read_deliveries,
 )
-from redrive.topology.arrangement import Arrangement, Parking, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.declaration.model import DeclaredQueue
+from redrive.topology.deliveries import moves
 from redrive.topology.model import DEFAULT_EXCHANGE, QueueType
-from redrive.topology.options import Duration, DurationText, Invalid, Template, fill, option, parse_duration_ms
-from redrive.topology.shapes import carrying
+from redrive.topology.option_types import Duration, DurationText, Invalid, Template, fill, option, parse_duration_ms
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes
 from redrive.topology.shapes.base import AT_LEAST_ONCE, ATTEMPTS, Built, Shape, bindings_of, returning_to
 from redrive.topology.shapes.ladder import parking_queue
 from redrive.topology.shapes.traits import Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Native(Shape):
+class NativeShape(Shape):
     """The broker delays a returned message itself: min × deliveries, at most max."""
 
     name: ClassVar[str] = "native"
@@ -88,39 +88,39 @@ class Native(Shape):
         return Built(
             queues=(main, parking_queue(parked)),
             bindings=bindings_of(queue),
-            arrangement=Arrangement(
+            routes=RetryRoutes(
                 shape=self.name,
                 queue=queue.name,
                 attempts=self.attempts,
-                retry_by=Way.RETURN,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.REQUEUE,
+                park_by=MoveBy.PUBLISH,
                 counted_by=Counter.DELIVERIES,
                 parking=Parking(queue=parked, exchange=DEFAULT_EXCHANGE, routing_key=parked),
             ),
         )
 
     def retry(
-        self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+        self, decision: Retry, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
         """Rejected with requeue, which the broker delays and counts; a longer delay is made up for here.
 
         A reject carries no header, so what is longer by more than a pause may be goes by a copy that knows its time. So
         does a run that only a rule allows, above the queue's own: the broker would end it by its delivery limit.
         """
-        counter = arrangement.counted_by
-        broker_ms = self.backoff().delay_ms(read_deliveries(letter) + 1)
+        counter = routes.counted_by
+        broker_ms = self.backoff().delay_ms(read_deliveries(message) + 1)
         missing_ms = decision.delay_ms - broker_ms
-        if missing_ms > PAUSE_MS_MAX or report.retries + 1 >= arrangement.attempts:
-            return carrying.send_to_own_end(
-                decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
+        if missing_ms > PAUSE_MS_MAX or report.retries + 1 >= routes.attempts:
+            return moves.copy_to_queue_end(
+                decision.delay_ms, decision.not_before_ms, message, report, counter, counted=True
             )
-        return (*carrying.pausing(missing_ms), RequeueDelivery(counted=True))
+        return (*moves.pause(missing_ms), RequeueDelivery(counted=True))
 
     def defer(
-        self, decision: Defer, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+        self, decision: Defer, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
         """There is no wait queue: a pause, then the queue's end, so that its other messages go first."""
-        counter = arrangement.counted_by
-        return carrying.send_to_own_end(
-            decision.wait_ms, decision.not_before_ms, letter, report, counter, counted=False
+        counter = routes.counted_by
+        return moves.copy_to_queue_end(
+            decision.wait_ms, decision.not_before_ms, message, report, counter, counted=False
         )

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from redrive.core import Backoff, Counter, Fixed
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import Binding, Exchange, ExchangeType
-from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.option_types import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of
 
 _NAME = Template(("queue",), required=("queue",))
@@ -30,7 +30,7 @@ _PARKING_KEY = "parking"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PerQueue(DocumentedShape):
+class PerQueueShape(DocumentedShape):
     """A retry loop by reject and a DLQ behind an exchange of its own, for each queue."""
 
     name: ClassVar[str] = "per-queue"
@@ -70,12 +70,12 @@ class PerQueue(DocumentedShape):
                 Binding(source=retry_exchange, destination=retry_queue, routing_key=_RETRY_KEY),
                 Binding(source=dlq_exchange, destination=dlq, routing_key=_PARKING_KEY),
             ),
-            arrangement=Arrangement(
+            routes=RetryRoutes(
                 shape=self.name,
                 queue=queue.name,
                 attempts=self.attempts,
-                retry_by=Way.REJECT,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.REJECT,
+                park_by=MoveBy.PUBLISH,
                 counted_by=Counter.REJECTIONS,
                 parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=_PARKING_KEY),
                 waits=(wait,),

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from redrive.core import Backoff, Counter, Fixed
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
-from redrive.topology.options import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.option_types import Delays, DurationText, Template, fill, option, parse_duration_ms
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of, returning_to
 from redrive.topology.shapes.traits import Traits
 
@@ -31,7 +31,7 @@ _NAME = Template(("queue",), required=("queue",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quorum(DocumentedShape):
+class QuorumShape(DocumentedShape):
     """A quorum retry loop through the default exchange, and a DLQ behind a fanout exchange of the same name."""
 
     name: ClassVar[str] = "quorum"
@@ -59,12 +59,12 @@ class Quorum(DocumentedShape):
             exchanges=(Exchange(name=dlq_exchange, type=ExchangeType.FANOUT),),
             queues=self.reject_loop(queue, rejected_to=returning_to(retry_queue), wait=wait, dlq=dlq),
             bindings=(*bindings_of(queue), Binding(source=dlq_exchange, destination=dlq)),
-            arrangement=Arrangement(
+            routes=RetryRoutes(
                 shape=self.name,
                 queue=queue.name,
                 attempts=self.attempts,
-                retry_by=Way.REJECT,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.REJECT,
+                park_by=MoveBy.PUBLISH,
                 counted_by=Counter.REJECTIONS,
                 parking=Parking(queue=dlq, exchange=dlq_exchange, routing_key=""),
                 waits=(wait,),

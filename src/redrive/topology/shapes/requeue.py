@@ -29,11 +29,11 @@ from redrive.core import (
     Retry,
     brings_deliveries,
 )
-from redrive.topology.arrangement import Arrangement, Parking, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.declaration.model import DeclaredQueue
+from redrive.topology.deliveries import moves
 from redrive.topology.model import Binding, Exchange, ExchangeType
-from redrive.topology.options import Choice, Invalid, Template, Text, fill, option
-from redrive.topology.shapes import carrying
+from redrive.topology.option_types import Choice, Invalid, Template, Text, fill, option
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes
 from redrive.topology.shapes.base import (
     ATTEMPTS,
     DELIVERY_LIMIT_MAIN,
@@ -44,7 +44,7 @@ from redrive.topology.shapes.base import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requeue(DocumentedShape):
+class RequeueShape(DocumentedShape):
     """Bounded immediate requeues, then a DLQ per queue behind one topic DLX per exchange."""
 
     name: ClassVar[str] = "requeue"
@@ -91,37 +91,37 @@ class Requeue(DocumentedShape):
                 self.dead_letter_queue(queue, dlq),
             ),
             bindings=(*bindings_of(queue), Binding(source=dlx, destination=dlq, routing_key=dlq)),
-            arrangement=Arrangement(
+            routes=RetryRoutes(
                 shape=self.name,
                 queue=queue.name,
                 attempts=self.attempts,
-                retry_by=Way.PUBLISH if self.requeue == "copy" else Way.RETURN,
-                park_by=Way(self.park),
+                retry_by=MoveBy.PUBLISH if self.requeue == "copy" else MoveBy.REQUEUE,
+                park_by=MoveBy(self.park),
                 counted_by=Counter.HEADER if self.requeue == "copy" else Counter.DELIVERIES,
                 parking=Parking(queue=dlq, exchange=dlx, routing_key=dlq),
             ),
         )
 
     def retry(
-        self, decision: Retry, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+        self, decision: Retry, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
         """A counted copy to the queue's end, or the literal nack; a delay is spent here, before it.
 
         A rule may allow more runs than the queue: those are never the broker's to count, so they go by a copy.
         """
-        if self.requeue == "nack" and report.retries + 1 < arrangement.attempts:
+        if self.requeue == "nack" and report.retries + 1 < routes.attempts:
             # Where the queue would leave a publisher's own count on it, a reject: its own is written over that.
-            return (*carrying.pausing(decision.delay_ms), RequeueDelivery(counted=brings_deliveries(letter)))
-        counter = arrangement.counted_by
-        return carrying.send_to_own_end(
-            decision.delay_ms, decision.not_before_ms, letter, report, counter, counted=True
+            return (*moves.pause(decision.delay_ms), RequeueDelivery(counted=brings_deliveries(message)))
+        counter = routes.counted_by
+        return moves.copy_to_queue_end(
+            decision.delay_ms, decision.not_before_ms, message, report, counter, counted=True
         )
 
     def defer(
-        self, decision: Defer, letter: ReceivedMessage, arrangement: Arrangement, report: Report
+        self, decision: Defer, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
         """There is no wait queue: a pause, then the queue's end. By a copy in the literal form too: nobody has run."""
-        counter = arrangement.counted_by
-        return carrying.send_to_own_end(
-            decision.wait_ms, decision.not_before_ms, letter, report, counter, counted=False
+        counter = routes.counted_by
+        return moves.copy_to_queue_end(
+            decision.wait_ms, decision.not_before_ms, message, report, counter, counted=False
         )

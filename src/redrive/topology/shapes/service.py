@@ -29,10 +29,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from redrive.core import Backoff, Counter, Fixed
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
-from redrive.topology.options import (
+from redrive.topology.option_types import (
     Choice,
     Delays,
     DurationText,
@@ -43,6 +42,7 @@ from redrive.topology.options import (
     option,
     parse_duration_ms,
 )
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of
 from redrive.topology.shapes.traits import Traits
 
@@ -57,7 +57,7 @@ def service_prefix(service: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service(DocumentedShape):
+class ServiceShape(DocumentedShape):
     """One queue, one short retry loop by reject and one DLQ per service, named by its prefix."""
 
     name: ClassVar[str] = "service"
@@ -127,12 +127,12 @@ class Service(DocumentedShape):
                 *bindings_of(queue),
                 Binding(source=retry_exchange, destination=wait.queue, routing_key=_RETRY_KEY),
             ),
-            arrangement=Arrangement(
+            routes=RetryRoutes(
                 shape=self.name,
                 queue=queue.name,
                 attempts=self.attempts,
-                retry_by=Way.REJECT,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.REJECT,
+                park_by=MoveBy.PUBLISH,
                 counted_by=Counter.REJECTIONS,
                 parking=Parking(queue=dlq, exchange=DEFAULT_EXCHANGE, routing_key=dlq),
                 waits=(wait,),

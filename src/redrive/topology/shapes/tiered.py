@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from redrive.core import Backoff, Counter, Listed
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.argument_table import Arguments
+from redrive.topology.declaration.model import DeclaredQueue
+from redrive.topology.deliveries.message_origin import RETURN_WORD
 from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
-from redrive.topology.options import (
+from redrive.topology.option_types import (
     Choice,
     Delays,
     DurationText,
@@ -36,6 +37,7 @@ from redrive.topology.options import (
     option,
     parse_duration_ms,
 )
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 from redrive.topology.shapes.base import (
     ATTEMPTS_BY_DELAYS,
     DELIVERY_LIMIT_MAIN,
@@ -44,14 +46,12 @@ from redrive.topology.shapes.base import (
     DocumentedShape,
     bindings_of,
 )
-from redrive.topology.shapes.origins import RETURN_WORD
-from redrive.topology.values import Arguments
 
 _NAMES = ("queue", "domain", "exchange")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tiered(DocumentedShape):
+class TieredShape(DocumentedShape):
     """Wait queues per domain and delay; messages return through the main exchange as `<domain>.retry`."""
 
     name: ClassVar[str] = "tiered"
@@ -126,16 +126,16 @@ class Tiered(DocumentedShape):
                 ),
                 Binding(source=dlx, destination=dlq),
             ),
-            arrangement=Arrangement(
+            routes=RetryRoutes(
                 shape=self.name,
                 queue=queue.name,
                 attempts=len(self.delays) + 1 if self.attempts is None else self.attempts,
-                retry_by=Way.PUBLISH,
-                park_by=Way(self.park),
+                retry_by=MoveBy.PUBLISH,
+                park_by=MoveBy(self.park),
                 counted_by=Counter.HEADER,
                 parking=Parking(queue=dlq, exchange=dlx, routing_key=None),
                 waits=waits,
-                way_back=(exchange, return_key),
+                reentry=(exchange, return_key),
             ),
         )
 

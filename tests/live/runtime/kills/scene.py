@@ -77,9 +77,9 @@ class Scene:
         declaration = folder / "redrive.yaml"
         declaration.write_text(declaration_of(cell, name))
         compiled = compile_declaration(read_declaration(declaration.read_text(), file=str(declaration)))
-        arrangement = compiled.queue(name).arrangement
-        assert arrangement is not None
-        waits = [wait.queue for wait in arrangement.waits]
+        routes = compiled.queue(name).routes
+        assert routes is not None
+        waits = [wait.queue for wait in routes.waits]
         async with Client(self._url) as client:
             await apply(client, compiled.topology, await inspect(client, compiled.topology))
             publisher = await client.publisher()
@@ -96,13 +96,13 @@ class Scene:
             second = start(None, self._url, declaration, name, folder)
             channel = await client.channel()
             try:
-                await self._wait_ended(cell, channel, name, folder, arrangement.parking.queue, waits)
+                await self._wait_ended(cell, channel, name, folder, routes.parking.queue, waits)
             finally:
                 second.terminate()
                 code = await wait_exit(second, patience_s=PATIENCE_S)
             assert code == 0, f"the second consumer ended with {code}: {said(folder)}"
             left = {queue: await _ready(channel, queue) for queue in (name, *waits)}
-            parked = await _take_all(channel, arrangement.parking.queue)
+            parked = await _take_all(channel, routes.parking.queue)
         ends = Counter(parked) + Counter(read_ledger(folder, "done"))
         return Account(
             cell=cell,

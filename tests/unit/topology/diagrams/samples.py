@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+from redrive.topology.argument_table import Arguments
 from redrive.topology.model import Binding, DestinationType, Exchange, Policy, Queue, Topology
-from redrive.topology.values import Arguments
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 
-Sample = tuple[Topology, tuple[Arrangement, ...]]
+Sample = tuple[Topology, tuple[RetryRoutes, ...]]
 
 _SAFE = {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
 _DELAYS = {"30s": 30_000, "5m": 300_000, "30m": 1_800_000}
@@ -28,7 +28,7 @@ def freeflow() -> Sample:
         Exchange(name="freeflow.events.retry", type="direct"),
         Exchange(name="freeflow.events.dlx", type="fanout"),
     ]
-    queues, bindings, arrangements = [], [], []
+    queues, bindings, retry_routes = [], [], []
     for domain in ("user", "auth", "alarm", "document", "workflow", "notification", "audit"):
         main = f"freeflow.{domain}"
         queues.append(queue(main, dead_letter_exchange="freeflow.events.dlx"))
@@ -47,26 +47,26 @@ def freeflow() -> Sample:
             key = f"{domain}.{delay}"
             bindings.append(Binding(source="freeflow.events.retry", destination=name, routing_key=key))
             waits.append(Wait(delay_ms=ttl_ms, queue=name, exchange="freeflow.events.retry", routing_key=key))
-        arrangements.append(
-            Arrangement(
+        retry_routes.append(
+            RetryRoutes(
                 shape="tiered",
                 queue=main,
                 attempts=4,
-                retry_by=Way.PUBLISH,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.PUBLISH,
+                park_by=MoveBy.PUBLISH,
                 waits=tuple(waits),
                 parking=Parking(queue="freeflow.events.dlq", exchange="freeflow.events.dlx", routing_key=""),
             )
         )
     queues.append(queue("freeflow.events.dlq"))
     bindings.append(Binding(source="freeflow.events.dlx", destination="freeflow.events.dlq"))
-    return _topology(exchanges, queues, bindings), tuple(arrangements)
+    return _topology(exchanges, queues, bindings), tuple(retry_routes)
 
 
 def event_bus() -> Sample:
     """`service`: three services, each behind its prefix's fanout exchange."""
     exchanges: dict[str, Exchange] = {}
-    queues, bindings, arrangements = [], [], []
+    queues, bindings, retry_routes = [], [], []
     for prefix, service in (("wms", "wms-cincout"), ("xyz", "xyz-service"), ("default", "noprefix")):
         main, retry, dlq = (f"{prefix}.{part}.{service}" for part in ("queue", "retry-queue", "dlq"))
         entry, retries = f"{prefix}.main-exchange", f"{prefix}.retry-exchange.{service}"
@@ -81,18 +81,18 @@ def event_bus() -> Sample:
             Binding(source=entry, destination=main),
             Binding(source=retries, destination=retry, routing_key="retry"),
         ]
-        arrangements.append(
-            Arrangement(
+        retry_routes.append(
+            RetryRoutes(
                 shape="service",
                 queue=main,
                 attempts=11,
-                retry_by=Way.REJECT,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.REJECT,
+                park_by=MoveBy.PUBLISH,
                 waits=(Wait(delay_ms=5000, queue=retry, exchange=retries, routing_key="retry"),),
                 parking=Parking(queue=dlq, exchange="", routing_key=dlq),
             )
         )
-    return _topology(list(exchanges.values()), queues, bindings), tuple(arrangements)
+    return _topology(list(exchanges.values()), queues, bindings), tuple(retry_routes)
 
 
 def file_pipeline() -> Sample:
@@ -107,7 +107,7 @@ def file_pipeline() -> Sample:
         "q.audit": ("domain.events", ["#"]),
     }
     exchanges = [Exchange(name="domain.events", type="topic"), Exchange(name="domain.commands", type="topic")]
-    queues, bindings, arrangements = [], [], []
+    queues, bindings, retry_routes = [], [], []
     for main, (source, keys) in bound.items():
         retries, dead = f"retry.{main}", f"dlq.{main}"
         exchanges += [Exchange(name=retries, type="direct"), Exchange(name=dead, type="direct")]
@@ -121,18 +121,18 @@ def file_pipeline() -> Sample:
             Binding(source=retries, destination=f"{main}.retry", routing_key="retry"),
             Binding(source=dead, destination=f"{main}.dlq", routing_key="parking"),
         ]
-        arrangements.append(
-            Arrangement(
+        retry_routes.append(
+            RetryRoutes(
                 shape="per-queue",
                 queue=main,
                 attempts=3,
-                retry_by=Way.REJECT,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.REJECT,
+                park_by=MoveBy.PUBLISH,
                 waits=(Wait(delay_ms=15_000, queue=f"{main}.retry", exchange=retries, routing_key="retry"),),
                 parking=Parking(queue=f"{main}.dlq", exchange=dead, routing_key="parking"),
             )
         )
-    return _topology(exchanges, queues, bindings), tuple(arrangements)
+    return _topology(exchanges, queues, bindings), tuple(retry_routes)
 
 
 def ratatoskr() -> Sample:
@@ -158,22 +158,22 @@ def ratatoskr() -> Sample:
         Binding(source="events", destination=main, routing_key="my-service.#"),
         Binding(source=dlq, destination=dlq),
     ]
-    arrangement = Arrangement(
+    routes = RetryRoutes(
         shape="quorum",
         queue=main,
         attempts=4,
-        retry_by=Way.REJECT,
-        park_by=Way.PUBLISH,
+        retry_by=MoveBy.REJECT,
+        park_by=MoveBy.PUBLISH,
         waits=(Wait(delay_ms=30_000, queue=retry, exchange="", routing_key=retry),),
         parking=Parking(queue=dlq, exchange=dlq, routing_key=""),
     )
-    return _topology(exchanges, queues, bindings), (arrangement,)
+    return _topology(exchanges, queues, bindings), (routes,)
 
 
 def bookly() -> Sample:
     """`requeue`: retries in place, one DLX."""
     exchanges = [Exchange(name="bookly.events", type="topic"), Exchange(name="bookly.events.dlx", type="topic")]
-    queues, bindings, arrangements = [], [], []
+    queues, bindings, retry_routes = [], [], []
     for main, key in (("bookly.reservations", "reservation.#"), ("bookly.notifications", "notification.#")):
         dlq = f"{main}.dlq"
         queues += [
@@ -184,23 +184,23 @@ def bookly() -> Sample:
             Binding(source="bookly.events", destination=main, routing_key=key),
             Binding(source="bookly.events.dlx", destination=dlq, routing_key=dlq),
         ]
-        arrangements.append(
-            Arrangement(
+        retry_routes.append(
+            RetryRoutes(
                 shape="requeue",
                 queue=main,
                 attempts=4,
-                retry_by=Way.PUBLISH,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.PUBLISH,
+                park_by=MoveBy.PUBLISH,
                 parking=Parking(queue=dlq, exchange="bookly.events.dlx", routing_key=dlq),
             )
         )
-    return _topology(exchanges, queues, bindings), tuple(arrangements)
+    return _topology(exchanges, queues, bindings), tuple(retry_routes)
 
 
 def ladder(*names: str) -> Sample:
     """`ladder`: one wait queue per delay, parking that the delivery limit leads to."""
     exchanges = [Exchange(name="domain.events", type="topic")]
-    queues, bindings, arrangements = [], [], []
+    queues, bindings, retry_routes = [], [], []
     for main in names or ("orders",):
         back = {"x-dead-letter-exchange": ""}
         park = {**back, "x-dead-letter-routing-key": f"{main}.parked"}
@@ -212,13 +212,13 @@ def ladder(*names: str) -> Sample:
             )
         queues.append(_queue(f"{main}.parked", {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}))
         bindings.append(Binding(source="domain.events", destination=main, routing_key=f"{main}.#"))
-        arrangements.append(
-            Arrangement(
+        retry_routes.append(
+            RetryRoutes(
                 shape="ladder",
                 queue=main,
                 attempts=4,
-                retry_by=Way.PUBLISH,
-                park_by=Way.PUBLISH,
+                retry_by=MoveBy.PUBLISH,
+                park_by=MoveBy.PUBLISH,
                 waits=tuple(
                     Wait(delay_ms=ttl_ms, queue=f"{main}.wait.{delay}", exchange="", routing_key=f"{main}.wait.{delay}")
                     for delay, ttl_ms in _DELAYS.items()
@@ -226,7 +226,7 @@ def ladder(*names: str) -> Sample:
                 parking=Parking(queue=f"{main}.parked", exchange="", routing_key=f"{main}.parked"),
             )
         )
-    return _topology(exchanges, queues, bindings), tuple(arrangements)
+    return _topology(exchanges, queues, bindings), tuple(retry_routes)
 
 
 def fifty_queues() -> Sample:
@@ -256,15 +256,15 @@ def native() -> Sample:
         _queue("orders.parked", {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}),
     ]
     bindings = [Binding(source="domain.events", destination="orders", routing_key="orders.#")]
-    arrangement = Arrangement(
+    routes = RetryRoutes(
         shape="native",
         queue="orders",
         attempts=4,
-        retry_by=Way.RETURN,
-        park_by=Way.PUBLISH,
+        retry_by=MoveBy.REQUEUE,
+        park_by=MoveBy.PUBLISH,
         parking=Parking(queue="orders.parked", exchange="", routing_key="orders.parked"),
     )
-    return _topology([Exchange(name="domain.events", type="topic")], queues, bindings), (arrangement,)
+    return _topology([Exchange(name="domain.events", type="topic")], queues, bindings), (routes,)
 
 
 def foreign() -> Sample:

@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+from redrive.topology.argument_table import Arguments
 from redrive.topology.model import Binding, DestinationType, Exchange, Policy, Queue, Topology
-from redrive.topology.values import Arguments
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 
 HOSTILE_NAMES = (
     "<script>alert(1)</script>",
@@ -87,14 +87,14 @@ topologies = st.builds(
     policies=st.lists(_policies, max_size=3).map(tuple),
 )
 
-arrangements = st.lists(
+retry_routes = st.lists(
     st.builds(
-        Arrangement,
+        RetryRoutes,
         shape=st.sampled_from(["ladder", "odd"]),
         queue=_names,
         attempts=st.integers(1, 12),
-        retry_by=st.sampled_from(Way),
-        park_by=st.sampled_from(Way),
+        retry_by=st.sampled_from(MoveBy),
+        park_by=st.sampled_from(MoveBy),
         waits=st.lists(
             st.builds(Wait, delay_ms=_durations_ms, queue=_names, exchange=_exchange_names, routing_key=_keys),
             max_size=3,

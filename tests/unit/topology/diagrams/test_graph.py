@@ -1,12 +1,12 @@
-"""What each queue is for, told from the graph alone and with arrangements."""
+"""What each queue is for, told from the graph alone and with retry_routes."""
 
 import pytest
 
-from redrive.topology.diagrams.flows import Agent
+from redrive.topology.argument_table import Arguments
 from redrive.topology.diagrams.graph import Graph, build_graph
-from redrive.topology.diagrams.roles import Role
+from redrive.topology.diagrams.message_flows import Mover
+from redrive.topology.diagrams.queue_roles import QueueRole
 from redrive.topology.model import Binding, DestinationType, Exchange, Policy, Queue, Topology
-from redrive.topology.values import Arguments
 from tests.unit.topology.diagrams.samples import EXAMPLES, queue
 
 
@@ -24,7 +24,7 @@ def test_the_graph_alone_tells_the_same_roles_as_the_arrangements(name: str) -> 
     topology, arranged = EXAMPLES[name]()
     told, inferred = build_graph(topology, arranged), build_graph(topology)
     assert roles(inferred) == roles(told)
-    assert inferred.households.owner == told.households.owner
+    assert inferred.queue_roles.owner == told.queue_roles.owner
 
 
 def test_messages_that_expire_into_parking_do_not_make_a_wait_queue() -> None:
@@ -140,18 +140,18 @@ def test_the_arrows_of_a_ladder_say_who_moves_the_message_and_why() -> None:
     graph = build_graph(*EXAMPLES["ladder"]())
     said = [(flow.agent, flow.reason, flow.targets[0][1]) for flow in graph.flows(("/", "orders"))]
     assert said == [
-        (Agent.CONSUMER, "retry 1", "orders.wait.30s"),
-        (Agent.CONSUMER, "retry 2", "orders.wait.5m"),
-        (Agent.CONSUMER, "retry 3", "orders.wait.30m"),
-        (Agent.BROKER, "delivery limit 20", "orders.parked"),
-        (Agent.CONSUMER, "after 4 runs", "orders.parked"),
+        (Mover.CONSUMER, "retry 1", "orders.wait.30s"),
+        (Mover.CONSUMER, "retry 2", "orders.wait.5m"),
+        (Mover.CONSUMER, "retry 3", "orders.wait.30m"),
+        (Mover.BROKER, "delivery limit 20", "orders.parked"),
+        (Mover.CONSUMER, "after 4 runs", "orders.parked"),
     ]
 
 
 def test_a_shared_dead_letter_queue_belongs_to_no_block() -> None:
     graph = build_graph(*EXAMPLES["freeflow"]())
     assert graph.shared == (("/", "freeflow.events.dlq"),)
-    assert graph.role(("/", "freeflow.events.dlq")) == Role.PARKING
+    assert graph.role(("/", "freeflow.events.dlq")) == QueueRole.PARKING
     assert graph.entries == (("/", "freeflow.events"),)
 
 

@@ -6,17 +6,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from redrive.topology.arrangement import Arrangement, Parking, Wait, Way
+from redrive.topology.argument_table import Arguments
 from redrive.topology.diagrams.graph import build_graph
 from redrive.topology.diagrams.layout import lay_out
 from redrive.topology.diagrams.scene import Bounds, Look, Scene
 from redrive.topology.model import Binding, DestinationType, Exchange, Queue, Topology
-from redrive.topology.values import Arguments
+from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
 from tests.unit.topology.diagrams.samples import EXAMPLES
-from tests.unit.topology.diagrams.strategies import arrangements, topologies
+from tests.unit.topology.diagrams.strategies import retry_routes, topologies
 
 
-def scene_of(topology: Topology, arranged: Iterable[Arrangement]) -> Scene:
+def scene_of(topology: Topology, arranged: Iterable[RetryRoutes]) -> Scene:
     return lay_out(build_graph(topology, arranged))
 
 
@@ -71,8 +71,8 @@ def test_nothing_lies_on_anything_else_when_only_the_broker_is_known(name: str) 
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(topologies, arrangements)
-def test_nothing_lies_on_anything_else_in_any_picture(topology: Topology, arranged: tuple[Arrangement, ...]) -> None:
+@given(topologies, retry_routes)
+def test_nothing_lies_on_anything_else_in_any_picture(topology: Topology, arranged: tuple[RetryRoutes, ...]) -> None:
     assert_readable(scene_of(topology, arranged))
 
 
@@ -160,12 +160,12 @@ def test_the_wait_queue_that_the_broker_fills_stands_next_to_its_queue() -> None
             Queue(name="orders.parked"),
         ),
     )
-    arranged = Arrangement(
+    arranged = RetryRoutes(
         shape="ladder",
         queue="orders",
         attempts=3,
-        retry_by=Way.PUBLISH,
-        park_by=Way.PUBLISH,
+        retry_by=MoveBy.PUBLISH,
+        park_by=MoveBy.PUBLISH,
         waits=(
             Wait(delay_ms=1_000, queue="orders.asked", exchange="", routing_key="orders.asked"),
             Wait(delay_ms=5_000, queue="orders.rejected", exchange="", routing_key="orders.rejected"),

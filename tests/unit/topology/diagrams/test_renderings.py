@@ -7,26 +7,26 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from redrive.topology.arrangement import Arrangement
 from redrive.topology.diagrams import render_mermaid, render_svg, render_tree
 from redrive.topology.diagrams.text import shorten, text_width, visible
 from redrive.topology.model import Binding, Exchange, Queue, Topology
+from redrive.topology.retry_routes import RetryRoutes
 from tests.unit.topology.diagrams.samples import EXAMPLES, queue
-from tests.unit.topology.diagrams.strategies import HOSTILE_NAMES, arrangements, topologies
+from tests.unit.topology.diagrams.strategies import HOSTILE_NAMES, retry_routes, topologies
 
-Render = Callable[[Topology, tuple[Arrangement, ...]], str]
+Render = Callable[[Topology, tuple[RetryRoutes, ...]], str]
 
 
-def tree_words(topology: Topology, arranged: tuple[Arrangement, ...]) -> str:
+def tree_words(topology: Topology, arranged: tuple[RetryRoutes, ...]) -> str:
     return render_tree(topology, arranged, colour=False)
 
 
-def mermaid_words(topology: Topology, arranged: tuple[Arrangement, ...]) -> str:
+def mermaid_words(topology: Topology, arranged: tuple[RetryRoutes, ...]) -> str:
     """What a reader of the chart sees: entities turned back as Mermaid does."""
     return re.sub(r"#(\d+);", lambda match: chr(int(match[1])), render_mermaid(topology, arranged))
 
 
-def svg_words(topology: Topology, arranged: tuple[Arrangement, ...]) -> str:
+def svg_words(topology: Topology, arranged: tuple[RetryRoutes, ...]) -> str:
     """Every text and tooltip of the picture."""
     return "\n".join(ElementTree.fromstring(render_svg(topology, arranged)).itertext())
 
@@ -150,9 +150,9 @@ def test_an_empty_topology_says_so() -> None:
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(topologies, arrangements)
+@given(topologies, retry_routes)
 def test_any_topology_is_drawn_with_all_its_queues_and_exchanges(
-    topology: Topology, arranged: tuple[Arrangement, ...]
+    topology: Topology, arranged: tuple[RetryRoutes, ...]
 ) -> None:
     for render in RENDERINGS:
         shown = render(topology, arranged)

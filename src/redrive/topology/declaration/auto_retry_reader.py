@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from redrive.core import parse_duration_ms
-from redrive.topology.declaration.grammar import AUTO_RETRY_KEYS
-from redrive.topology.declaration.reading import Reading
-from redrive.topology.declared import DeclaredAutoRetry
-from redrive.topology.options import Count, Duration, Path, describe
+from redrive.topology.declaration.data_reader import DataReader
+from redrive.topology.declaration.keys import AUTO_RETRY_KEYS
+from redrive.topology.declaration.model import DeclaredAutoRetry
+from redrive.topology.option_types import Count, Duration, Path, describe
 
 ATTEMPTS = Count(1, 1_000, "attempts counts redrives before a dead letter is failed")
 PAUSE = Duration()
@@ -16,7 +16,7 @@ _ATTRIBUTES = {"first": "first_ms", "max": "max_ms", "settle": "settle_ms"}
 
 
 def read_auto_retry(
-    reading: Reading, entry: Mapping[str, Any], defaults: Mapping[str, Any], path: Path
+    reading: DataReader, entry: Mapping[str, Any], defaults: Mapping[str, Any], path: Path
 ) -> DeclaredAutoRetry | None:
     """A queue's own over the defaults, key by key; None where neither says anything."""
     own = entry.get("auto_retry")
@@ -27,7 +27,7 @@ def read_auto_retry(
     return _read(reading, own, (*path, "auto_retry"), DeclaredAutoRetry() if start is None else start)
 
 
-def _read(reading: Reading, value: Any, path: Path, start: DeclaredAutoRetry) -> DeclaredAutoRetry | None:
+def _read(reading: DataReader, value: Any, path: Path, start: DeclaredAutoRetry) -> DeclaredAutoRetry | None:
     if value is None:
         return None
     if isinstance(value, bool):

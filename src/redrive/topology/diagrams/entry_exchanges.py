@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from redrive.topology.diagrams.block import Placed
+from redrive.topology.diagrams.block_painter import PlacedBlock
+from redrive.topology.diagrams.block_plan import binding_keys, describe_binding, describe_exchange, entry_words
 from redrive.topology.diagrams.geometry import NAME_SIZE, REASON_SIZE, SMALL_SIZE, Geometry
 from redrive.topology.diagrams.graph import Graph, named
-from redrive.topology.diagrams.plan import binding_keys, describe_binding, describe_exchange, entry_words
 from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Point, Scene, Wire
 from redrive.topology.diagrams.text import keys_in_two_lines, shorten, text_width, visible
 from redrive.topology.model import Binding, DestinationType
@@ -25,10 +25,10 @@ class _Column(Protocol):
     entries_x: float
     tracks: dict[Node, float]
     main_x: float
-    placed: list[Placed]
+    placed: list[PlacedBlock]
 
 
-class Entries:
+class EntryExchanges:
     """The exchanges on the left, and how much room they take."""
 
     def __init__(self, graph: Graph, geometry: Geometry) -> None:
@@ -42,7 +42,7 @@ class Entries:
 
 
 def place_entries(
-    entries: Entries, columns: Sequence[_Column], over_top: Sequence[Node], *, top: float, scene: Scene
+    entries: EntryExchanges, columns: Sequence[_Column], over_top: Sequence[Node], *, top: float, scene: Scene
 ) -> None:
     """Draws the exchanges beside the first queue each feeds, then every line that leaves them."""
     boxes: dict[Node, Box] = {}
@@ -56,7 +56,7 @@ def place_entries(
     _unbound(columns, entries, scene)
 
 
-def _stand_beside(column: _Column, entries: Entries, top: float) -> Iterator[tuple[Node, Box]]:
+def _stand_beside(column: _Column, entries: EntryExchanges, top: float) -> Iterator[tuple[Node, Box]]:
     stubs = {
         node: min((placed.sources[node] for placed in column.placed if node in placed.sources), default=None)
         for node in column.entries
@@ -71,7 +71,7 @@ def _stand_beside(column: _Column, entries: Entries, top: float) -> Iterator[tup
         y += height + _GAP
 
 
-def _box(node: Node, x: float, y: float, height: float, entries: Entries) -> Box:
+def _box(node: Node, x: float, y: float, height: float, entries: EntryExchanges) -> Box:
     graph = entries.graph
     bindings = graph.bindings_from(node)
     lines = [f"exchange {named(node)}", describe_exchange(node, graph), *map(describe_binding, bindings)]
@@ -90,7 +90,9 @@ def _box(node: Node, x: float, y: float, height: float, entries: Entries) -> Box
     )
 
 
-def _feed(node: Node, box: Box, columns: Sequence[_Column], lane: float | None, entries: Entries, scene: Scene) -> None:
+def _feed(
+    node: Node, box: Box, columns: Sequence[_Column], lane: float | None, entries: EntryExchanges, scene: Scene
+) -> None:
     right = box.x + box.width
     for number, column in enumerate(columns):
         stubs = [(placed, placed.sources[node]) for placed in column.placed if node in placed.sources]
@@ -122,7 +124,7 @@ def _comb(approach: list[Point], ys: list[float], end_x: float, scene: Scene) ->
         scene.wires.append(Wire(points=(*approach, (end_x, start)), ink=Ink.ROUTE))
 
 
-def _keys(node: Node, placed: Placed, y: float, column: _Column, entries: Entries, scene: Scene) -> None:
+def _keys(node: Node, placed: PlacedBlock, y: float, column: _Column, entries: EntryExchanges, scene: Scene) -> None:
     bindings = [
         binding for binding in entries.graph.bindings_to(placed.main_node) if (binding.vhost, binding.source) == node
     ]
@@ -162,7 +164,7 @@ def _links(graph: Graph) -> Iterable[tuple[Node, Node, tuple[str, str], str]]:
             yield source, target, ("unrouted", ""), f"what no binding of {visible(named(source))} matches"
 
 
-def _bracket(entries: Entries, boxes: dict[Node, Box], scene: Scene) -> None:
+def _bracket(entries: EntryExchanges, boxes: dict[Node, Box], scene: Scene) -> None:
     """Lines between exchanges, on their left: out of one, along a track, into the other."""
     ports: dict[Node, int] = defaultdict(int)
     total: dict[Node, int] = defaultdict(int)
@@ -182,7 +184,7 @@ def _bracket(entries: Entries, boxes: dict[Node, Box], scene: Scene) -> None:
         _two_lines(keys, end[0] - entries.label_width - 14, end[1], entries.label_width, tooltip, scene)
 
 
-def _unbound(columns: Sequence[_Column], entries: Entries, scene: Scene) -> None:
+def _unbound(columns: Sequence[_Column], entries: EntryExchanges, scene: Scene) -> None:
     for column in columns:
         for placed in column.placed:
             if not placed.sources and column.tracks:

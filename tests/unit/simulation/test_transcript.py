@@ -1,10 +1,10 @@
-"""A life told: the lines people read, and the document whose fields stay what they are."""
+"""A timeline as text for people, and as a JSON document whose fields stay what they are."""
 
 import json
 from dataclasses import replace
 
-from redrive.simulation import as_json, tell
-from tests.unit.simulation.timelines import life
+from redrive.simulation import as_json, as_text
+from tests.unit.simulation.timelines import timeline_of
 
 EVENT_FIELDS = [
     "at_ms",
@@ -23,7 +23,7 @@ EVENT_FIELDS = [
 
 
 def test_the_document_has_these_fields_and_plain_json_values() -> None:
-    document = as_json(life("ladder", "fail,ok", "4.3"))
+    document = as_json(timeline_of("ladder", "fail,ok", "4.3"))
     assert json.loads(json.dumps(document)) == document
     assert list(document) == [
         "format",
@@ -40,8 +40,8 @@ def test_the_document_has_these_fields_and_plain_json_values() -> None:
     assert all(list(event) == EVENT_FIELDS for event in document["events"])
 
 
-def test_the_document_of_a_short_life_is_this() -> None:
-    document = as_json(life("ladder", "fail,ok", "4.3"))
+def test_the_document_of_a_short_timeline_is_this() -> None:
+    document = as_json(timeline_of("ladder", "fail,ok", "4.3"))
     head = {key: document[key] for key in ("format", "queue", "shape", "profile", "script", "attempts_max", "runs")}
     assert head == {
         "format": 1,
@@ -68,8 +68,8 @@ def test_the_document_of_a_short_life_is_this() -> None:
     assert (end["state"], end["safe"], end["queue"], end["at_ms"]) == ("handled", True, None, 30_000)
 
 
-def test_a_parked_message_is_told_with_its_headers() -> None:
-    document = as_json(life("file-pipeline", "503", "4.0"))
+def test_a_parked_message_is_shown_with_its_headers() -> None:
+    document = as_json(timeline_of("file-pipeline", "503", "4.0"))
     end = document["end"]
     assert (end["state"], end["queue"], end["at_ms"]) == ("parked", "q.thumbnail.dlq", 30_000)
     assert end["headers"]["x-final-status-code"] == 503
@@ -78,8 +78,8 @@ def test_a_parked_message_is_told_with_its_headers() -> None:
     assert deaths == {("q.thumbnail", "rejected"): 2, ("q.thumbnail.retry", "expired"): 2}
 
 
-def test_what_repeats_is_told_once() -> None:
-    lines = tell(life("ladder", "requeue", "4.3")).splitlines()
+def test_what_repeats_is_shown_once() -> None:
+    lines = as_text(timeline_of("ladder", "requeue", "4.3")).splitlines()
     assert lines[2:5] == [
         "  0s  orders  published to domain.events, key orders.example",
         "  0s  orders  run 1 of 4: Requeue → back to the queue after 1s",
@@ -87,27 +87,27 @@ def test_what_repeats_is_told_once() -> None:
     ]
 
 
-def test_a_long_life_is_told_by_its_ends() -> None:
-    lines = tell(life("event-bus", "retry-after:40m,ok", "4.3")).splitlines()
+def test_a_long_timeline_is_shown_by_its_ends() -> None:
+    lines = as_text(timeline_of("event-bus", "retry-after:40m,ok", "4.3")).splitlines()
     assert len(lines) < 60
     assert any("lines like these" in line for line in lines)
     assert any(line.endswith("run 2 of 11: ok → ack") for line in lines)
 
 
 def test_colour_comes_only_when_asked_for_and_changes_no_word() -> None:
-    told = life("ladder", "fail", "4.3")
-    coloured = tell(told, colour=True)
+    timeline = timeline_of("ladder", "fail", "4.3")
+    coloured = as_text(timeline, colour=True)
     assert "\x1b[" in coloured
-    assert "\x1b[" not in tell(told)
+    assert "\x1b[" not in as_text(timeline)
     for code in ("\x1b[0m", "\x1b[2m", "\x1b[1;33m"):
         coloured = coloured.replace(code, "")
-    assert coloured == tell(told)
+    assert coloured == as_text(timeline)
 
 
 def test_a_list_that_is_no_history_is_shown_as_it_is() -> None:
-    told = life("ladder", "fail,ok", "4.3")
+    timeline = timeline_of("ladder", "fail,ok", "4.3")
     carried = {"x-tags": ["new", "urgent"], "x-redrive-history": [], "note": "x"}
-    lines = tell(replace(told, headers=carried))
+    lines = as_text(replace(timeline, headers=carried))
     assert [line.split(maxsplit=1) for line in lines.splitlines()[-3:]] == [
         ["note", "x"],
         ["x-redrive-history", "none"],

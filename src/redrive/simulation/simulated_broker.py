@@ -1,7 +1,7 @@
-"""A broker with one topology, one consumer and one message, in virtual time: the engine without any I/O.
+"""The embedded engine with one topology, one consumer and one message, in virtual time and without I/O.
 
-What a consumer says goes straight to the engine; what came of it is read from the engine's own journal. Time stands
-still but for `wait` and `next_moment`, so that the same play always gives the same life.
+The consumer's commands go straight to the engine; what the engine did is read from its journal. Only `wait` and
+`advance_to_next_deadline` move the clock, so the same simulation always gives the same timeline.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any
 from redrive import wire
 from redrive.core import Finding, InvalidDeclaration, PlainMessage, PublishCopy, Severity, headers
 from redrive.embedded import PROFILES, Channel, Deliver, Engine, Got, Hop, Place, Refusal, Refused, Return
-from redrive.simulation.consumers import BODY
+from redrive.simulation.simulated_consumers import BODY
 from redrive.topology import DestinationType, ExchangeType, Topology
 
 START_MS = 1_767_225_600_000
@@ -19,30 +19,30 @@ START_MS = 1_767_225_600_000
 MESSAGE_ID = "simulated"
 _TAG = "simulation"
 _OF_THE_DELIVERY = frozenset({headers.NOT_BEFORE, headers.DELIVERIES, headers.DEATHS_ALONE})
-"""Headers that a copy has only if it is told to, as the runtime's copies."""
+"""Headers that a copy has only if its command sets them, as in the runtime."""
 _EXAMPLE = "example"
 """Stands in for what a wildcard leaves open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """The message in the consumer's hand."""
+class SimulatedDelivery:
+    """A delivery that is not settled yet."""
 
-    letter: PlainMessage
+    message: PlainMessage
     tag: int
     header: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrance:
-    """Where a publisher sends what is to reach the queue."""
+class PublishRoute:
+    """The exchange and routing key with which the message is published."""
 
     exchange: str
     key: str
 
 
-class Stage:
-    """The part of a topology that is in one vhost, on an engine of one profile, with a consumer on one queue."""
+class SimulatedBroker:
+    """An engine of one profile with the topology of one vhost, and a consumer on one queue."""
 
     def __init__(self, topology: Topology, *, vhost: str, queue: str, profile: str) -> None:
         self.queue = queue
@@ -69,26 +69,26 @@ class Stage:
 
     @property
     def profile(self) -> str:
-        """The version played."""
+        """The RabbitMQ version that is simulated."""
         return self._engine.profile.name
 
-    def publish(self, entrance: Entrance) -> None:
-        """What the application does. Raises Refusal."""
+    def publish(self, route: PublishRoute) -> None:
+        """Publishes the message, as the application would. Raises Refusal."""
         properties = wire.Properties.of(
             message_id=MESSAGE_ID,
             content_type="application/json",
             delivery_mode=2,
             timestamp=wire.Timestamp(START_MS // 1000),
         )
-        self._publisher.publish(entrance.exchange, entrance.key, properties.raw, BODY)
+        self._publisher.publish(route.exchange, route.key, properties.raw, BODY)
 
-    def take(self) -> Delivery | None:
-        """What the consumer has been sent, if anything."""
+    def take(self) -> SimulatedDelivery | None:
+        """The next delivery to the consumer, if there is one."""
         self._engine.resume()
         for effect in self._engine.take_effects():
             if isinstance(effect, Deliver):
                 properties = wire.Properties(effect.header)
-                letter = PlainMessage(
+                message = PlainMessage(
                     queue=self.queue,
                     exchange=effect.message.exchange,
                     routing_key=effect.message.keys[0],
@@ -96,29 +96,29 @@ class Stage:
                     headers=dict(properties.headers),
                     properties=properties.present(),
                 )
-                return Delivery(letter=letter, tag=effect.delivery_tag, header=effect.header)
+                return SimulatedDelivery(message=message, tag=effect.delivery_tag, header=effect.header)
         return None
 
-    def ack(self, delivery: Delivery) -> None:
+    def ack(self, delivery: SimulatedDelivery) -> None:
         """basic.ack."""
         self._consumer.ack(delivery.tag)
 
-    def discard(self, delivery: Delivery, *, by_reject: bool) -> None:
-        """Without requeue: by basic.reject, which 4.3 counts as a delivery, or by basic.nack, as our client says it."""
+    def discard(self, delivery: SimulatedDelivery, *, by_reject: bool) -> None:
+        """Rejects without requeue: by basic.reject, which 4.3 counts as a delivery, or by basic.nack as our client."""
         if by_reject:
             self._consumer.reject(delivery.tag, requeue=False)
         else:
             self._consumer.nack(delivery.tag, requeue=False)
 
-    def give_back(self, delivery: Delivery, *, counted: bool) -> None:
-        """To the queue again: by basic.reject, which every version counts, or by basic.nack."""
+    def requeue(self, delivery: SimulatedDelivery, *, counted: bool) -> None:
+        """Requeues: by basic.reject, which every version counts, or by basic.nack."""
         if counted:
             self._consumer.reject(delivery.tag, requeue=True)
         else:
             self._consumer.nack(delivery.tag, requeue=True)
 
-    def copy(self, delivery: Delivery, command: PublishCopy) -> bool:
-        """A confirmed, mandatory copy of what is in hand; whether the broker has it now."""
+    def copy(self, delivery: SimulatedDelivery, command: PublishCopy) -> bool:
+        """Publishes a mandatory copy of the delivery; whether the broker confirmed it."""
         properties = wire.Properties(delivery.header).edit(
             headers=command.set_headers,
             drop=(command.drop_headers | _OF_THE_DELIVERY) - command.set_headers.keys(),
@@ -137,7 +137,7 @@ class Stage:
         return not any(isinstance(effect, Refused | Return) for effect in self._engine.effects[before:])
 
     def crash(self) -> None:
-        """The consumer dies with what it has in hand, and another takes its place."""
+        """The consumer dies with its unsettled delivery, and another takes its place."""
         self._consumer.close()
         self._consumer = self._consume()
 
@@ -145,8 +145,8 @@ class Stage:
         """Time passes while the consumer holds the message."""
         self._engine.advance_to(self._engine.now_ms + duration_ms)
 
-    def next_moment(self) -> bool:
-        """On to the next moment at which something happens by itself; False if there is none."""
+    def advance_to_next_deadline(self) -> bool:
+        """Moves the clock to the next expiry or delayed delivery; False if there is none."""
         next_ms = self._engine.next_deadline_ms
         if next_ms is None:
             return False
@@ -158,7 +158,8 @@ class Stage:
         life = self._engine.journal.life_of(MESSAGE_ID)
         hops = self._engine.life(MESSAGE_ID)
         new = hops[self._read :]
-        # The journal is bounded, a play is not: what was read is forgotten, but the last, which the engine looks at.
+        # The journal is bounded, a simulation is not: what was read is deleted, but for the last hop, which the engine
+        # looks at.
         del life[:-1]
         self._read = len(life)
         return new
@@ -167,12 +168,12 @@ class Stage:
         """Where the copies of the message are."""
         return self._engine.whereabouts(MESSAGE_ID)
 
-    def forget(self, queue: str) -> None:
-        """Another application's copy, which it sees to itself."""
+    def purge(self, queue: str) -> None:
+        """Removes the copy in a queue of another application, whose consumer is not simulated."""
         self._publisher.purge_queue(queue)
 
     def headers_in(self, queue: str) -> dict[str, Any]:
-        """The headers of the message in a queue; takes it out, so this is for the end."""
+        """The headers of the message in a queue. Consumes the message, so call it last."""
         channel = self._open()
         self._engine.take_effects()
         if not channel.get(queue, no_ack=True):
@@ -180,7 +181,7 @@ class Stage:
         (got,) = (effect for effect in self._engine.take_effects() if isinstance(effect, Got))
         carried = dict(wire.Properties(got.header).headers)
         if carried.get(headers.DELIVERY_COUNT) == 0:
-            del carried[headers.DELIVERY_COUNT]  # 3.10 says that to everybody who looks
+            del carried[headers.DELIVERY_COUNT]  # 3.10 adds that on every basic.get
         return carried
 
     def _open(self) -> Channel:
@@ -197,7 +198,7 @@ class Stage:
         return channel
 
     def _declare(self, topology: Topology) -> None:
-        """Everything; what the engine refuses is left out and said, unless it is the queue itself."""
+        """Declares everything. What the engine refuses is left out with a finding; the queue itself must be there."""
         channel = self._open()
         for exchange in topology.exchanges:
             if exchange.name and not exchange.name.startswith("amq."):
@@ -213,7 +214,7 @@ class Stage:
                     ),
                 )
         for queue in topology.queues:
-            # As apply does: the type is always said.
+            # As apply does: the type is always explicit.
             arguments = {"x-queue-type": queue.type, **queue.arguments.thaw()}
             self._try(
                 queue.address,
@@ -251,7 +252,7 @@ class Stage:
             self.left_out.append(finding)
 
 
-def find_entrance(topology: Topology, *, vhost: str, queue: str) -> Entrance:
+def find_publish_route(topology: Topology, *, vhost: str, queue: str) -> PublishRoute:
     """How a publisher reaches the queue: through the first exchange it is bound to, else straight by its name."""
     for binding in topology.bindings:
         if (binding.vhost, binding.destination, binding.destination_type) != (vhost, queue, DestinationType.QUEUE):
@@ -260,8 +261,9 @@ def find_entrance(topology: Topology, *, vhost: str, queue: str) -> Entrance:
         if exchange is None or exchange.internal or exchange.type not in _KEYED:
             continue
         topic = exchange.type == ExchangeType.TOPIC
-        return Entrance(exchange=exchange.name, key=example_key(binding.routing_key) if topic else binding.routing_key)
-    return Entrance(exchange="", key=queue)
+        key = example_key(binding.routing_key) if topic else binding.routing_key
+        return PublishRoute(exchange=exchange.name, key=key)
+    return PublishRoute(exchange="", key=queue)
 
 
 def example_key(pattern: str) -> str:

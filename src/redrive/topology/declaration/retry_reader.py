@@ -5,15 +5,15 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from redrive.topology.declaration.reading import Reading
-from redrive.topology.options import Invalid, Kind, Path, describe, nearest
-from redrive.topology.shapes import DEFAULT_SHAPE, SHAPES, Service, Shape
+from redrive.topology.declaration.data_reader import DataReader
+from redrive.topology.option_types import Invalid, OptionType, Path, describe, nearest
+from redrive.topology.shapes import DEFAULT_SHAPE, SHAPES, ServiceShape, Shape
 
 
 class RetryReader:
     """Turns what stands behind `retry:` into shapes; equal options become one object."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: DataReader) -> None:
         self._reading = reading
         self._shapes: dict[Any, Shape] = {}
 
@@ -31,14 +31,14 @@ class RetryReader:
         if "retry" in entry and not self._is_retry(written, (*path, "retry")):
             return None
         own = _retry_mapping(written) or {}
-        shape = own.get("shape", Service.name if service is not None else base.get("shape", DEFAULT_SHAPE))
+        shape = own.get("shape", ServiceShape.name if service is not None else base.get("shape", DEFAULT_SHAPE))
         if shape != base.get("shape", DEFAULT_SHAPE):
             base = {}
         origins = dict.fromkeys(base, ("defaults", "retry")) | dict.fromkeys(own, (*path, "retry"))
         merged = {**base, **own, "shape": shape}
         if service is not None:
             merged["service"] = service
-        elif shape == Service.name and "queue" in own:
+        elif shape == ServiceShape.name and "queue" in own:
             summary = "names queues that are listed under services:; this one has its name already"
             self._reading.report((*path, "retry", "queue"), "unknown-key", summary, "leave it out")
         # A short form (`retry: [30s, 5m]`) has no key of its own to point at.
@@ -79,7 +79,7 @@ class RetryReader:
             self._reading.report(where, "unknown-shape", f"there is no shape {describe(name)}", nearest(name, SHAPES))
             return None
         shape = SHAPES[name]
-        kinds: dict[str, Kind] = {one.name: one.metadata["kind"] for one in fields(shape)}
+        kinds: dict[str, OptionType] = {one.name: one.metadata["kind"] for one in fields(shape)}
         given: dict[str, Any] = {}
         before = len(self._reading.findings)
         for key, value in options.items():

@@ -8,15 +8,15 @@ every object by itself is right. These checks run on the compiled topology, for 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from redrive.topology.arrangement import Arrangement, Way
+from redrive.topology.argument_table import Arguments
+from redrive.topology.effective_settings import PolicyMatcher
 from redrive.topology.model import DEFAULT_EXCHANGE, DEFAULT_VHOST, Exchange, Queue, Topology
+from redrive.topology.retry_routes import MoveBy, RetryRoutes
 from redrive.topology.routing import Node, Routing
-from redrive.topology.settings import PolicyBook
 from redrive.topology.shapes.base import DELIVERY_LIMIT_NEVER
-from redrive.topology.values import Arguments
 
 
-class Problem(NamedTuple):
+class RouteProblem(NamedTuple):
     """Something wrong with what stands around one queue; `path` is below that queue's entry."""
 
     queue: str
@@ -26,14 +26,14 @@ class Problem(NamedTuple):
     path: tuple[str, ...] = ()
 
 
-class Soundness:
+class RouteChecks:
     """The checks, over one compiled topology in the default vhost."""
 
-    def __init__(self, topology: Topology, arrangements: list[Arrangement]) -> None:
-        self._arrangements = arrangements
+    def __init__(self, topology: Topology, retry_routes: list[RetryRoutes]) -> None:
+        self._retry_routes = retry_routes
         self._queues = {one.name: one for one in topology.queues}
         self._exchanges = {one.name: one for one in topology.exchanges}
-        self._book = PolicyBook(topology.policies) if topology.policies else None
+        self._book = PolicyMatcher(topology.policies) if topology.policies else None
         self._routing = Routing(
             {(one.vhost, one.name): one for one in topology.exchanges},
             [(one.vhost, one.name) for one in topology.queues],
@@ -41,27 +41,29 @@ class Soundness:
             {},
         )
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[RouteProblem]:
         """Everything that is wrong, queue by queue."""
-        for one in self._arrangements:
+        for one in self._retry_routes:
             yield from self._check_ways(one)
             yield from self._check_return(one)
             if self._book is not None:
                 yield from self._check_policies(one, self._book)
 
-    def _check_ways(self, one: Arrangement) -> Iterator[Problem]:
+    def _check_ways(self, one: RetryRoutes) -> Iterator[RouteProblem]:
         """A publish or reject into a wait or parking queue ends there and nowhere else."""
         for wait in one.waits:
             yield from self._check_way(one, wait.exchange, wait.routing_key, wait.queue, "retry")
         yield from self._check_way(one, one.parking.exchange, one.parking.routing_key, one.parking.queue, "dead letter")
 
-    def _check_way(self, one: Arrangement, exchange: str, key: str | None, queue: str, what: str) -> Iterator[Problem]:
+    def _check_way(
+        self, one: RetryRoutes, exchange: str, key: str | None, queue: str, what: str
+    ) -> Iterator[RouteProblem]:
         if exchange == DEFAULT_EXCHANGE:
             return
         others = [name for name in self._reached(exchange, key) if name != queue]
         if others:
             written = "" if key in (None, "") else f" as {key}"
-            yield Problem(
+            yield RouteProblem(
                 one.queue,
                 "retry-multiplies" if what == "retry" else "dead-letter-multiplies",
                 f"a {what} sent to exchange {exchange}{written} would reach queue {', '.join(others[:3])} as well",
@@ -69,18 +71,18 @@ class Soundness:
                 ("retry",),
             )
 
-    def _check_return(self, one: Arrangement) -> Iterator[Problem]:
+    def _check_return(self, one: RetryRoutes) -> Iterator[RouteProblem]:
         """A wait queue that hands back through an exchange must reach its queue again, or the message is gone."""
-        ways_back = {
+        reentry_routes = {
             (waiting.dead_letter_exchange, waiting.dead_letter_routing_key): None
             for wait in one.waits
             if (waiting := self._queues.get(wait.queue)) is not None
         }
-        for exchange, key in ways_back:
+        for exchange, key in reentry_routes:
             if not exchange or key is None:
                 continue
             if one.queue not in self._reached(exchange, key):
-                yield Problem(
+                yield RouteProblem(
                     one.queue,
                     "retry-never-returns",
                     f"a retried message comes back to exchange {exchange} as {key}, which no binding of this queue"
@@ -91,7 +93,7 @@ class Soundness:
                 return
             found = self._exchanges.get(exchange)
             if found is not None and not _lasts(found):
-                yield Problem(
+                yield RouteProblem(
                     one.queue,
                     "retry-never-returns",
                     f"a retried message comes back through exchange {exchange}, which does not outlive a restart or"
@@ -105,7 +107,7 @@ class Soundness:
         node: Node = (DEFAULT_VHOST, exchange)
         return [name for _, name in self._routing.targets(node, key)]
 
-    def _check_policies(self, one: Arrangement, book: PolicyBook) -> Iterator[Problem]:
+    def _check_policies(self, one: RetryRoutes, book: PolicyMatcher) -> Iterator[RouteProblem]:
         waiting = {wait.queue for wait in one.waits}
         for name in (one.queue, *(wait.queue for wait in one.waits), one.parking.queue):
             queue = self._queues.get(name)
@@ -115,7 +117,7 @@ class Soundness:
                 if policy is None:
                     continue
                 for what in _undone(queue, policy.definition, one, is_wait=name in waiting):
-                    yield Problem(
+                    yield RouteProblem(
                         one.queue,
                         "policy-undoes-shape",
                         f"{policy.address} matches {queue.address} and {what}",
@@ -124,10 +126,10 @@ class Soundness:
                     )
 
 
-def _undone(queue: Queue, definition: Arguments, one: Arrangement, *, is_wait: bool) -> Iterator[str]:
+def _undone(queue: Queue, definition: Arguments, one: RetryRoutes, *, is_wait: bool) -> Iterator[str]:
     """What a policy would undo of what the shape promises for this queue."""
     is_parking = queue.name == one.parking.queue
-    loops = queue.name == one.queue and one.retry_by is Way.REJECT
+    loops = queue.name == one.queue and one.retry_by is MoveBy.REJECT
     if "expires" in definition:
         yield "deletes it with its messages when it is idle (expires)"
     if "message-ttl" in definition and (is_parking or loops or is_wait):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from redrive.core import format_duration_ms
+from redrive.topology.argument_table import NO_ARGUMENTS, Arguments, Value
 from redrive.topology.model import Exchange, Policy, Queue, QueueType
-from redrive.topology.values import NO_ARGUMENTS, Arguments, Value
 
 _QUEUE_SCOPES = {
     "all": None,
@@ -38,7 +38,7 @@ class Settings:
     """The important arguments, each in two or three words ("delivery limit 20", "at-least-once")."""
 
 
-class PolicyBook:
+class PolicyMatcher:
     """The policies of a topology, ready to be asked for many names: patterns compiled once, highest priority first."""
 
     def __init__(self, policies: Iterable[Policy]) -> None:
@@ -67,7 +67,7 @@ class PolicyBook:
         return (policy for pattern, policy in self._of.get((vhost, operator), ()) if pattern.search(name))
 
 
-def queue_settings(queue: Queue, book: PolicyBook) -> Settings:
+def queue_settings(queue: Queue, book: PolicyMatcher) -> Settings:
     """What holds for this queue."""
     policy, operator = book.for_queue(queue)
     by_policy = policy.definition if policy else NO_ARGUMENTS
@@ -87,7 +87,7 @@ def queue_settings(queue: Queue, book: PolicyBook) -> Settings:
     )
 
 
-def alternate_exchange(exchange: Exchange, book: PolicyBook) -> str | None:
+def alternate_exchange(exchange: Exchange, book: PolicyMatcher) -> str | None:
     """Where unroutable messages go, by argument or by policy."""
     if exchange.alternate_exchange is not None:
         return exchange.alternate_exchange

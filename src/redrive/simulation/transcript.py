@@ -1,11 +1,11 @@
-"""A life told: a timeline for people, a document for machines."""
+"""A timeline as text for people and as JSON for machines."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias
 
 from redrive.core import format_duration_ms, headers
-from redrive.simulation.lives import Event, Kind, Life
+from redrive.simulation.timeline import EventKind, Timeline, TimelineEvent
 
 JSON_FORMAT = 1
 """Raised when a field changes its meaning or goes; new fields may come at any time."""
@@ -17,48 +17,48 @@ _COLOURS = {"handled": "32", "parked": "33", "lost": "31", "stuck": "31", "endle
 _DIM, _BOLD = "2", "1"
 
 
-Row: TypeAlias = tuple[str, str, str, Kind | None]
+_Line: TypeAlias = tuple[str, str, str, EventKind | None]
 
 
-def tell(life: Life, *, colour: bool = False) -> str:
-    """The timeline: when, where, what; then the end, and the headers that the message has there."""
-    shape = {None: "no declared retries", "none": "retry: false"}.get(life.shape, f"shape {life.shape}")
-    counted = {None: "", 1: ", 1 run"}.get(life.attempts_max, f", {life.attempts_max} runs")
-    lines = [f"{life.queue} ({shape}{counted}) on RabbitMQ {life.profile}, script: {life.script}", ""]
-    rows = _rows(life)
+def as_text(timeline: Timeline, *, colour: bool = False) -> str:
+    """A line per event: when, where, what; then how it ended, and the headers that the message has there."""
+    shape = {None: "no declared retries", "none": "retry: false"}.get(timeline.shape, f"shape {timeline.shape}")
+    counted = {None: "", 1: ", 1 run"}.get(timeline.attempts_max, f", {timeline.attempts_max} runs")
+    lines = [f"{timeline.queue} ({shape}{counted}) on RabbitMQ {timeline.profile}, script: {timeline.script}", ""]
+    rows = _lines(timeline)
     times = max((len(row[0]) for row in rows), default=0)
     places = max((len(row[1]) for row in rows), default=0)
     for at, place, text, kind in rows:
         line = f"{at:>{times + 2}}  {place:<{places}}  {text}".rstrip()
-        lines.append(_painted(line, _line_colour(life, kind), colour))
-    lines += ["", _painted(life.text, f"{_BOLD};{_COLOURS[life.ending]}", colour)]
-    lines += _header_lines(life.headers)
+        lines.append(_coloured(line, _line_colour(timeline, kind), colour))
+    lines += ["", _coloured(timeline.text, f"{_BOLD};{_COLOURS[timeline.end_state]}", colour)]
+    lines += _header_lines(timeline.headers)
     return "\n".join(lines) + "\n"
 
 
-def as_json(life: Life) -> dict[str, Any]:
+def as_json(timeline: Timeline) -> dict[str, Any]:
     """The same for machines; times in milliseconds since the publish."""
     return {
         "format": JSON_FORMAT,
-        "queue": life.queue,
-        "shape": life.shape,
-        "profile": life.profile,
-        "script": life.script,
-        "attempts_max": life.attempts_max,
-        "runs": life.runs,
-        "events": [_event_as_json(event) for event in life.events],
+        "queue": timeline.queue,
+        "shape": timeline.shape,
+        "profile": timeline.profile,
+        "script": timeline.script,
+        "attempts_max": timeline.attempts_max,
+        "runs": timeline.runs,
+        "events": [_event_as_json(event) for event in timeline.events],
         "end": {
-            "state": life.ending.value,
-            "safe": life.is_safe,
-            "queue": life.resting_in,
-            "at_ms": life.at_ms,
-            "text": life.text,
-            "headers": _plain(life.headers),
+            "state": timeline.end_state.value,
+            "safe": timeline.is_safe,
+            "queue": timeline.final_queue,
+            "at_ms": timeline.at_ms,
+            "text": timeline.text,
+            "headers": _plain(timeline.headers),
         },
     }
 
 
-def _event_as_json(event: Event) -> dict[str, Any]:
+def _event_as_json(event: TimelineEvent) -> dict[str, Any]:
     return {
         "at_ms": event.at_ms,
         "kind": event.kind.value,
@@ -75,14 +75,16 @@ def _event_as_json(event: Event) -> dict[str, Any]:
     }
 
 
-def _rows(life: Life) -> list[Row]:
-    """Time, place, text and kind of every line. What repeats is told once, and the middle of a long life left out."""
-    shown = [event for before, event in _with_before(life.events) if not _goes_without_saying(event, before, life)]
-    rows: list[Row] = []
+def _lines(timeline: Timeline) -> list[_Line]:
+    """Time, place, text and kind of every line. Repetitions show once, the middle of a long timeline is left out."""
+    shown = [
+        event for previous, event in _with_previous(timeline.events) if not _is_redundant(event, previous, timeline)
+    ]
+    rows: list[_Line] = []
     number = 0
     while number < len(shown):
-        period, times = _repetition(shown, number, life)
-        rows += [_row(event, life) for event in shown[number : number + period]]
+        period, times = _repetition(shown, number, timeline)
+        rows += [_row(event, timeline) for event in shown[number : number + period]]
         number += period * times
         if times > 1:
             until = format_duration_ms(shown[number - 1].at_ms)
@@ -95,20 +97,20 @@ def _rows(life: Life) -> list[Row]:
     return rows
 
 
-def _row(event: Event, life: Life) -> Row:
-    return format_duration_ms(event.at_ms), event.queue or "", _told(event, life), event.kind
+def _row(event: TimelineEvent, timeline: Timeline) -> _Line:
+    return format_duration_ms(event.at_ms), event.queue or "", _event_text(event, timeline), event.kind
 
 
-def _with_before(events: tuple[Event, ...]) -> Iterator[tuple[Event | None, Event]]:
+def _with_previous(events: tuple[TimelineEvent, ...]) -> Iterator[tuple[TimelineEvent | None, TimelineEvent]]:
     return zip((None, *events), events, strict=False)
 
 
-def _repetition(events: list[Event], start: int, life: Life) -> tuple[int, int]:
+def _repetition(events: list[TimelineEvent], start: int, timeline: Timeline) -> tuple[int, int]:
     """How many events from `start` on repeat as a group, and how often; (1, 1) if too seldom to matter."""
 
     def group(first: int, size: int) -> list[tuple[str | None, str, int | None]]:
-        # Where nobody counts attempts, their number is no difference.
-        counts = life.attempts_max is not None
+        # Where nothing counts attempts, their number is no difference.
+        counts = timeline.attempts_max is not None
         return [(one.queue, one.text, one.attempt if counts else None) for one in events[first : first + size]]
 
     for period in (1, 2):
@@ -120,29 +122,29 @@ def _repetition(events: list[Event], start: int, life: Life) -> tuple[int, int]:
     return 1, 1
 
 
-def _goes_without_saying(event: Event, before: Event | None, life: Life) -> bool:
-    """Back in the queue it came from, where the next line is its next run; a pause that the run before has told of."""
-    if event.kind is Kind.PAUSED and before is not None:
-        return before.kind is Kind.RUN and before.delay_ms == event.delay_ms
-    is_back = event.kind in (Kind.ARRIVED, Kind.RETURNED) and event.queue == life.queue
+def _is_redundant(event: TimelineEvent, previous: TimelineEvent | None, timeline: Timeline) -> bool:
+    """Whether a line adds nothing: an arrival right before the next run, or a pause that the run before it names."""
+    if event.kind is EventKind.PAUSED and previous is not None:
+        return previous.kind is EventKind.RUN and previous.delay_ms == event.delay_ms
+    is_back = event.kind in (EventKind.ARRIVED, EventKind.REQUEUED) and event.queue == timeline.queue
     return is_back and not event.also
 
 
-def _told(event: Event, life: Life) -> str:
+def _event_text(event: TimelineEvent, timeline: Timeline) -> str:
     text = event.text
-    if event.kind is Kind.RUN and event.attempt is not None:
-        of = "" if life.attempts_max is None else f" of {life.attempts_max}"
+    if event.kind is EventKind.RUN and event.attempt is not None:
+        of = "" if timeline.attempts_max is None else f" of {timeline.attempts_max}"
         text = f"run {event.attempt}{of}: {text}"
     if event.also:
         text += f" (also reaches {', '.join(event.also)}, for their own consumers)"
     return text
 
 
-def _line_colour(life: Life, kind: Kind | None) -> str:
+def _line_colour(timeline: Timeline, kind: EventKind | None) -> str:
     match kind:
-        case Kind.DROPPED | Kind.HELD | Kind.REFUSED:
+        case EventKind.DROPPED | EventKind.HELD | EventKind.REFUSED:
             return "31"
-        case Kind.RUN:
+        case EventKind.RUN:
             return ""
         case _:
             return _DIM
@@ -186,5 +188,5 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
-def _painted(text: str, code: str, colour: bool) -> str:
+def _coloured(text: str, code: str, colour: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if colour and code else text

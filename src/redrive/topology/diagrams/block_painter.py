@@ -7,7 +7,16 @@ these lines ever meet. Exchanges that only serve a block's rows stand under the 
 
 from dataclasses import dataclass, field
 
-from redrive.topology.diagrams.flows import Agent
+from redrive.topology.diagrams.block_plan import (
+    BlockPlan,
+    BlockRow,
+    Exit,
+    Inlet,
+    Port,
+    consumer_words,
+    describe_exchange,
+    describe_queue,
+)
 from redrive.topology.diagrams.geometry import (
     DEAD_X,
     MAIN_NAME_SIZE,
@@ -18,16 +27,7 @@ from redrive.topology.diagrams.geometry import (
     Geometry,
 )
 from redrive.topology.diagrams.graph import Graph, named
-from redrive.topology.diagrams.plan import (
-    Exit,
-    Inlet,
-    Plan,
-    Port,
-    Row,
-    consumer_words,
-    describe_exchange,
-    describe_queue,
-)
+from redrive.topology.diagrams.message_flows import Mover
 from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Scene, Wire
 from redrive.topology.diagrams.text import shorten, visible
 from redrive.topology.routing import Node
@@ -39,23 +39,23 @@ _BESIDE_TRUNK = 42.0
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedBlock:
     """Where the rest of the picture may attach: entries on the left, exits and ports on the right."""
 
     card: Box
     main_node: Node = ("", "")
     sources: dict[Node, float] = field(default_factory=dict)
     ports: dict[Port, tuple[float, float]] = field(default_factory=dict)
-    exits: list[tuple[Port, Agent, tuple[tuple[float, float], ...]]] = field(default_factory=list)
+    exits: list[tuple[Port, Mover, tuple[tuple[float, float], ...]]] = field(default_factory=list)
 
 
-def place_block(plan: Plan, x: float, y: float, *, geometry: Geometry, graph: Graph, scene: Scene) -> Placed:
+def place_block(plan: BlockPlan, x: float, y: float, *, geometry: Geometry, graph: Graph, scene: Scene) -> PlacedBlock:
     """Draws a block with its main queue's left edge at `x` and its card's top at `y`."""
     return _Painter(plan, x, y, geometry, graph, scene).paint()
 
 
 class _Painter:
-    def __init__(self, plan: Plan, x: float, y: float, geometry: Geometry, graph: Graph, scene: Scene) -> None:
+    def __init__(self, plan: BlockPlan, x: float, y: float, geometry: Geometry, graph: Graph, scene: Scene) -> None:
         self.plan, self.geometry, self.graph, self.scene = plan, geometry, graph, scene
         self.x, self.top = x, y
         self.row_left = x + geometry.gutter
@@ -66,7 +66,7 @@ class _Painter:
         self.trunk_x = self.side_right - 14
         self.main: Box | None = None
         self.relays: dict[Node, Box] = {}
-        self.placed = Placed(card=Box(look=Look.CARD, x=0, y=0, width=0, height=0))
+        self.placed = PlacedBlock(card=Box(look=Look.CARD, x=0, y=0, width=0, height=0))
         self.returns: list[float] = []
         self.dead: list[tuple[float, float]] = []
         self.consumed: list[tuple[float, float]] = []
@@ -79,7 +79,7 @@ class _Painter:
         ]
         self.beside = [relay for relay in plan.rejected_into if relay not in self.below]
 
-    def paint(self) -> Placed:
+    def paint(self) -> PlacedBlock:
         bottom = self._main() if self.plan.block else self._caption()
         for row in self.plan.rows:
             bottom = self._row(row, bottom)
@@ -121,7 +121,7 @@ class _Painter:
             Look.CONSUMER,
             (self.side_left, main.y, geometry.side, height),
             "consumer",
-            detail=consumer_words(self.plan.block.arrangement),
+            detail=consumer_words(self.plan.block.routes),
             tooltip=f"the consumer of {visible(named(node))}",
         )
         self._wire([(main.x + main.width, main.middle), (self.side_left, main.middle)], Ink.CONSUME)
@@ -139,7 +139,7 @@ class _Painter:
         self._label(shared, self.x, self.top + self.geometry.pad + 6, Ink.NOTE, room=self.geometry.main)
         return self.top + self.geometry.pad + 8
 
-    def _row(self, row: Row, above: float) -> float:
+    def _row(self, row: BlockRow, above: float) -> float:
         geometry = self.geometry
         lanes = row.inlets if row.look != Look.PARKING or row.inlets else []
         height = max(geometry.row_height, len(lanes) * geometry.lane if len(lanes) > 1 else 0)
@@ -167,13 +167,13 @@ class _Painter:
             self._label(row.dies_here, middle, box.middle - 5, Ink.DEAD, anchor="middle", room=room)
         return box.y + height
 
-    def _inlet(self, row: Row, inlet: Inlet, y: float) -> None:
+    def _inlet(self, row: BlockRow, inlet: Inlet, y: float) -> None:
         if inlet.relay is not None:
             self._through_relay(inlet.relay, inlet, y)
         elif self.plan.block is None:
             assert row.node is not None
             self.placed.ports["queue", row.node] = (self.row_right, y)
-        elif Agent.CONSUMER in inlet.agents:
+        elif Mover.CONSUMER in inlet.agents:
             self.consumed.append((self.row_right, y))
             self._gap_label(inlet.over, y - 5, Ink.PUBLISH)
         else:
@@ -241,19 +241,19 @@ class _Painter:
 
     def _reasons_through(self, relay: Node) -> list[str]:
         inlets = [inlet for row in self.plan.rows for inlet in row.inlets if inlet.relay == relay]
-        return list(dict.fromkeys(inlet.over for inlet in inlets if Agent.CONSUMER in inlet.agents))
+        return list(dict.fromkeys(inlet.over for inlet in inlets if Mover.CONSUMER in inlet.agents))
 
     def _exits(self, bottom: float) -> float:
         if not self.plan.exits:
             return bottom
         y = bottom
         consumers_last = max(
-            (n for n, one in enumerate(self._exits_in_order()) if one.agent == Agent.CONSUMER), default=-1
+            (n for n, one in enumerate(self._exits_in_order()) if one.agent == Mover.CONSUMER), default=-1
         )
         for number, exit in enumerate(self._exits_in_order()):
             y += _EXIT_PITCH
             start: tuple[tuple[float, float], ...]
-            if exit.agent == Agent.CONSUMER:
+            if exit.agent == Mover.CONSUMER:
                 start = ((self.trunk_x, y),)
                 if number == consumers_last:
                     start = (self.trunk_x, self._main_bottom()), *start
@@ -267,7 +267,7 @@ class _Painter:
         return y
 
     def _exits_in_order(self) -> list[Exit]:
-        return sorted(self.plan.exits, key=lambda one: one.agent == Agent.BROKER)
+        return sorted(self.plan.exits, key=lambda one: one.agent == Mover.BROKER)
 
     def _trunks(self) -> None:
         bottom = self._main_bottom() if self.main else 0
@@ -281,8 +281,8 @@ class _Painter:
                 start = [(fan_x, into)] if number else [(self.side_left, leaving), (fan_x, leaving), (fan_x, into)]
                 self._wire([*start, (self.row_right, into)], Ink.ROUTE, tooltip=tooltip)
         exiting = {exit.agent for exit in self.plan.exits}
-        self._hang(self.dead, self.x + DEAD_X, bottom, Ink.DEAD, onto=Agent.BROKER in exiting)
-        self._hang(self.consumed, self.trunk_x, bottom, Ink.PUBLISH, onto=Agent.CONSUMER in exiting)
+        self._hang(self.dead, self.x + DEAD_X, bottom, Ink.DEAD, onto=Mover.BROKER in exiting)
+        self._hang(self.consumed, self.trunk_x, bottom, Ink.PUBLISH, onto=Mover.CONSUMER in exiting)
 
     def _hang(self, ends: list[tuple[float, float]], x: float, bottom: float, ink: Ink, *, onto: bool) -> None:
         """Arrows that branch off a vertical line; the lowest draws that line unless an exit already does (`onto`)."""
@@ -368,5 +368,5 @@ class _Painter:
         return box
 
 
-def _fed_through(row: Row, relay: Node) -> bool:
+def _fed_through(row: BlockRow, relay: Node) -> bool:
     return any(inlet.relay == relay for inlet in row.inlets)

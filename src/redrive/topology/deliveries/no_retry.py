@@ -38,10 +38,10 @@ from redrive.core import (
     headers,
     parking_headers,
 )
+from redrive.topology.deliveries import moves
+from redrive.topology.deliveries.message_origin import correct_route
+from redrive.topology.effective_settings import Settings
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
-from redrive.topology.settings import Settings
-from redrive.topology.shapes import carrying
-from redrive.topology.shapes.origins import correct_route
 
 ATTEMPTS_UNBOUNDED = 1_000_000_000
 """Nowhere to give up to."""
@@ -58,19 +58,19 @@ def dead_letters(queue: Queue, settings: Settings) -> bool:
     return not (settings.dead_letter_exchange == DEFAULT_EXCHANGE and itself)
 
 
-def parking_copy(decision: Parked, letter: ReceivedMessage, report: Report, *, queue: Queue) -> PublishCopy | None:
+def parking_copy(decision: Parked, message: ReceivedMessage, report: Report, *, queue: Queue) -> PublishCopy | None:
     """The copy that goes where a reject would send it, None where its arguments do not say where that is."""
     exchange, key = (queue.arguments.get(f"x-dead-letter-{name}") for name in ("exchange", "routing-key"))
     if not isinstance(exchange, str) or queue.type == QueueType.STREAM:
         return None
-    written = correct_route(parking_headers(decision, letter, report), letter)
-    routing_key = key if isinstance(key, str) else letter.routing_key
-    drops = PARK_DROPS | {headers.DEATHS} if has_odd_deaths(letter.header(headers.DEATHS)) else PARK_DROPS
+    written = correct_route(parking_headers(decision, message, report), message)
+    routing_key = key if isinstance(key, str) else message.routing_key
+    drops = PARK_DROPS | {headers.DEATHS} if has_odd_deaths(message.header(headers.DEATHS)) else PARK_DROPS
     return PublishCopy(exchange=exchange, routing_key=routing_key, set_headers=written, drop_headers=drops)
 
 
 def commands(
-    decision: Decision, letter: ReceivedMessage, report: Report, *, queue: Queue, dead_letters: bool
+    decision: Decision, message: ReceivedMessage, report: Report, *, queue: Queue, dead_letters: bool
 ) -> tuple[Command, ...]:
     """What to tell the broker; the last command settles the delivery."""
     match decision:
@@ -78,11 +78,11 @@ def commands(
             return (AckDelivery(),)
         case Requeued(pause_ms=pause_ms):
             if queue.type == QueueType.STREAM:
-                return (*carrying.pausing(pause_ms), RequeueDelivery(counted=False))
-            return carrying.give_back(pause_ms, letter, report, COUNTED_BY)
+                return (*moves.pause(pause_ms), RequeueDelivery(counted=False))
+            return moves.requeue(pause_ms, message, report, COUNTED_BY)
         case Defer(wait_ms=delay_ms, not_before_ms=not_before_ms):
             counted = False
-        case Retry() | Parked() if dead_letters and has_odd_deaths(letter.header(headers.DEATHS)):
+        case Retry() | Parked() if dead_letters and has_odd_deaths(message.header(headers.DEATHS)):
             delay_ms, not_before_ms, counted = 0, 0, True
         case Retry() | Parked() if dead_letters:
             return (RejectDelivery(),)
@@ -93,5 +93,5 @@ def commands(
         case _:
             assert_never(decision)
     if queue.type == QueueType.STREAM:
-        return (*carrying.pausing(delay_ms), RequeueDelivery(counted=False))
-    return carrying.send_to_own_end(delay_ms, not_before_ms, letter, report, COUNTED_BY, counted=counted)
+        return (*moves.pause(delay_ms), RequeueDelivery(counted=False))
+    return moves.copy_to_queue_end(delay_ms, not_before_ms, message, report, COUNTED_BY, counted=counted)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from redrive.core import Finding, Position, Severity
+from redrive.topology.argument_table import NO_ARGUMENTS, Arguments
 from redrive.topology.model import DEFAULT_VHOST, Policy
-from redrive.topology.options import Path
-from redrive.topology.values import NO_ARGUMENTS, Arguments
+from redrive.topology.option_types import Path
 
 if TYPE_CHECKING:
     from redrive.topology.shapes.base import Shape

@@ -13,30 +13,36 @@ from typing import Any
 
 from redrive.core import Command, Counter, Deaths, Decision, Parked, PublishCopy, ReceivedMessage, Report, Retry
 from redrive.core import RetryPolicy as RetryPolicy
-from redrive.topology.arrangement import Arrangement, Way
-from redrive.topology.declared import DeclaredQueue
+from redrive.topology.declaration.model import DeclaredQueue
+from redrive.topology.deliveries import moves, no_retry
+from redrive.topology.deliveries.message_origin import (
+    HeaderTrust,
+    handler_routing_key,
+    header_trust,
+    is_foreign_copy,
+    must_be_copied,
+)
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
-from redrive.topology.shapes import carrying, unretried
+from redrive.topology.retry_routes import MoveBy, RetryRoutes
 from redrive.topology.shapes.base import DELIVERY_LIMIT_NEVER, Shape
-from redrive.topology.shapes.origins import Belief, handler_routing_key, is_foreign_copy, judge_headers, must_be_copied
 from redrive.topology.shapes.traits import NO_TRAITS, Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlan:
-    """One declared queue: as it was declared, as it was compiled, and what is arranged around it.
+    """One declared queue: as declared, as compiled, and the routes around it.
 
-    `shape` and `arrangement` are None together, for `retry: false`; `dead_letters` matters only then: whether a
-    rejected message goes anywhere. `ways_back` are the routes by which tiered retries re-enter an exchange that others
-    publish to, each with the queues they belong to: all that are declared, this one's own among them.
+    `shape` and `routes` are None together, for `retry: false`; `dead_letters` matters only then: whether a rejected
+    message goes anywhere. `reentry_routes` are the routes (exchange, key) by which tiered retries re-enter an exchange
+    that others publish to, each with the queues whose retries they are: those of all declared queues.
     """
 
     declared: DeclaredQueue
     queue: Queue
     shape: Shape | None
-    arrangement: Arrangement | None
+    routes: RetryRoutes | None
     dead_letters: bool = False
-    ways_back: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    reentry_routes: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -56,9 +62,9 @@ class QueuePlan:
     @property
     def relies_on_dead_lettering(self) -> bool:
         """Whether a message would be lost, or loop without a pause, if the queue dead-letters nothing."""
-        if self.arrangement is None:
+        if self.routes is None:
             return self.dead_letters
-        rejects = Way.REJECT in (self.arrangement.retry_by, self.arrangement.park_by)
+        rejects = MoveBy.REJECT in (self.routes.retry_by, self.routes.park_by)
         return rejects or self.traits.ends_by_delivery_limit
 
     @property
@@ -73,8 +79,8 @@ class QueuePlan:
         `default_limit` is the broker's own delivery limit (20 from 4.0 on, before that none). Classic queues are taken
         as their documents have them: nobody expects that of them.
         """
-        arrangement = self.arrangement
-        if arrangement is None or self.queue.type != QueueType.QUORUM or "x-dead-letter-exchange" not in arguments:
+        routes = self.routes
+        if routes is None or self.queue.type != QueueType.QUORUM or "x-dead-letter-exchange" not in arguments:
             return
         is_safe = (arguments.get("x-dead-letter-strategy"), arguments.get("x-overflow"))
         if is_safe != ("at-least-once", "reject-publish"):
@@ -82,7 +88,7 @@ class QueuePlan:
                 "it dead-letters at most once: a message that it passes on while the next queue can't take it is lost"
             )
         limit = arguments.get("x-delivery-limit", default_limit)
-        if arrangement.retry_by is Way.REJECT and isinstance(limit, int) and 0 <= limit < DELIVERY_LIMIT_NEVER:
+        if routes.retry_by is MoveBy.REJECT and isinstance(limit, int) and 0 <= limit < DELIVERY_LIMIT_NEVER:
             yield (
                 f"it has a delivery limit of {limit}: the broker drops a message whose consumers die with it more often"
             )
@@ -100,39 +106,39 @@ class QueuePlan:
     @property
     def counted_by(self) -> Counter:
         """What to count retries by (`core.count_retries`)."""
-        return unretried.COUNTED_BY if self.arrangement is None else self.arrangement.counted_by
+        return no_retry.COUNTED_BY if self.routes is None else self.routes.counted_by
 
     @property
     def policy(self) -> RetryPolicy:
         """When to retry and how often, as the queue's declaration says; a handler may change it."""
-        if self.shape is None or self.arrangement is None:
-            attempts_max = 1 if self.dead_letters else unretried.ATTEMPTS_UNBOUNDED
-            return RetryPolicy(attempts_max=attempts_max, backoff=unretried.BACKOFF)
+        if self.shape is None or self.routes is None:
+            attempts_max = 1 if self.dead_letters else no_retry.ATTEMPTS_UNBOUNDED
+            return RetryPolicy(attempts_max=attempts_max, backoff=no_retry.BACKOFF)
         return RetryPolicy(
-            attempts_max=self.arrangement.attempts, backoff=self.shape.backoff(), other_4xx=self.shape.unlisted_4xx
+            attempts_max=self.routes.attempts, backoff=self.shape.backoff(), other_4xx=self.shape.unlisted_4xx
         )
 
-    def commands(self, decision: Decision, letter: ReceivedMessage, report: Report) -> tuple[Command, ...]:
+    def commands(self, decision: Decision, message: ReceivedMessage, report: Report) -> tuple[Command, ...]:
         """What to tell the broker, in order; the last command settles the delivery, and no other does."""
-        if self.shape is None or self.arrangement is None:
-            return unretried.commands(decision, letter, report, queue=self.queue, dead_letters=self.dead_letters)
-        return self.shape.commands(decision, letter, self.arrangement, report)
+        if self.shape is None or self.routes is None:
+            return no_retry.commands(decision, message, report, queue=self.queue, dead_letters=self.dead_letters)
+        return self.shape.commands(decision, message, self.routes, report)
 
-    def parking_copy(self, decision: Parked, letter: ReceivedMessage, report: Report) -> PublishCopy | None:
+    def parking_copy(self, decision: Parked, message: ReceivedMessage, report: Report) -> PublishCopy | None:
         """The copy that parks a message which can't be settled any more, None if nobody has said where to.
 
         It goes where `commands` would send it, also where these are a reject."""
-        if self.arrangement is not None:
-            return carrying.parking_copy(decision, letter, self.arrangement, report)
+        if self.routes is not None:
+            return moves.parking_copy(decision, message, self.routes, report)
         if not self.dead_letters:
             return None
-        return unretried.parking_copy(decision, letter, report, queue=self.queue)
+        return no_retry.parking_copy(decision, message, report, queue=self.queue)
 
     def is_parking(self, copy: PublishCopy) -> bool:
         """Whether a copy goes to the dead letters."""
-        if self.arrangement is None:
+        if self.routes is None:
             return copy.exchange == self.queue.arguments.get("x-dead-letter-exchange")
-        parking = self.arrangement.parking
+        parking = self.routes.parking
         return copy.exchange == parking.exchange and parking.routing_key in (None, copy.routing_key)
 
     def is_own_end(self, copy: PublishCopy) -> bool:
@@ -143,40 +149,40 @@ class QueuePlan:
     def retries_outlive_it(self) -> bool:
         """Whether what waits for a retry stays in its wait queue while this queue is missing, and comes back once it is
         there again."""
-        arrangement = self.arrangement
+        routes = self.routes
         return (
-            arrangement is not None
-            and arrangement.retry_by is Way.PUBLISH
-            and arrangement.way_back is None
-            and bool(arrangement.waits)
+            routes is not None
+            and routes.retry_by is MoveBy.PUBLISH
+            and routes.reentry is None
+            and bool(routes.waits)
             and self.queue.arguments.get("x-dead-letter-strategy") == "at-least-once"
         )
 
-    def rejects(self, decision: Retry, letter: ReceivedMessage) -> bool:
+    def rejects(self, decision: Retry, message: ReceivedMessage) -> bool:
         """Whether `commands` for it are one reject without requeue: what costs least to find out, and is done most."""
         return (
             self.shape is not None
-            and self.arrangement is not None
-            and self.arrangement.retry_by is Way.REJECT
-            and self.shape.rejects(decision, letter, self.arrangement)
+            and self.routes is not None
+            and self.routes.retry_by is MoveBy.REJECT
+            and self.shape.rejects(decision, message, self.routes)
         )
 
-    def is_foreign(self, letter: ReceivedMessage) -> bool:
+    def is_foreign(self, message: ReceivedMessage) -> bool:
         """Whether a delivery is another queue's retry, to be acked unhandled (`Skip`)."""
-        tiered = self.ways_back.get((letter.exchange, letter.routing_key))
+        tiered = self.reentry_routes.get((message.exchange, message.routing_key))
         if tiered is None or not (self.shape is None or self.shape.skips_foreign):
             return False
-        return is_foreign_copy(letter, tiered)
+        return is_foreign_copy(message, tiered)
 
-    def must_be_copied(self, letter: ReceivedMessage) -> bool:
+    def must_be_copied(self, message: ReceivedMessage) -> bool:
         """Whether a reject would take along what is not the message's own."""
-        return must_be_copied(letter)
+        return must_be_copied(message)
 
-    def is_way_back(self, route: tuple[str, str]) -> bool:
+    def is_reentry(self, route: tuple[str, str]) -> bool:
         """Whether this queue's own retries re-enter an exchange that others publish to, by this route."""
-        return self.name in self.ways_back.get(route, ())
+        return self.name in self.reentry_routes.get(route, ())
 
-    def judge_headers(
+    def header_trust(
         self,
         route: tuple[str, str],
         *,
@@ -184,24 +190,24 @@ class QueuePlan:
         home: Any,
         digest_for: Callable[[str], str],
         deaths: Callable[[], Deaths | None],
-    ) -> Belief:
-        """What the headers of ours on a delivery are worth (`origins.judge_headers`); `deaths` reads its x-death."""
+    ) -> HeaderTrust:
+        """Which of our headers on a delivery to trust (`message_origin.header_trust`); `deaths` reads its x-death."""
 
         def has_waited_here() -> bool:
             known = deaths()
-            waits = () if self.arrangement is None else self.arrangement.waits
+            waits = () if self.routes is None else self.routes.waits
             return known is not None and known.has_expired_in({wait.queue for wait in waits})
 
-        return judge_headers(
+        return header_trust(
             queue=self.name,
             route=route,
             told=told,
             home=home,
-            tiered=self.ways_back.get(route, frozenset()),
+            tiered=self.reentry_routes.get(route, frozenset()),
             digest_for=digest_for,
             has_waited_here=has_waited_here,
         )
 
-    def handler_routing_key(self, letter: ReceivedMessage) -> str:
+    def handler_routing_key(self, message: ReceivedMessage) -> str:
         """The key to show to the handler: the original one, also on a retry."""
-        return handler_routing_key(letter)
+        return handler_routing_key(message)

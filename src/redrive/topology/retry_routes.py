@@ -1,6 +1,6 @@
 """What a shape built around one queue, in the words of retry and parking rather than of AMQP.
 
-A shape returns an `Arrangement` beside the objects it emits: who needs to know where a message waits, how it gets there
+A shape returns an `RetryRoutes` beside the objects it emits: who needs to know where a message waits, how it gets there
 and where it ends (diagrams, permissions, the consumer runtime, the dead-letter collector) reads it here and never
 guesses from names.
 """
@@ -11,15 +11,15 @@ from enum import StrEnum
 from redrive.core import Counter
 
 
-class Way(StrEnum):
+class MoveBy(StrEnum):
     """How a message leaves a queue for its wait or its parking."""
 
     PUBLISH = "publish"
     """The consumer publishes a copy, confirmed and mandatory, then acks."""
     REJECT = "reject"
     """The consumer rejects without requeue; the queue's DLX does the rest."""
-    RETURN = "return"
-    """The consumer returns the message with requeue; the queue itself delays it, or not."""
+    REQUEUE = "requeue"
+    """The consumer rejects or nacks with requeue; the queue itself delays the message, or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,25 +42,25 @@ class Parking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrangement:
+class RetryRoutes:
     """Retry and parking around one queue.
 
     `attempts` counts handler runs. `waits` are in the order of the declared delays, each wait queue once; it is empty
     where no queue waits (`requeue`, `native`). `retry_by` and `park_by` say how the consumer gets a message there,
-    `counted_by` where a delivery tells how often it was tried. `way_back` is the exchange and the key with which a
+    `counted_by` where a delivery tells how often it was tried. `reentry` is the exchange and the key with which a
     message comes back from its wait; None is the default exchange and the queue's own name.
     """
 
     shape: str
     queue: str
     attempts: int
-    retry_by: Way
-    park_by: Way
+    retry_by: MoveBy
+    park_by: MoveBy
     parking: Parking
     waits: tuple[Wait, ...] = ()
     counted_by: Counter = Counter.HEADER
     vhost: str = "/"
-    way_back: tuple[str, str] | None = None
+    reentry: tuple[str, str] | None = None
 
     @property
     def longest_wait_ms(self) -> int:

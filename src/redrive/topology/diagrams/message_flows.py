@@ -1,6 +1,6 @@
 """The ways a message leaves a queue other than by being done: dead-lettered, or published by its own consumer.
 
-The broker's ways follow from arguments and policies; the consumer's are known only where an `Arrangement` tells of
+The broker's ways follow from arguments and policies; the consumer's are known only where an `RetryRoutes` tells of
 them. Each flow carries its reason in the words that stand on the arrow.
 """
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from redrive.topology.arrangement import Arrangement, Way
+from redrive.topology.effective_settings import Settings
 from redrive.topology.model import DEFAULT_EXCHANGE, Exchange
+from redrive.topology.retry_routes import MoveBy, RetryRoutes
 from redrive.topology.routing import Node, Routing
-from redrive.topology.settings import Settings
 
 
-class Agent(StrEnum):
+class Mover(StrEnum):
     """Who moves the message."""
 
     BROKER = "broker"
@@ -22,14 +22,14 @@ class Agent(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class MessageFlow:
     """One way out of `source`: through `exchange` with `routing_key` (None: the key it came with) to `targets`.
 
     Without targets the message is lost, and `gap` says why. A flow whose only target is its source is a retry in place.
     """
 
     source: Node
-    agent: Agent
+    agent: Mover
     exchange: Node
     routing_key: str | None
     targets: tuple[Node, ...]
@@ -39,61 +39,61 @@ class Flow:
     @property
     def in_place(self) -> bool:
         """Whether the message never leaves its queue for another."""
-        return self.targets == (self.source,) and self.agent == Agent.CONSUMER
+        return self.targets == (self.source,) and self.agent == Mover.CONSUMER
 
 
 def broker_flow(
     queue: Node,
     settings: Settings,
-    arrangement: Arrangement | None,
+    routes: RetryRoutes | None,
     *,
     routing: Routing,
     exchanges: dict[Node, Exchange],
-) -> Flow | None:
+) -> MessageFlow | None:
     """Where the broker dead-letters the messages of a queue, None without a dead-letter exchange."""
     if settings.dead_letter_exchange is None:
         return None
     exchange, key = (queue[0], settings.dead_letter_exchange), settings.dead_letter_routing_key
     keeps_key = key is None
     targets = routing.targets_keeping_key(exchange, queue) if keeps_key else routing.targets(exchange, key)
-    return Flow(
+    return MessageFlow(
         source=queue,
-        agent=Agent.BROKER,
+        agent=Mover.BROKER,
         exchange=exchange,
         routing_key=key,
         targets=targets,
-        reason=" · ".join(_reasons(settings, arrangement)),
+        reason=" · ".join(_reasons(settings, routes)),
         gap="" if targets else _gap(exchange, key, exchanges),
     )
 
 
 def consumer_flows(
-    queue: Node, settings: Settings, arrangement: Arrangement | None, *, queues: frozenset[Node]
-) -> Iterator[Flow]:
+    queue: Node, settings: Settings, routes: RetryRoutes | None, *, queues: frozenset[Node]
+) -> Iterator[MessageFlow]:
     """What the consumer of a queue publishes or returns itself, in the order of the delays, parking last."""
     if settings.delayed_retry is not None:
         yield _in_place(queue, f"returned: {settings.delayed_retry}")
-    elif arrangement is not None and _retries_in_place(arrangement):
-        how = "copied to the queue's end" if arrangement.retry_by == Way.PUBLISH else "returned to the queue"
-        yield _in_place(queue, f"{_retries(1, arrangement.attempts - 1)}: {how}")
-    if arrangement is None:
+    elif routes is not None and _retries_in_place(routes):
+        how = "copied to the queue's end" if routes.retry_by == MoveBy.PUBLISH else "returned to the queue"
+        yield _in_place(queue, f"{_retries(1, routes.attempts - 1)}: {how}")
+    if routes is None:
         return
-    if arrangement.retry_by == Way.PUBLISH:
-        retries = arrangement.attempts - 1
-        for number, wait in enumerate(arrangement.waits, start=1):
-            last = number == len(arrangement.waits)
+    if routes.retry_by == MoveBy.PUBLISH:
+        retries = routes.attempts - 1
+        for number, wait in enumerate(routes.waits, start=1):
+            last = number == len(routes.waits)
             reason = _retries(number, retries if last else number) if number <= retries else "longer waits"
             yield _published(queue, wait.exchange, wait.routing_key, wait.queue, reason, queues)
-    if arrangement.park_by == Way.PUBLISH:
-        park = arrangement.parking
-        yield _published(queue, park.exchange, park.routing_key, park.queue, _runs(arrangement.attempts), queues)
+    if routes.park_by == MoveBy.PUBLISH:
+        park = routes.parking
+        yield _published(queue, park.exchange, park.routing_key, park.queue, _runs(routes.attempts), queues)
 
 
-def _retries_in_place(arrangement: Arrangement) -> bool:
-    return arrangement.attempts > 1 and not arrangement.waits and arrangement.retry_by != Way.REJECT
+def _retries_in_place(routes: RetryRoutes) -> bool:
+    return routes.attempts > 1 and not routes.waits and routes.retry_by != MoveBy.REJECT
 
 
-def _reasons(settings: Settings, arrangement: Arrangement | None) -> list[str]:
+def _reasons(settings: Settings, routes: RetryRoutes | None) -> list[str]:
     reasons = []
     if settings.delivery_limit is not None and settings.delivery_limit < 1_000_000:
         reasons.append(f"delivery limit {settings.delivery_limit}")
@@ -101,8 +101,8 @@ def _reasons(settings: Settings, arrangement: Arrangement | None) -> list[str]:
         reasons.append("overflow")
     if settings.ttl_ms is not None:
         reasons.append("expired")
-    by_reject = arrangement is not None and Way.REJECT in (arrangement.retry_by, arrangement.park_by)
-    if by_reject or (arrangement is None and settings.ttl_ms is None) or not reasons:
+    by_reject = routes is not None and MoveBy.REJECT in (routes.retry_by, routes.park_by)
+    if by_reject or (routes is None and settings.ttl_ms is None) or not reasons:
         reasons.insert(0, "rejected")
     return reasons
 
@@ -113,10 +113,10 @@ def _gap(exchange: Node, key: str | None, exchanges: dict[Node, Exchange]) -> st
     return "nothing bound for it" if exchange in exchanges else "no such exchange"
 
 
-def _in_place(queue: Node, reason: str) -> Flow:
-    return Flow(
+def _in_place(queue: Node, reason: str) -> MessageFlow:
+    return MessageFlow(
         source=queue,
-        agent=Agent.CONSUMER,
+        agent=Mover.CONSUMER,
         exchange=(queue[0], DEFAULT_EXCHANGE),
         routing_key=queue[1],
         targets=(queue,),
@@ -126,11 +126,11 @@ def _in_place(queue: Node, reason: str) -> Flow:
 
 def _published(
     queue: Node, exchange: str, routing_key: str | None, target: str, reason: str, queues: frozenset[Node]
-) -> Flow:
+) -> MessageFlow:
     reached = queue[0], target
-    return Flow(
+    return MessageFlow(
         source=queue,
-        agent=Agent.CONSUMER,
+        agent=Mover.CONSUMER,
         exchange=(queue[0], exchange),
         routing_key=routing_key,
         targets=(reached,) if reached in queues else (),

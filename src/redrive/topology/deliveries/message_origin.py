@@ -40,7 +40,7 @@ RETURN_WORD = "retry"
 """The last word of the key with which a tiered retry comes back."""
 
 
-class Belief(Enum):
+class HeaderTrust(Enum):
     """What the headers of ours on a delivery are worth."""
 
     NONE = "none"
@@ -53,7 +53,7 @@ class Belief(Enum):
     """They were copied from another message."""
 
 
-def judge_headers(
+def header_trust(
     *,
     queue: str,
     route: tuple[str, str],
@@ -62,60 +62,60 @@ def judge_headers(
     tiered: Collection[str],
     digest_for: Callable[[str], str],
     has_waited_here: Callable[[], bool],
-) -> Belief:
+) -> HeaderTrust:
     """What they are worth: `told` is the digest they say, `home` the queue (`x-original-queue`), `tiered` the queues
     whose retries come back by this route, `digest_for` the digest that would fit in a queue, and `has_waited_here`
     whether it has expired in a wait queue of this queue."""
     if told is None:
-        return Belief.DOCUMENTED if queue in tiered and has_waited_here() else Belief.NONE
+        return HeaderTrust.DOCUMENTED if queue in tiered and has_waited_here() else HeaderTrust.NONE
     if not isinstance(told, str):
-        return Belief.NONE
+        return HeaderTrust.NONE
     if told == digest_for(queue):
         came_back = route == (DEFAULT_EXCHANGE, queue) or queue in tiered
-        return Belief.OWN if came_back else Belief.NONE
+        return HeaderTrust.OWN if came_back else HeaderTrust.NONE
     if isinstance(home, str) and home != queue and told == digest_for(home):
-        return Belief.OWN if home in tiered else Belief.NONE
-    return Belief.ANOTHERS
+        return HeaderTrust.OWN if home in tiered else HeaderTrust.NONE
+    return HeaderTrust.ANOTHERS
 
 
-def original_route(letter: ReceivedMessage) -> dict[str, str]:
+def original_route(message: ReceivedMessage) -> dict[str, str]:
     """The `x-original-*` headers of a copy: this queue, and how the message first came to it."""
-    return correct_route(original_headers(letter), letter)
+    return correct_route(original_headers(message), message)
 
 
-def correct_route(written: dict[str, Any], letter: ReceivedMessage) -> dict[str, Any]:
+def correct_route(written: dict[str, Any], message: ReceivedMessage) -> dict[str, Any]:
     """The same, put into headers that have the `x-original-*` of `core` already."""
-    written[headers.ORIGINAL_QUEUE] = letter.queue
-    if not came_back(letter):
-        written[headers.ORIGINAL_EXCHANGE] = letter.exchange
-        written[headers.ORIGINAL_ROUTING_KEY] = letter.routing_key
+    written[headers.ORIGINAL_QUEUE] = message.queue
+    if not came_back(message):
+        written[headers.ORIGINAL_EXCHANGE] = message.exchange
+        written[headers.ORIGINAL_ROUTING_KEY] = message.routing_key
     return written
 
 
-def handler_routing_key(letter: ReceivedMessage) -> str:
+def handler_routing_key(message: ReceivedMessage) -> str:
     """The key to show to a handler: the one the message was first published with, whichever way it came back."""
-    return original_routing_key(letter) if came_back(letter) else letter.routing_key
+    return original_routing_key(message) if came_back(message) else message.routing_key
 
 
-def came_back(letter: ReceivedMessage) -> bool:
+def came_back(message: ReceivedMessage) -> bool:
     """Whether its exchange and key are those of a way back, not those of whoever published it."""
-    if letter.exchange == DEFAULT_EXCHANGE:
-        return letter.routing_key == letter.queue
-    return _is_return_key(letter.routing_key) and letter.header(headers.ORIGINAL_ROUTING_KEY) is not None
+    if message.exchange == DEFAULT_EXCHANGE:
+        return message.routing_key == message.queue
+    return _is_return_key(message.routing_key) and message.header(headers.ORIGINAL_ROUTING_KEY) is not None
 
 
-def is_foreign_copy(letter: ReceivedMessage, tiered: Collection[str]) -> bool:
+def is_foreign_copy(message: ReceivedMessage, tiered: Collection[str]) -> bool:
     """Whether it is another queue's tiered retry, which the main exchange gave to this queue as well.
 
     Such a copy is acked unhandled, so the evidence must be complete: it is a copy of ours that names another queue, it
     came by the way that is declared for that queue's retries (`tiered` are all queues whose way it is), and it has
     expired in a wait queue.
     """
-    home = letter.header(headers.ORIGINAL_QUEUE)
-    return isinstance(home, str) and home != letter.queue and home in tiered and _has_waited(letter)
+    home = message.header(headers.ORIGINAL_QUEUE)
+    return isinstance(home, str) and home != message.queue and home in tiered and _has_waited(message)
 
 
-def must_be_copied(letter: ReceivedMessage) -> bool:
+def must_be_copied(message: ReceivedMessage) -> bool:
     """Whether it must not be rejected into its wait as it is, but go there as a copy, which leaves all of this behind.
 
     RabbitMQ 3.10 goes on in an x-death that a message brings along (4.x does not). A death in this queue that was no
@@ -125,14 +125,14 @@ def must_be_copied(letter: ReceivedMessage) -> bool:
     message would make it a stranger again when it comes back, whatever the broker has counted by then. On an x-death
     that no broker wrote 3.10 crashes.
     """
-    told = letter.header(headers.DEATHS)
-    deaths = deaths_in(told, letter.queue)
+    told = message.header(headers.DEATHS)
+    deaths = deaths_in(told, message.queue)
     return (
         deaths.otherwise
         or has_odd_deaths(told)
-        or letter.has_anothers_headers
-        or deaths.rejections > own_deaths(letter).rejections
-        or brings_deliveries(letter)
+        or message.has_anothers_headers
+        or deaths.rejections > own_deaths(message).rejections
+        or brings_deliveries(message)
     )
 
 
@@ -140,6 +140,6 @@ def _is_return_key(key: str) -> bool:
     return key.endswith(f".{RETURN_WORD}")
 
 
-def _has_waited(letter: ReceivedMessage) -> bool:
-    deaths = read_deaths(letter.header(headers.DEATHS))
+def _has_waited(message: ReceivedMessage) -> bool:
+    deaths = read_deaths(message.header(headers.DEATHS))
     return deaths is not None and deaths.has_waited

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 
 from redrive.core import Finding, Severity
-from redrive.topology.arguments.catalogue import (
+from redrive.topology.arguments.known_arguments import (
     APPLY_TO_SINCE,
     EXCHANGE_TYPES_SINCE,
     MIN_MASTERS,
@@ -18,7 +18,7 @@ from redrive.topology.arguments.catalogue import (
     QUEUE_ARGUMENTS,
     PolicyRule,
 )
-from redrive.topology.brokers import BrokerVersion
+from redrive.topology.broker_versions import BrokerVersion
 from redrive.topology.model import Exchange, Policy, Queue, QueueType, Topology, Vhost
 
 __all__ = ["BrokerVersion", "check_for"]

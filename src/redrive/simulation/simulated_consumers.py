@@ -1,7 +1,7 @@
-"""The consumer of a play: what it tells the broker about a delivery, given what its handler does.
+"""Simulated consumers: what a consumer tells the broker about a delivery, given what its handler does.
 
-One for a declared queue, which decides as the runtime does (the same table, the same shape); one for a queue of which
-only the topology is known, which says what its script says.
+`DecidingConsumer` is for a declared queue and decides as the runtime does (the same table, the same shape).
+`DirectConsumer` is for a queue of which only the topology is known and does what its script says.
 """
 
 from dataclasses import dataclass, replace
@@ -40,21 +40,21 @@ from redrive.core import (
     read_history,
 )
 from redrive.runtime import CRASHES_MAX, Admission, LastRun
-from redrive.simulation.script import Plain, Script
+from redrive.simulation.script import DirectAction, Script
 from redrive.topology import QueuePlan
 
 BODY = b"{}"
 DRAW = 0.5
-"""The randomness of a simulation: always the middle."""
+"""Stands in for every random number: the middle of its range."""
 RUNS_COUNTED_MAX = 1_000_000
-"""A number of runs above this is none."""
+"""A limit above this is no limit, and is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What a consumer made of a delivery. `attempt` None: no handler ran. `commands` None: it died.
+class ConsumerReaction:
+    """What a consumer did with a delivery. `attempt` None: no handler ran. `commands` None: the consumer died.
 
-    `follows_script` is False where the consumer did not get as far as what the script says.
+    `follows_script` is False where the handler did not run, so that the script's next word is still to come.
     """
 
     attempt: int | None
@@ -66,8 +66,8 @@ class Said:
     follows_script: bool = True
 
 
-class Consumer(Protocol):
-    """Somebody who reads the queue."""
+class SimulatedConsumer(Protocol):
+    """Consumes the queue."""
 
     @property
     def shape(self) -> str | None:
@@ -75,91 +75,93 @@ class Consumer(Protocol):
 
     @property
     def attempts_max(self) -> int | None:
-        """How many runs there are at most; None if nobody counts."""
+        """How many runs there are at most; None if nothing counts them."""
 
     @property
     def parking(self) -> str | None:
-        """The queue for dead letters, if it is known."""
+        """The parking queue, if it is known."""
 
-    def take(self, letter: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> Said:
-        """One delivery; `run` is its place in the script."""
+    def take(self, message: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> ConsumerReaction:
+        """Handles one delivery; `run` is its place in the script."""
 
 
 class DecidingConsumer:
-    """As Redrive's runtime: admitted or not, outcome, decision, the shape's commands."""
+    """Decides as Redrive's runtime: admission, outcome, decision, the shape's commands."""
 
     def __init__(self, plan: QueuePlan) -> None:
         self._plan = plan
         self._policy = plan.policy
         self._now_ms = 0
         self._admission = Admission(plan, crashes_max=CRASHES_MAX, now_ms=lambda: self._now_ms)
-        arrangement = plan.arrangement
+        routes = plan.routes
         self.shape: str | None = plan.shape_name
-        self.parking: str | None = None if arrangement is None else arrangement.parking.queue
+        self.parking: str | None = None if routes is None else routes.parking.queue
         runs = self._policy.attempts_max
         self.attempts_max: int | None = runs if runs <= RUNS_COUNTED_MAX else None
 
-    def take(self, letter: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> Said:
-        """One delivery."""
+    def take(self, message: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> ConsumerReaction:
+        """Handles one delivery."""
         self._now_ms = now_ms
-        retries = count_retries(letter, self._plan.counted_by)
-        # Whoever dies in a play does so in the handler, and nobody else is there.
-        verdict = self._admission.judge(letter, BODY, last_run=LastRun.ITS_OWN)
+        retries = count_retries(message, self._plan.counted_by)
+        # A simulated consumer only dies in its handler, and there is no other consumer.
+        verdict = self._admission.judge(message, BODY, last_run=LastRun.ITS_OWN)
         match verdict:
             case None | Admission.Alone():
                 pass
             case Admission.Replace(deliveries=deliveries):
-                copy = self._admission.home_copy(letter, deliveries=deliveries)
+                copy = self._admission.home_copy(message, deliveries=deliveries)
                 if copy is not None:
-                    return _replaced(copy, deliveries)
+                    return _recounted(copy, deliveries)
             case Crashed() | Answered():
-                return replace(self._decided(verdict, letter, retries, attempt=None), follows_script=False)
+                return replace(self._decided(verdict, message, retries, attempt=None), follows_script=False)
             case Skip() | Defer():
-                report = Report(retries=retries, now_ms=now_ms, history=read_history(letter))
+                report = Report(retries=retries, now_ms=now_ms, history=read_history(message))
                 outcome = "too early" if isinstance(verdict, Defer) else "another queue's retry"
-                said = self._said(verdict, letter, report, attempt=None, outcome=outcome)
-                return replace(said, follows_script=False)
+                reaction = self._reaction(verdict, message, report, attempt=None, outcome=outcome)
+                return replace(reaction, follows_script=False)
         does = script.step(run).does
-        if isinstance(does, Plain):
-            return plainly(does, attempt=retries + 1)
-        return self._decided(does, letter, retries, attempt=None if isinstance(does, Undecodable) else retries + 1)
+        if isinstance(does, DirectAction):
+            return direct_reaction(does, attempt=retries + 1)
+        return self._decided(does, message, retries, attempt=None if isinstance(does, Undecodable) else retries + 1)
 
-    def _decided(self, outcome: Outcome, letter: ReceivedMessage, retries: int, *, attempt: int | None) -> Said:
+    def _decided(
+        self, outcome: Outcome, message: ReceivedMessage, retries: int, *, attempt: int | None
+    ) -> ConsumerReaction:
         now_ms = self._now_ms
-        situation = Situation(retries=retries, now_ms=now_ms, age_ms=self._admission.age_ms(letter), draw=DRAW)
+        situation = Situation(retries=retries, now_ms=now_ms, age_ms=self._admission.age_ms(message), draw=DRAW)
         decision = decide(outcome, situation, self._policy)
         failure = describe_outcome(outcome)
-        history = read_history(letter)
+        history = read_history(message)
         if attempt is not None and failure is not None:
             history += (Attempt(number=attempt, at_ms=now_ms, error=failure.text),)
         report = Report(retries=retries, now_ms=now_ms, failure=failure, history=history)
-        return self._said(decision, letter, report, attempt=attempt, outcome=describe(outcome))
+        return self._reaction(decision, message, report, attempt=attempt, outcome=describe(outcome))
 
-    def _said(
-        self, decision: Decision, letter: ReceivedMessage, report: Report, *, attempt: int | None, outcome: str
-    ) -> Said:
-        word, phrase, delay_ms = _worded(decision)
-        return Said(
+    def _reaction(
+        self, decision: Decision, message: ReceivedMessage, report: Report, *, attempt: int | None, outcome: str
+    ) -> ConsumerReaction:
+        word, phrase, delay_ms = _describe_decision(decision)
+        return ConsumerReaction(
             attempt=attempt,
             outcome=outcome,
             decision=word,
             delay_ms=delay_ms,
             text=f"{outcome} → {phrase}",
-            commands=self._commands(decision, letter, report),
+            commands=self._commands(decision, message, report),
         )
 
-    def _commands(self, decision: Decision, letter: ReceivedMessage, report: Report) -> tuple[Command, ...]:
+    def _commands(self, decision: Decision, message: ReceivedMessage, report: Report) -> tuple[Command, ...]:
         """As the runtime: where crashes are counted a message goes back by a copy, since a return looks like one."""
         if isinstance(decision, Requeued):
-            copy = self._admission.home_copy(letter, deliveries=None)
+            copy = self._admission.home_copy(message, deliveries=None)
             if copy is not None:
                 return Pause(pause_ms=decision.pause_ms), copy, AckDelivery()
-        return self._plan.commands(decision, letter, report)
+        return self._plan.commands(decision, message, report)
 
 
-def _replaced(copy: PublishCopy, deliveries: int) -> Said:
+def _recounted(copy: PublishCopy, deliveries: int) -> ConsumerReaction:
     times = "once" if deliveries == 1 else f"{deliveries} times"
-    return Said(
+    return ConsumerReaction(
         attempt=None,
         outcome="redelivered",
         decision="recount",
@@ -169,37 +171,39 @@ def _replaced(copy: PublishCopy, deliveries: int) -> Said:
     )
 
 
-class PlainConsumer:
-    """Whoever reads a queue of which only the topology is known."""
+class DirectConsumer:
+    """Does what the script says, for a queue of which only the topology is known."""
 
     shape: str | None = None
     attempts_max: int | None = None
     parking: str | None = None
 
-    def take(self, letter: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> Said:
-        """One delivery."""
+    def take(self, message: ReceivedMessage, script: Script, *, run: int, now_ms: int) -> ConsumerReaction:
+        """Handles one delivery."""
         does = script.step(run).does
-        assert isinstance(does, Plain)
-        return plainly(does, attempt=run)
+        assert isinstance(does, DirectAction)
+        return direct_reaction(does, attempt=run)
 
 
-def plainly(does: Plain, *, attempt: int) -> Said:
-    """What a script says to the broker itself."""
+def direct_reaction(action: DirectAction, *, attempt: int) -> ConsumerReaction:
+    """What follows from a direct action."""
     commands: tuple[Command, ...]
-    match does:
-        case Plain.ACK:
+    match action:
+        case DirectAction.ACK:
             word, text, commands = "ack", "ok → ack", (AckDelivery(),)
-        case Plain.REJECT:
+        case DirectAction.REJECT:
             word, text, commands = "reject", "rejected without requeue", (RejectDelivery(),)
-        case Plain.NACK:
+        case DirectAction.NACK:
             word, text, commands = "requeue", "nacked with requeue", (RequeueDelivery(counted=False),)
-        case Plain.RETURN:
+        case DirectAction.RETURN:
             word, text, commands = "requeue", "rejected with requeue", (RequeueDelivery(counted=True),)
-        case Plain.CRASH:
-            return Said(attempt=attempt, outcome=does.value, decision="crash", text="the consumer dies", commands=None)
+        case DirectAction.CRASH:
+            return ConsumerReaction(
+                attempt=attempt, outcome=action.value, decision="crash", text="the consumer dies", commands=None
+            )
         case _:
-            assert_never(does)
-    return Said(attempt=attempt, outcome=does.value, decision=word, text=text, commands=commands)
+            assert_never(action)
+    return ConsumerReaction(attempt=attempt, outcome=action.value, decision=word, text=text, commands=commands)
 
 
 def describe(outcome: Outcome) -> str:
@@ -224,8 +228,8 @@ def describe(outcome: Outcome) -> str:
             assert_never(outcome)
 
 
-def _worded(decision: Decision) -> tuple[str, str, int | None]:
-    """A decision as the word that logs have for it, as a phrase, and its delay."""
+def _describe_decision(decision: Decision) -> tuple[str, str, int | None]:
+    """A decision as the word in the logs, as a phrase, and its delay."""
     match decision:
         case Done():
             return "ack", "ack", None

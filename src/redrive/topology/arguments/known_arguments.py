@@ -9,8 +9,8 @@ the argument in silence and ignores it, but refuses the policy key, and with it 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from redrive.topology.arguments.rules import Age, Anything, Flag, OneOf, Text, ValueRule, Whole
-from redrive.topology.brokers import BrokerVersion
+from redrive.topology.arguments.value_rules import Age, Anything, Flag, OneOf, Text, ValueRule, Whole
+from redrive.topology.broker_versions import BrokerVersion
 from redrive.topology.model import QueueType
 
 MESSAGE_TTL_MAX_MS = 315_360_000_000

@@ -7,7 +7,7 @@ or None. The rules are strict about types because RabbitMQ is: `"5000"`, `5000.0
 from dataclasses import dataclass
 from typing import Protocol
 
-from redrive.topology.values import Arguments, Value
+from redrive.topology.argument_table import Arguments, Value
 
 _SHOWN_MAX = 60
 

@@ -1,11 +1,11 @@
-"""A message's life as values: what happened, when and where, and how it ended.
+"""The timeline of a simulated message: what happened, when and where, and how it ended.
 
 ending    exit  what
 handled   0     a run succeeded
-parked    0     it lies in a queue that keeps it: the shape's parking, or wherever a topology without shapes put it
+parked    0     a queue keeps it: the shape's parking queue, or wherever a topology without shapes put it
 lost      1     no queue has it, and no run succeeded
-stuck     1     a queue holds it for a dead-letter target that does not come
-endless   1     it goes round and round; the simulation gave up, a broker would not
+stuck     1     a queue holds it because no dead-letter target takes it
+endless   1     it goes round without end; the simulation gave up, a broker would not
 """
 
 from collections.abc import Mapping
@@ -14,29 +14,31 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What an event is about."""
 
     PUBLISHED = "published"
     """Its publisher sent it."""
     RUN = "run"
-    """A consumer had it in hand; the handler ran, or `decision` says why not."""
+    """It was delivered to the consumer; the handler ran, or `decision` says why not."""
     PAUSED = "paused"
     """The consumer held it for a while."""
     ARRIVED = "arrived"
     """A copy came into a queue: by the consumer's publish or by dead-lettering."""
-    RETURNED = "returned"
-    """Back into its queue from the consumer's hand."""
+    REQUEUED = "returned"
+    """The consumer requeued it, or died and the broker did."""
     DELAYED = "delayed"
-    """Its own queue keeps it from being delivered for a while."""
+    """Its own queue delays the next delivery."""
     REFUSED = "refused"
-    """A copy was not taken by the broker; the delivery goes back to its queue."""
+    """The broker did not take a copy; the delivery is requeued."""
     HELD = "held"
+    """Its queue could not dead-letter it and keeps it."""
     DROPPED = "dropped"
+    """The broker discarded it."""
 
 
-class Ending(StrEnum):
-    """How it ended."""
+class EndState(StrEnum):
+    """How it ended; the table above."""
 
     HANDLED = "handled"
     PARKED = "parked"
@@ -46,16 +48,16 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class TimelineEvent:
     """One thing that happened `at_ms` after the message was published.
 
-    `queue` is where, `text` a phrase for people. A run has its number (`attempt`, from 1) and what was decided; an
-    arrival has how it came (`why`), and `until_ms` if it will leave by itself. `also` are other queues that got a
-    copy, whose consumers see to it. `headers` are the message's own at that moment, where somebody could see them.
+    `queue` is where, `text` a phrase for people. A run has its number (`attempt`, from 1) and what was decided. An
+    arrival has its reason (`why`), and `until_ms` if the message will expire there. `also` are other queues that got a
+    copy; their consumers are not simulated. `headers` are the message's headers at that moment, where they are known.
     """
 
     at_ms: int
-    kind: Kind
+    kind: EventKind
     text: str
     queue: str | None = None
     attempt: int | None = None
@@ -69,19 +71,22 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """All of it. `attempts_max` is None where nobody counts; `headers` are those it has at its end, if it has one."""
+class Timeline:
+    """The whole timeline. `attempts_max` is None where nothing counts attempts.
+
+    `final_queue` is where the message is at the end, if a queue has it; `headers` are those it has then.
+    """
 
     queue: str
     shape: str | None
     profile: str
     script: str
     attempts_max: int | None
-    events: tuple[Event, ...]
-    ending: Ending
+    events: tuple[TimelineEvent, ...]
+    end_state: EndState
     text: str
     at_ms: int
-    resting_in: str | None = None
+    final_queue: str | None = None
     headers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -92,4 +97,4 @@ class Life:
     @property
     def is_safe(self) -> bool:
         """Whether the message was handled or is kept."""
-        return self.ending in (Ending.HANDLED, Ending.PARKED)
+        return self.end_state in (EndState.HANDLED, EndState.PARKED)

@@ -3,8 +3,9 @@
 from dataclasses import fields
 from typing import Any
 
-from redrive.topology.declaration.auto_retry import ATTEMPTS, PAUSE
-from redrive.topology.declaration.grammar import (
+from redrive.topology.declaration.auto_retry_reader import ATTEMPTS, PAUSE
+from redrive.topology.declaration.data_reader import PAUSE_AFTER
+from redrive.topology.declaration.keys import (
     APPLY_TO,
     AUTO_RETRY_KEYS,
     BINDING_KEYS,
@@ -14,9 +15,8 @@ from redrive.topology.declaration.grammar import (
     QUEUE_KEYS,
     TOP_KEYS,
 )
-from redrive.topology.declaration.reading import PAUSE_AFTER
 from redrive.topology.model import ExchangeType, QueueType
-from redrive.topology.options import Delays
+from redrive.topology.option_types import Delays
 from redrive.topology.shapes import DEFAULT_SHAPE, SHAPES, Shape
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}

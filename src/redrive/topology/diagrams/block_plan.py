@@ -8,15 +8,15 @@ shared by several blocks take an exit, which ends at that queue's port.
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from redrive.topology.arrangement import Arrangement
-from redrive.topology.diagrams.flows import Agent, Flow
 from redrive.topology.diagrams.graph import Block, Graph, named
-from redrive.topology.diagrams.roles import Role
+from redrive.topology.diagrams.message_flows import MessageFlow, Mover
+from redrive.topology.diagrams.queue_roles import QueueRole
 from redrive.topology.diagrams.scene import Look
 from redrive.topology.diagrams.text import keys_in_two_lines, visible
+from redrive.topology.effective_settings import duration
 from redrive.topology.model import Binding, DestinationType
+from redrive.topology.retry_routes import RetryRoutes
 from redrive.topology.routing import Node
-from redrive.topology.settings import duration
 
 Port = tuple[str, Node]
 """Where an exit ends: ("exchange", node) or ("queue", node), in the shared part of the picture."""
@@ -27,14 +27,14 @@ class Inlet:
     """One way into a row. `relay` is the exchange it comes through; without one it comes straight from `agent`."""
 
     relay: Node | None = None
-    agents: set[Agent] = field(default_factory=set)
+    agents: set[Mover] = field(default_factory=set)
     over: str = ""
     under: str = ""
     tooltip: str = ""
 
 
 @dataclass(slots=True)
-class Row:
+class BlockRow:
     """One box under a main queue. `leaves` is the reason on the arrow back to the main queue."""
 
     look: Look
@@ -54,16 +54,16 @@ class Exit:
     """Messages of a block that leave for something shared."""
 
     port: Port
-    agent: Agent
+    agent: Mover
     reason: str
 
 
 @dataclass(slots=True)
-class Plan:
+class BlockPlan:
     """A block to be drawn."""
 
     block: Block | None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[BlockRow] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     sources: dict[Node, list[Binding]] = field(default_factory=dict)
     rejected_into: list[Node | None] = field(default_factory=list)
@@ -76,14 +76,14 @@ class Plan:
     """The relays that stand in other blocks, too."""
 
 
-def plan_block(block: Block, graph: Graph) -> Plan:
+def plan_block(block: Block, graph: Graph) -> BlockPlan:
     """The rows, inlets and exits of one main queue."""
-    plan = Plan(block=block)
+    plan = BlockPlan(block=block)
     for binding in graph.bindings_to(block.main):
         plan.sources.setdefault((binding.vhost, binding.source), []).append(binding)
     rows = {node: _queue_row(node, graph) for node in (*block.waits, *block.parkings)}
     loops = [_loop_row(flow) for flow in graph.published.get(block.main, ()) if flow.in_place]
-    ghosts: list[Row] = []
+    ghosts: list[BlockRow] = []
     for flow in graph.flows(block.main):
         if not flow.in_place:
             _plan_flow(flow, plan, rows, ghosts, graph)
@@ -97,16 +97,16 @@ def plan_block(block: Block, graph: Graph) -> Plan:
     return plan
 
 
-def plan_shared(graph: Graph) -> list[Plan]:
+def plan_shared(graph: Graph) -> list[BlockPlan]:
     """The shared queues, those that one exchange feeds together in one plan."""
-    group_of: dict[Node, Plan] = {}
-    plans: list[Plan] = []
+    group_of: dict[Node, BlockPlan] = {}
+    plans: list[BlockPlan] = []
     for node in graph.shared:
         row = _queue_row(node, graph)
         relays = [inlet.relay for inlet in row.inlets if inlet.relay is not None]
         plan = next((group_of[relay] for relay in relays if relay in group_of), None)
         if plan is None:
-            plan = Plan(block=None)
+            plan = BlockPlan(block=None)
             plans.append(plan)
         group_of.update(dict.fromkeys(relays, plan))
         back = graph.dead_letters.get(node)
@@ -118,7 +118,7 @@ def plan_shared(graph: Graph) -> list[Plan]:
     return plans
 
 
-def mark_repeated(plans: list[Plan], graph: Graph) -> None:
+def mark_repeated(plans: list[BlockPlan], graph: Graph) -> None:
     """Lets every plan know which of its relays the picture shows more than once."""
     seen, entries = Counter[Node](), set(graph.entries)
     relays = [{inlet.relay for row in plan.rows for inlet in row.inlets if inlet.relay is not None} for plan in plans]
@@ -128,13 +128,11 @@ def mark_repeated(plans: list[Plan], graph: Graph) -> None:
         plan.repeated = {relay for relay in each if seen[relay] > 1 or relay in entries}
 
 
-def consumer_words(arrangement: Arrangement | None) -> str:
+def consumer_words(routes: RetryRoutes | None) -> str:
     """What is known of the consumer of a queue."""
-    if arrangement is None:
+    if routes is None:
         return ""
-    return f"{visible(arrangement.shape)} · up to {arrangement.attempts} run" + (
-        "" if arrangement.attempts == 1 else "s"
-    )
+    return f"{visible(routes.shape)} · up to {routes.attempts} run" + ("" if routes.attempts == 1 else "s")
 
 
 def describe_exchange(node: Node, graph: Graph) -> str:
@@ -178,11 +176,11 @@ def binding_keys(bindings: list[Binding]) -> list[str]:
     ]
 
 
-def _queue_row(node: Node, graph: Graph) -> Row:
+def _queue_row(node: Node, graph: Graph) -> BlockRow:
     queue, settings, role = graph.queues[node], graph.settings[node], graph.role(node)
-    waits = role == Role.WAIT
+    waits = role == QueueRole.WAIT
     facts = [fact for fact in settings.facts if not (waits and fact.startswith("TTL "))]
-    row = Row(
+    row = BlockRow(
         look=Look.WAIT if waits else Look.PARKING,
         title=visible(named(node)),
         detail=visible(" · ".join(facts)),
@@ -203,15 +201,17 @@ def _queue_row(node: Node, graph: Graph) -> Row:
     return row
 
 
-def _loop_row(flow: Flow) -> Row:
+def _loop_row(flow: MessageFlow) -> BlockRow:
     reason, _, how = flow.reason.partition(": ")
-    row = Row(look=Look.LOOP, title=how or reason, tooltip=f"{visible(named(flow.source))} {flow.reason}")
+    row = BlockRow(look=Look.LOOP, title=how or reason, tooltip=f"{visible(named(flow.source))} {flow.reason}")
     row.leaves = "again"
-    row.inlets.append(Inlet(agents={Agent.CONSUMER}, over=reason))
+    row.inlets.append(Inlet(agents={Mover.CONSUMER}, over=reason))
     return row
 
 
-def _plan_flow(flow: Flow, plan: Plan, rows: dict[Node, Row], ghosts: list[Row], graph: Graph) -> None:
+def _plan_flow(
+    flow: MessageFlow, plan: BlockPlan, rows: dict[Node, BlockRow], ghosts: list[BlockRow], graph: Graph
+) -> None:
     elsewhere = not flow.targets
     for target in flow.targets:
         if target in rows:
@@ -226,15 +226,15 @@ def _plan_flow(flow: Flow, plan: Plan, rows: dict[Node, Row], ghosts: list[Row],
         ghosts.append(_ghost(flow, plan, graph))
 
 
-def _into_row(flow: Flow, row: Row, plan: Plan) -> None:
+def _into_row(flow: MessageFlow, row: BlockRow, plan: BlockPlan) -> None:
     relay = flow.exchange if flow.exchange[1] else None
-    if relay is not None or row.look == Look.WAIT or flow.agent == Agent.CONSUMER:
+    if relay is not None or row.look == Look.WAIT or flow.agent == Mover.CONSUMER:
         inlet = next((one for one in row.inlets if one.relay == relay and (relay or flow.agent in one.agents)), None)
         if inlet is None:
             inlet = Inlet(relay=relay, tooltip=flow.reason)
             row.inlets.append(inlet)
         inlet.agents.add(flow.agent)
-        if flow.agent == Agent.CONSUMER:
+        if flow.agent == Mover.CONSUMER:
             inlet.over = flow.reason
         else:
             plan.rejected_reason = flow.reason
@@ -244,28 +244,28 @@ def _into_row(flow: Flow, row: Row, plan: Plan) -> None:
         row.dies_here = flow.reason
 
 
-def _port(flow: Flow, target: Node, graph: Graph) -> Port | None:
+def _port(flow: MessageFlow, target: Node, graph: Graph) -> Port | None:
     if not flow.exchange[1]:
         return "queue", target
     sources = {(binding.vhost, binding.source) for binding in graph.bindings_to(target)}
     return ("exchange", flow.exchange) if flow.exchange in sources else None
 
 
-def _ghost(flow: Flow, plan: Plan, graph: Graph) -> Row:
+def _ghost(flow: MessageFlow, plan: BlockPlan, graph: Graph) -> BlockRow:
     target = flow.exchange if flow.exchange[1] else (flow.targets or ((flow.exchange[0], flow.routing_key or ""),))[0]
     kind = "exchange" if flow.exchange[1] else "queue"
-    row = Row(
+    row = BlockRow(
         look=Look.GHOST,
         title=f"{kind} {visible(named(target))}" if target[1] else flow.gap,
         detail=visible(flow.gap) if flow.gap and target[1] else "drawn elsewhere",
         tooltip=f"{flow.reason}: {kind} {visible(named(target))} {visible(flow.gap)}",
     )
-    if flow.agent == Agent.BROKER:
+    if flow.agent == Mover.BROKER:
         row.dies_here = flow.reason
     else:
-        row.inlets.append(Inlet(agents={Agent.CONSUMER}, over=flow.reason))
+        row.inlets.append(Inlet(agents={Mover.CONSUMER}, over=flow.reason))
     return row
 
 
-def _fed_by_broker(row: Row) -> bool:
-    return any(Agent.BROKER in inlet.agents for inlet in row.inlets)
+def _fed_by_broker(row: BlockRow) -> bool:
+    return any(Mover.BROKER in inlet.agents for inlet in row.inlets)

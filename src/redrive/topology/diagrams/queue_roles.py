@@ -12,20 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from redrive.topology.arrangement import Arrangement
-from redrive.topology.diagrams.flows import Flow
+from redrive.topology.diagrams.message_flows import MessageFlow
+from redrive.topology.effective_settings import Settings
+from redrive.topology.retry_routes import RetryRoutes
 from redrive.topology.routing import Node, Routing
-from redrive.topology.settings import Settings
 
 _WAITING_WORDS = frozenset({"wait", "waiting", "retry", "retries", "delay", "delayed", "backoff"})
 _PARKING_WORDS = frozenset(
     {"dlq", "dead", "dlx", "deadletter", "deadletters", "parked", "parking", "poison", "failed", "error", "errors"}
 )
-_FILLER_WORDS = frozenset({"queue", "letter", "letters"})
+_FILLER_WORDS = frozenset({"queue", "message", "letters"})
 _TARGETS_LOOKED_AT_MAX = 64
 
 
-class Role(StrEnum):
+class QueueRole(StrEnum):
     """What a queue is there for."""
 
     MAIN = "main"
@@ -34,10 +34,10 @@ class Role(StrEnum):
 
 
 @dataclass(slots=True)
-class Households:
+class QueueRoles:
     """Every queue's role, and the main queue it belongs to (None: to several, or to nobody in particular)."""
 
-    roles: dict[Node, Role] = field(default_factory=dict)
+    roles: dict[Node, QueueRole] = field(default_factory=dict)
     owner: dict[Node, Node | None] = field(default_factory=dict)
 
 
@@ -45,7 +45,7 @@ class Households:
 class _Evidence:
     queues: Iterable[Node]
     settings: dict[Node, Settings]
-    dead_letters: dict[Node, Flow]
+    dead_letters: dict[Node, MessageFlow]
     routing: Routing
     # Dead letters that take the same route share one tuple of targets; grouping by it keeps a fan-in of thousands of
     # queues on a fan-out of thousands linear.
@@ -73,49 +73,53 @@ def assign_roles(
     queues: Iterable[Node],
     *,
     settings: dict[Node, Settings],
-    dead_letters: dict[Node, Flow],
+    dead_letters: dict[Node, MessageFlow],
     routing: Routing,
-    arrangements: Iterable[Arrangement] = (),
-) -> Households:
+    retry_routes: Iterable[RetryRoutes] = (),
+) -> QueueRoles:
     """The role of every queue and whose it is."""
     evidence = _Evidence(list(queues), settings, dead_letters, routing)
-    found = Households()
-    _believe(arrangements, found, frozenset(evidence.queues))
+    found = QueueRoles()
+    _believe(retry_routes, found, frozenset(evidence.queues))
     waits = _infer_waits(evidence, found.roles)
     for queue in evidence.queues:
         if queue not in found.roles:
-            found.roles[queue] = Role.WAIT if queue in waits else Role.MAIN
+            found.roles[queue] = QueueRole.WAIT if queue in waits else QueueRole.MAIN
     for queue in evidence.queues:
-        if found.roles[queue] == Role.MAIN and queue not in found.owner and _is_parking(queue, evidence, found.roles):
-            found.roles[queue] = Role.PARKING
+        if (
+            found.roles[queue] == QueueRole.MAIN
+            and queue not in found.owner
+            and _is_parking(queue, evidence, found.roles)
+        ):
+            found.roles[queue] = QueueRole.PARKING
     _find_owners(evidence, found)
     return found
 
 
-def _believe(arrangements: Iterable[Arrangement], found: Households, queues: frozenset[Node]) -> None:
-    for arrangement in arrangements:
-        main = arrangement.vhost, arrangement.queue
+def _believe(retry_routes: Iterable[RetryRoutes], found: QueueRoles, queues: frozenset[Node]) -> None:
+    for routes in retry_routes:
+        main = routes.vhost, routes.queue
         if main not in queues:
             continue
-        found.roles[main] = Role.MAIN
+        found.roles[main] = QueueRole.MAIN
         found.owner[main] = main
-        for name, role in [(wait.queue, Role.WAIT) for wait in arrangement.waits] + [
-            (arrangement.parking.queue, Role.PARKING)
+        for name, role in [(wait.queue, QueueRole.WAIT) for wait in routes.waits] + [
+            (routes.parking.queue, QueueRole.PARKING)
         ]:
-            node = arrangement.vhost, name
-            if node in queues and found.roles.get(node) != Role.MAIN:
+            node = routes.vhost, name
+            if node in queues and found.roles.get(node) != QueueRole.MAIN:
                 found.roles[node] = role
-                # The second arrangement to name a queue makes it everybody's.
+                # The second routes to name a queue makes it everybody's.
                 found.owner[node] = main if found.owner.get(node, main) == main else None
 
 
-def _infer_waits(evidence: _Evidence, known: dict[Node, Role]) -> set[Node]:
+def _infer_waits(evidence: _Evidence, known: dict[Node, QueueRole]) -> set[Node]:
     order = {queue: place for place, queue in enumerate(evidence.queues)}
     candidates = {queue for queue in evidence.queues if queue not in known and _may_wait(queue, evidence)}
     likeness = {queue: _likeness(queue, evidence) for queue in candidates}
 
     def waits_for(queue: Node, target: Node) -> bool:
-        if known.get(target, Role.MAIN) != Role.MAIN or target == queue:
+        if known.get(target, QueueRole.MAIN) != QueueRole.MAIN or target == queue:
             return False
         if target in candidates:
             return (likeness[queue], order[queue]) > (likeness[target], order[target])
@@ -158,14 +162,14 @@ def _is_delay_in_front(queue: Node, target: Node, evidence: _Evidence) -> bool:
     return bool(_words(queue[1]) & _WAITING_WORDS) or _is_published_to(target, evidence)
 
 
-def _is_parking(queue: Node, evidence: _Evidence, roles: dict[Node, Role]) -> bool:
+def _is_parking(queue: Node, evidence: _Evidence, roles: dict[Node, QueueRole]) -> bool:
     if queue in evidence.dead_letters:
         return False
     named_so = bool(_words(queue[1]) & _PARKING_WORDS)
     feeders = _feeders(queue, evidence)
     if not feeders:
         return named_so and _stands_apart(queue, evidence)
-    if any(roles.get(feeder) == Role.WAIT for feeder in feeders):
+    if any(roles.get(feeder) == QueueRole.WAIT for feeder in feeders):
         return False
     return named_so or not _is_published_to(queue, evidence)
 
@@ -178,12 +182,12 @@ def _stands_apart(queue: Node, evidence: _Evidence) -> bool:
     )
 
 
-def _find_owners(evidence: _Evidence, found: Households) -> None:
-    mains = {_essence(queue): queue for queue in evidence.queues if found.roles[queue] == Role.MAIN}
+def _find_owners(evidence: _Evidence, found: QueueRoles) -> None:
+    mains = {_essence(queue): queue for queue in evidence.queues if found.roles[queue] == QueueRole.MAIN}
     for queue in evidence.queues:
-        if found.roles[queue] == Role.MAIN:
+        if found.roles[queue] == QueueRole.MAIN:
             found.owner[queue] = queue
-        elif queue not in found.owner and found.roles[queue] == Role.WAIT:
+        elif queue not in found.owner and found.roles[queue] == QueueRole.WAIT:
             found.owner[queue] = _wait_owner(queue, evidence, found)
     for queue in evidence.queues:
         if queue not in found.owner:
@@ -192,15 +196,15 @@ def _find_owners(evidence: _Evidence, found: Households) -> None:
             found.owner[queue] = owners[0] if len(owners) == 1 else by_name
 
 
-def _wait_owner(queue: Node, evidence: _Evidence, found: Households) -> Node | None:
-    fed_by = [one for one in _sources_few(queue, evidence) if found.roles[one] == Role.MAIN]
+def _wait_owner(queue: Node, evidence: _Evidence, found: QueueRoles) -> Node | None:
+    fed_by = [one for one in _sources_few(queue, evidence) if found.roles[one] == QueueRole.MAIN]
     if fed_by:
         return fed_by[0] if len(fed_by) == 1 else None
-    targets = [target for target in evidence.targets(queue) if found.roles[target] == Role.MAIN]
+    targets = [target for target in evidence.targets(queue) if found.roles[target] == QueueRole.MAIN]
     return max(targets, key=lambda target: len(_shared_prefix(queue[1], target[1])), default=None)
 
 
-def _owners_by_dead_letters(queue: Node, evidence: _Evidence, found: Households) -> list[Node]:
+def _owners_by_dead_letters(queue: Node, evidence: _Evidence, found: QueueRoles) -> list[Node]:
     owners: dict[Node, None] = {}
     for source in _sources_few(queue, evidence):
         owner = found.owner.get(source)

@@ -42,7 +42,7 @@ class Invalid(ValueError):
         super().__init__(f"{summary}; {hint}" if hint else summary)
 
 
-class Kind(Protocol):
+class OptionType(Protocol):
     """What every kind does."""
 
     def parse(self, value: Any) -> Any:
@@ -52,7 +52,7 @@ class Kind(Protocol):
         """The kind as JSON Schema, for editors."""
 
 
-def option(kind: Kind, default: Any, doc: str) -> Any:
+def option(kind: OptionType, default: Any, doc: str) -> Any:
     """A dataclass field that carries its kind and its one-line explanation."""
     return field(default=default, metadata={"kind": kind, "doc": doc})
 

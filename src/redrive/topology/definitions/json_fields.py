@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from redrive.core import Finding, InvalidDefinitions, Severity
-from redrive.topology.definitions.syntax import Document, Path, written
-from redrive.topology.values import NO_ARGUMENTS, Arguments
+from redrive.topology.argument_table import NO_ARGUMENTS, Arguments
+from redrive.topology.definitions.json_source import Document, Path, written
 
 NESTING_MAX = 64
 """Levels of lists and objects in one value; deeper than any argument, and safe for everything that recurses."""

@@ -1,19 +1,19 @@
-"""Reading with every problem at once: typed access to plain data that notes what is wrong and goes on."""
+"""DataReader with every problem at once: typed access to plain data that notes what is wrong and goes on."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from redrive.core import Finding
-from redrive.topology.declared import Locate, finding_at
+from redrive.topology.declaration.model import Locate, finding_at
 from redrive.topology.names import name_problem
-from redrive.topology.options import Count, Flag, Invalid, Kind, Path, Text, describe, nearest, quote_hint
+from redrive.topology.option_types import Count, Flag, Invalid, OptionType, Path, Text, describe, nearest, quote_hint
 
 TEXT = Text()
 FLAG = Flag()
 PAUSE_AFTER = Count(0, 1_000_000, "0 never pauses, which is the default", optional=True)
 
 
-class Reading:
+class DataReader:
     """One reading of one declaration. What can't be read is noted in `findings` and read as its harmless default."""
 
     def __init__(self, locate: Locate) -> None:
@@ -52,7 +52,7 @@ class Reading:
         value = entry.get(key)
         return default if value is None else bool(self.value(value, (*path, key), FLAG))
 
-    def value(self, value: Any, path: Path, kind: Kind) -> Any:
+    def value(self, value: Any, path: Path, kind: OptionType) -> Any:
         """A value its kind accepts, None otherwise."""
         try:
             return kind.parse(value)
