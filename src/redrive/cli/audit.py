@@ -11,7 +11,7 @@ import click
 
 from redrive.cli.console import EXIT_FOUND, SuggestingGroup, say
 from redrive.cli.dlq.audit import audit_command as list_command
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import fail_line, print_json, print_line
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.private_files import writing_private
@@ -48,8 +48,8 @@ audit_command.add_command(list_command, "list")
 @click.option("--head", "heads", multiple=True, metavar="PLACE:HASH", help="A head that was written down. Repeatable.")
 @click.option("--export", "file_name", metavar="FILE", help="What `redrive audit export` wrote before.")
 @with_format
-@with_place
-def verify_command(place: PlaceOptions, heads: tuple[str, ...], file_name: str | None, form: str) -> None:
+@with_connection
+def verify_command(connection: ConnectionOptions, heads: tuple[str, ...], file_name: str | None, form: str) -> None:
     """Find entries that were changed, removed, moved or added by hand; with a head also that the newest are gone.
 
     \b
@@ -64,7 +64,7 @@ def verify_command(place: PlaceOptions, heads: tuple[str, ...], file_name: str |
     async def work(store: Store) -> ChainReport:
         return await store.audit.verify(anchors)
 
-    report = on_store(place, work)
+    report = on_store(connection, work)
     if form == "json":
         findings = [{"code": one.code, "place": one.place, "text": one.text} for one in report.findings]
         told = {"entries": report.entries, "head": str(report.head), "findings": findings, "more": report.is_cut}
@@ -83,8 +83,8 @@ def verify_command(place: PlaceOptions, heads: tuple[str, ...], file_name: str |
 
 @audit_command.command("export")
 @click.option("--output", "-o", metavar="FILE", default="-", show_default=True, help="Where to; - is stdout.")
-@with_place
-def export_command(place: PlaceOptions, output: str) -> None:
+@with_connection
+def export_command(connection: ConnectionOptions, output: str) -> None:
     """Write the whole audit as JSON lines, the oldest first, with the hashes. A file is for its owner alone.
 
     \b
@@ -102,7 +102,7 @@ def export_command(place: PlaceOptions, output: str) -> None:
                     head = ChainHead(place=entry.place, hash=entry.hash)
         return head
 
-    say(f"head {on_store(place, work)}")
+    say(f"head {on_store(connection, work)}")
 
 
 @contextmanager

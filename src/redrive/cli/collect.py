@@ -77,7 +77,7 @@ def collect_command(
       redrive collect redrive.yaml --database postgresql://redrive@db/redrive --auto-retry --metrics-port 9103
     """
     keep_result()
-    place = find_connection_settings(url=url, management_url=management_url, database=database, file=file)
+    connection = find_connection_settings(url=url, management_url=management_url, database=database, file=file)
     request = CollectRequest(
         patterns=patterns, observe=observe, resumed=resumed, once=once, auto_retry=auto_retry, forced=force, who=who
     )
@@ -95,18 +95,18 @@ def collect_command(
         refusals.extend(selected.refusals)
         if file is not None or patterns or yes:
             return
-        say(printable(f"Would collect from {_told(selected, place)}"))
+        say(printable(f"Would collect from {_told(selected, connection)}"))
         if not is_confirmed("Nobody has named these queues. Take from them?", yes=False):
             raise SystemExit(EXIT_COULD_NOT)
 
     def started(selected: SourceSelection) -> None:
-        text = printable(f"Collecting from {_told(selected, place)}")
+        text = printable(f"Collecting from {_told(selected, connection)}")
         if once:
             say(text)
         else:
             greet(f"{text}; Ctrl-C ends it", log_format=log_format)
 
-    report = run_collect(place, request, telemetry_options=telemetry_options, confirm=confirm, started=started)
+    report = run_collect(connection, request, telemetry_options=telemetry_options, confirm=confirm, started=started)
     if report is None:  # ended before it began
         raise SystemExit(EXIT_FOUND if once else 0)
     if once:
@@ -120,12 +120,12 @@ def _say_findings(selected: SourceSelection) -> None:
         (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
 
 
-def _told(selected: SourceSelection, place: ConnectionSettings) -> str:
+def _told(selected: SourceSelection, connection: ConnectionSettings) -> str:
     """From which queues messages are taken, and how many lie there now."""
     sources = [one for one in selected.sources if not one.observe_only]
     shown = [_with_depth(one.dlq, selected.depths.get(one.dlq)) for one in sources[:_QUEUES_SHOWN]]
     more = "" if len(sources) <= _QUEUES_SHOWN else f" and {len(sources) - _QUEUES_SHOWN} more"
-    return f"{', '.join(shown)}{more} of {place.target.address}"
+    return f"{', '.join(shown)}{more} of {connection.target.address}"
 
 
 def _with_depth(name: str, depth: int | None) -> str:

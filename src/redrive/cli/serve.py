@@ -10,7 +10,7 @@ from redrive.cli.dlq.output import print_json_line, print_line, print_table
 from redrive.cli.secret_files import with_secret_files
 from redrive.cli.tables import Column, moment_text
 from redrive.records import moment_json
-from redrive.serving import ServeConfig, Started, check_configuration, find_configuration, run_serve
+from redrive.serving import ServeConfig, ServeOptions, ServerStarted, check_configuration, find_configuration, run_serve
 from redrive.wiring import TelemetryOptions
 
 
@@ -92,7 +92,7 @@ def serve_command(
       redrive serve --match '*.dlq' --port 3000
       redrive serve redrive.yaml --database postgresql://redrive@db/redrive --host 0.0.0.0
     """
-    config = find_configuration(
+    options = ServeOptions(
         file=file,
         url=url,
         management_url=management_url,
@@ -110,6 +110,7 @@ def serve_command(
         tls_key=tls_key,
         proxies=proxies,
     )
+    config = find_configuration(options)
     _print_configuration(config)
     if print_config:
         check_configuration(config)
@@ -128,7 +129,7 @@ def _print_configuration(config: ServeConfig) -> None:
         print_json_line({"config": {name: {"value": value, "from": source} for name, value, source in config.shown()}})
 
 
-def _greet(started: Started) -> None:
+def _greet(started: ServerStarted) -> None:
     token = started.token
     if not sys.stdout.isatty():
         shown = None

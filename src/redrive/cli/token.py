@@ -5,7 +5,7 @@ import json
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, SuggestingGroup, forget_reader, keep_result, say
-from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.options import ConnectionOptions, Duration, with_connection, with_format, with_who
 from redrive.cli.dlq.output import fail_line, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Cell, Column, moment_text
@@ -60,9 +60,9 @@ def token_command() -> None:
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def create_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     name: str,
     role: str,
     queues: tuple[str, ...],
@@ -99,7 +99,7 @@ def create_command(
         await store.tokens.create(token, secret_hash=secret_hash, now_ms=moment_ms, why=why)
         return token, text, moment_ms
 
-    token, text, moment_ms = on_store(place, work, creates=True)
+    token, text, moment_ms = on_store(connection, work, creates=True)
     try:
         # Not `write`: here a reader that has gone away has missed what nobody can show again.
         is_json = form == "json"
@@ -109,7 +109,7 @@ def create_command(
         async def take_back(store: Store) -> None:
             await store.tokens.revoke(token.id, who=who, now_ms=store.clock_ms(), why="it could not be shown")
 
-        on_store(place, take_back)
+        on_store(connection, take_back)
         forget_reader()
         fail_line(f"can't write the token: {error.strerror or error}; it is revoked, make another under another name")
         raise SystemExit(EXIT_COULD_NOT) from None
@@ -122,8 +122,8 @@ def create_command(
 @token_command.command("list")
 @click.option("--all", "shows_all", is_flag=True, help="Also those that are expired or revoked.")
 @with_format
-@with_place
-def list_command(place: PlaceOptions, shows_all: bool, form: str) -> None:
+@with_connection
+def list_command(connection: ConnectionOptions, shows_all: bool, form: str) -> None:
     """List the tokens, without their secrets.
 
     \b
@@ -134,7 +134,7 @@ def list_command(place: PlaceOptions, shows_all: bool, form: str) -> None:
     async def work(store: Store) -> tuple[tuple[Token, ...], int]:
         return await store.tokens.all(), store.clock_ms()
 
-    tokens, moment_ms = on_store(place, work)
+    tokens, moment_ms = on_store(connection, work)
     found = [one for one in tokens if shows_all or one.is_valid(moment_ms)]
     if form == "json":
         print_json({"tokens": [token_json(one, now_ms=moment_ms) for one in found]})
@@ -149,8 +149,8 @@ def list_command(place: PlaceOptions, shows_all: bool, form: str) -> None:
 @click.argument("token", metavar="ID")
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
 @with_who
-@with_place
-def revoke_command(place: PlaceOptions, token: str, why: str, who: str) -> None:
+@with_connection
+def revoke_command(connection: ConnectionOptions, token: str, why: str, who: str) -> None:
     """Revoke a token by its ID or NAME: from the next request on it counts nowhere.
 
     \b
@@ -168,7 +168,7 @@ def revoke_command(place: PlaceOptions, token: str, why: str, who: str) -> None:
             return await store.tokens.revoke(one.id, who=who, now_ms=store.clock_ms(), why=why)
         raise UnknownToken(token)
 
-    revoked = on_store(place, work)
+    revoked = on_store(connection, work)
     print_line(f"The token {revoked.id} of {revoked.name} is revoked.")
 
 

@@ -1,22 +1,24 @@
-"""Wiring, for `redrive serve`: the API in this thread's event loop, and beside it what collects and sends back.
+"""`redrive serve`: the admin API in this thread's event loop, and in another thread what collects and redrives.
 
-`configuration` says what was asked for and by whom; `work` is the collector, the redriver and auto-retry, kept at it
-while the broker comes and goes; `worker` gives them a thread; `connections` says how many clients there may be and how
-slow; `around` is what every request passes before the app; and `server` puts them together. The web server is an extra,
-and imported only when it is to run.
+`configuration` has the settings and their sources. `worker_loop` keeps the collector, the redriver and auto-retry
+running while the broker comes and goes; `worker_thread` gives them a thread, and `worker_throttle` makes that thread
+yield to requests. `connection_limits` says how many clients may connect and how slow they may be; `proxies` and
+`request_monitor` are what every request passes before the app; `server` puts all of it together. The web server is an
+extra, and imported only when it is to run.
 """
 
 from collections.abc import Callable
 
-from redrive.serving.configuration import ServeConfig, find_configuration, require_console
-from redrive.serving.started import FirstToken, ServeFailed, Started
+from redrive.serving.configuration import ServeConfig, ServeOptions, find_configuration, require_console
+from redrive.serving.startup import FirstToken, ServeFailed, ServerStarted
 from redrive.wiring import TelemetryOptions
 
 __all__ = [
     "FirstToken",
     "ServeConfig",
     "ServeFailed",
-    "Started",
+    "ServeOptions",
+    "ServerStarted",
     "check_configuration",
     "find_configuration",
     "require_console",
@@ -33,7 +35,9 @@ def check_configuration(config: ServeConfig) -> None:
     settings_of(config)
 
 
-def run_serve(config: ServeConfig, *, telemetry_options: TelemetryOptions, started: Callable[[Started], None]) -> None:
+def run_serve(
+    config: ServeConfig, *, telemetry_options: TelemetryOptions, started: Callable[[ServerStarted], None]
+) -> None:
     """Serves until SIGTERM or SIGINT. `started` is called once it listens.
 
     Raises `ServeFailed`, `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `StoreError`.

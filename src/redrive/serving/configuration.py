@@ -1,6 +1,6 @@
-"""What `redrive serve` is told, and by whom: a flag wins, then the environment, then the file; defaults last.
+"""The settings of `redrive serve` and their sources: a flag wins, then the environment, then the file; defaults last.
 
-Everything can be shown: passwords in URLs are masked, and nothing else here is a secret.
+All of it can be shown: passwords in URLs are masked, and nothing else here is a secret.
 """
 
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from redrive.core import RedriveError, mask_url
-from redrive.serving.started import ServeFailed
+from redrive.serving.startup import ServeFailed
 from redrive.wiring import (
     DEFAULT_HOST,
     CollectRequest,
@@ -28,7 +28,7 @@ _NEEDED = ("fastapi", "uvicorn")
 class ServeConfig:
     """Where to listen, what to serve, what to do beside it."""
 
-    place: ConnectionSettings
+    connections: ConnectionSettings
     host: Setting
     port: Setting
     match: Setting
@@ -72,12 +72,12 @@ class ServeConfig:
 
     def shown(self) -> list[tuple[str, str, str]]:
         """Name, value and source of every setting, without a secret."""
-        place = self.place
-        management = place.management_url or _guessed_management(place)
+        connections = self.connections
+        management = connections.management_url or _guessed_management(connections)
         named = {
-            "broker": place.url,
+            "broker": connections.url,
             "management": management,
-            "database": place.database,
+            "database": connections.database,
             "host": self.host,
             "port": self.port,
             "match": self.match,
@@ -94,48 +94,61 @@ class ServeConfig:
         return [(name, masked(setting.value), setting.source) for name, setting in named.items()]
 
 
-def find_configuration(
-    *,
-    file: str | None = None,
-    url: str | None = None,
-    management_url: str | None = None,
-    database: str | None = None,
-    host: str | None = None,
-    port: int | None = None,
-    match: Sequence[str] = (),
-    observe: Sequence[str] = (),
-    no_collect: bool = False,
-    no_auto_retry: bool = False,
-    no_auth: bool = False,
-    audit_payloads: bool = False,
-    first_token_file: str | None = None,
-    tls_cert: str | None = None,
-    tls_key: str | None = None,
-    proxies: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-) -> ServeConfig:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of `redrive serve` as they were typed; None, () and False were not typed."""
+
+    file: str | None = None
+    url: str | None = None
+    management_url: str | None = None
+    database: str | None = None
+    host: str | None = None
+    port: int | None = None
+    match: Sequence[str] = ()
+    observe: Sequence[str] = ()
+    no_collect: bool = False
+    no_auto_retry: bool = False
+    no_auth: bool = False
+    audit_payloads: bool = False
+    first_token_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    proxies: Sequence[str] = ()
+
+
+def find_configuration(options: ServeOptions, *, environment: Mapping[str, str] | None = None) -> ServeConfig:
     """All settings with their sources. Raises `InvalidSetting`, and what reading a file may."""
     known = os.environ if environment is None else environment
-    place = find_connection_settings(
-        url=url, management_url=management_url, database=database, file=file, environment=known
+    connections = find_connection_settings(
+        url=options.url,
+        management_url=options.management_url,
+        database=options.database,
+        file=options.file,
+        environment=known,
     )
-    patterns = tuple(match) or _listed(known.get("REDRIVE_MATCH", ""))
-    observed = tuple(observe) or _listed(known.get("REDRIVE_OBSERVE", ""))
+    match, observe, proxies = options.match, options.observe, options.proxies
+
+    def text(flag: str, said: str | None, variable: str) -> Setting:
+        return chosen(flag, said, known, variable, "")
+
     return ServeConfig(
-        place=place,
-        host=chosen("--host", host, known, "REDRIVE_HOST", DEFAULT_HOST),
-        port=chosen_port(port, known),
-        match=chosen("--match", ", ".join(match) or None, known, "REDRIVE_MATCH", ""),
-        observe=chosen("--observe", ", ".join(observe) or None, known, "REDRIVE_OBSERVE", ""),
-        request=CollectRequest(patterns=patterns, observe=observed),
-        collect=switched("--no-collect", no_collect, known, "REDRIVE_COLLECT"),
-        auto_retry=switched("--no-auto-retry", no_auto_retry, known, "REDRIVE_AUTO_RETRY"),
-        auth=switched("--no-auth", no_auth, known, "REDRIVE_AUTH"),
-        audit_reads=_switched_on("--audit-payloads", audit_payloads, known, "REDRIVE_AUDIT_PAYLOADS"),
-        first_token_file=chosen("--first-token-file", first_token_file, known, "REDRIVE_FIRST_TOKEN_FILE", ""),
-        tls_cert=chosen("--tls-cert", tls_cert, known, "REDRIVE_TLS_CERT", ""),
-        tls_key=chosen("--tls-key", tls_key, known, "REDRIVE_TLS_KEY", ""),
-        proxies=chosen("--trusted-proxy", ", ".join(proxies) or None, known, "REDRIVE_TRUSTED_PROXIES", ""),
+        connections=connections,
+        host=chosen("--host", options.host, known, "REDRIVE_HOST", DEFAULT_HOST),
+        port=chosen_port(options.port, known),
+        match=text("--match", ", ".join(match) or None, "REDRIVE_MATCH"),
+        observe=text("--observe", ", ".join(observe) or None, "REDRIVE_OBSERVE"),
+        request=CollectRequest(
+            patterns=tuple(match) or _listed(known.get("REDRIVE_MATCH", "")),
+            observe=tuple(observe) or _listed(known.get("REDRIVE_OBSERVE", "")),
+        ),
+        collect=switched("--no-collect", options.no_collect, known, "REDRIVE_COLLECT"),
+        auto_retry=switched("--no-auto-retry", options.no_auto_retry, known, "REDRIVE_AUTO_RETRY"),
+        auth=switched("--no-auth", options.no_auth, known, "REDRIVE_AUTH"),
+        audit_reads=_switched_on("--audit-payloads", options.audit_payloads, known, "REDRIVE_AUDIT_PAYLOADS"),
+        first_token_file=text("--first-token-file", options.first_token_file, "REDRIVE_FIRST_TOKEN_FILE"),
+        tls_cert=text("--tls-cert", options.tls_cert, "REDRIVE_TLS_CERT"),
+        tls_key=text("--tls-key", options.tls_key, "REDRIVE_TLS_KEY"),
+        proxies=text("--trusted-proxy", ", ".join(proxies) or None, "REDRIVE_TRUSTED_PROXIES"),
         trusted_proxies=tuple(proxies) or _listed(known.get("REDRIVE_TRUSTED_PROXIES", "")),
     )
 
@@ -157,9 +170,9 @@ def require_console() -> None:
         )
 
 
-def _guessed_management(place: ConnectionSettings) -> Setting:
+def _guessed_management(connections: ConnectionSettings) -> Setting:
     try:
-        address = place.management().endpoint.address
+        address = connections.management().endpoint.address
     except RedriveError:
         address = ""  # whoever connects says what is wrong with the broker's URL
     return Setting(value=address, source="guessed from the broker's URL")

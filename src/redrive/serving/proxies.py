@@ -1,8 +1,8 @@
-"""Whose word about a client's address is believed: that of proxies which the operator trusts, and of nobody else.
+"""The client's address behind proxies: only proxies that the operator trusts are believed.
 
 Only a trusted peer's `X-Forwarded-For` is read, from its end: the last address that is no trusted proxy's own is the
-client's. What is no IP address is nobody's: then the peer itself is the client, so that no text of a stranger's gets
-into the audit as an address.
+client's. If that is no IP address, the peer itself is the client, so that no stranger's text gets into the audit as an
+address.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TrustedProxies:
-    """An ASGI app around another, which sees the client that trusted proxies tell of."""
+    """An ASGI app around another, which then sees the client's address that trusted proxies forward."""
 
     def __init__(self, app: ASGIApp, *, trusted: Sequence[str]) -> None:
         self._app = app

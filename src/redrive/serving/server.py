@@ -1,7 +1,7 @@
-"""The server: sockets, store, services and app put together, the worker beside them, and an end in order.
+"""Puts the server together: sockets, store, services, the app and the worker beside it; and stops it in order.
 
-SIGTERM or SIGINT: nothing new is accepted, requests in hand are answered, the worker ends its batch; then the process
-ends with 0. A second signal ends it at once.
+SIGTERM or SIGINT: nothing new is accepted, open requests are answered, the worker ends its batch; then the process ends
+with 0. A second signal ends it at once.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, cr
 from redrive.deadletters import RedriveService
 from redrive.management import ManagementError
 from redrive.records import Filter, Role
-from redrive.serving.around import Around, ServerLog
 from redrive.serving.configuration import ServeConfig
-from redrive.serving.connections import Patience, guarded
-from redrive.serving.giving_way import InHand
+from redrive.serving.connection_limits import ConnectionLimits, limited_protocol
 from redrive.serving.proxies import TrustedProxies
-from redrive.serving.started import FirstToken, ServeFailed, Started
-from redrive.serving.work import Work
-from redrive.serving.worker import Worker
+from redrive.serving.request_monitor import RequestMonitor, ServerLog
+from redrive.serving.startup import FirstToken, ServeFailed, ServerStarted
+from redrive.serving.worker_loop import WorkerLoop
+from redrive.serving.worker_thread import WorkerThread
+from redrive.serving.worker_throttle import OpenRequests
 from redrive.stores import Store, StoreUnavailable, exposed_mode
 from redrive.telemetry import Telemetry
 from redrive.wiring import (
@@ -50,14 +50,16 @@ _CONNECTIONS = 8
 """As many as the store has for the API."""
 
 
-def run_serve(config: ServeConfig, *, telemetry_options: TelemetryOptions, started: Callable[[Started], None]) -> None:
+def run_serve(
+    config: ServeConfig, *, telemetry_options: TelemetryOptions, started: Callable[[ServerStarted], None]
+) -> None:
     """Serves until SIGTERM or SIGINT. `started` is called once it listens.
 
     Raises `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`, `ServeFailed`, `StoreError`.
     """
     settings = settings_of(config)
-    # A search looks at bodies in a thread of its own. Python lets it go on for so long before another thread may: with
-    # the usual 5 ms every request would wait that long each time it hears from the database.
+    # A search reads bodies in a thread of its own. Python lets it run for so long before another thread may: with the
+    # default of 5 ms every request would wait that long after each answer of the database.
     sys.setswitchinterval(SWITCH_S)
     telemetry = telemetry_options.telemetry()
     try:
@@ -77,7 +79,7 @@ def settings_of(config: ServeConfig) -> Settings:
         trusted_proxies=config.trusted_proxies,
     )
     _check_tls(config)
-    config.place.management()  # a URL that can't be used is said now, not by every request
+    config.connections.management()  # a URL that can't be used fails now, not at every request
     return settings
 
 
@@ -106,7 +108,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which leaves signals to us: it would raise them again when it has ended in order."""
+    """uvicorn's, but it leaves signals to us: it would raise them again after an orderly end."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -121,13 +123,13 @@ class _Serving:
         self._settings = settings
         self._telemetry = telemetry
         self._stopping = asyncio.Event()
-        self._in_hand = InHand()
-        self._worker: Worker | None = None
+        self._open_requests = OpenRequests()
+        self._worker: WorkerThread | None = None
         self._server: _Server | None = None
         self._starting: asyncio.Task[None] | None = None
         """The task that starts it, until it serves."""
 
-    async def run(self, started: Callable[[Started], None]) -> None:
+    async def run(self, started: Callable[[ServerStarted], None]) -> None:
         """From the first socket to the last. A signal before it serves ends it too, in order."""
         self._starting = asyncio.current_task()
         on_end_signals(self._on_signal)
@@ -138,16 +140,18 @@ class _Serving:
                 raise
         self._telemetry.note("serve.stopped")
 
-    async def _serve(self, started: Callable[[Started], None]) -> None:
+    async def _serve(self, started: Callable[[ServerStarted], None]) -> None:
         with _listening(self._config.host.value, self._config.port_number) as sockets:
             async with AsyncExitStack() as stack:
-                store = await stack.enter_async_context(opened_store(self._config.place, observer=self._telemetry))
-                mode = exposed_mode(self._config.place.database.value)
+                store = await stack.enter_async_context(
+                    opened_store(self._config.connections, observer=self._telemetry)
+                )
+                mode = exposed_mode(self._config.connections.database.value)
                 if mode is not None:
                     self._telemetry.note("store.exposed", mode=mode, address=store.address)
                 token = await self._first_token(store)
                 link = BrokerLink(
-                    self._config.place, store, patterns=self._config.request.patterns, observer=self._telemetry
+                    self._config.connections, store, patterns=self._config.request.patterns, observer=self._telemetry
                 )
                 stack.push_async_callback(link.close)
                 await _warm_up(store)
@@ -157,7 +161,7 @@ class _Serving:
                 serving = asyncio.create_task(server.serve(sockets=sockets), name="redrive serve")
                 address = _address(self._config.host.value, sockets, is_tls=bool(self._config.tls_cert.value))
                 self._telemetry.note("serve.started", address=address)
-                started(Started(address=address, token=token))
+                started(ServerStarted(address=address, token=token))
                 looking = asyncio.create_task(self._look_at_management(), name="redrive look at the management API")
                 try:
                     await self._until_stopped(serving)
@@ -166,9 +170,9 @@ class _Serving:
                     await asyncio.wait([looking])
 
     async def _look_at_management(self) -> None:
-        """Says once, at the start, that it does not answer: without it queues are only known by name."""
+        """Logs once, at the start, that it does not answer: without it queues are only known by name."""
         try:
-            async with asyncio.timeout(_MANAGEMENT_S_MAX), self._config.place.management() as management:
+            async with asyncio.timeout(_MANAGEMENT_S_MAX), self._config.connections.management() as management:
                 await management.version()
         except (ManagementError, TimeoutError) as error:
             reason = str(error) or f"it did not answer in {_MANAGEMENT_S_MAX:g} s"
@@ -186,7 +190,7 @@ class _Serving:
     def _on_signal(self) -> None:
         if self._stopping.is_set():
             self._telemetry.close()
-            os._exit(1)  # somebody does not want to wait; what is in hand is as after a crash
+            os._exit(1)  # the operator does not want to wait; unfinished work is as after a crash
         self._telemetry.note("serve.stopping")
         self._stopping.set()
         if self._server is not None:
@@ -210,8 +214,8 @@ class _Serving:
         if not file and sys.stdout.isatty():
             is_made = await keep_first(store, minted)
             return FirstToken(name=name, expires_at_ms=until_ms, text=minted.text, file=None) if is_made else None
-        # What is no terminal may be a log, where a secret must not be. The file is first: a token whose text is nowhere
-        # would lock everybody out.
+        # Without a terminal, stdout may be a log, where a secret must not be. The file is written first: a token whose
+        # text is nowhere would lock everybody out.
         file = file or _FIRST_TOKEN_FILE
         with _private_file(file, minted.text) as keep:
             if not await keep_first(store, minted):
@@ -219,19 +223,19 @@ class _Serving:
             keep()
         return FirstToken(name=name, expires_at_ms=until_ms, text=None, file=file)
 
-    def _start_worker(self) -> Worker:
+    def _start_worker(self) -> WorkerThread:
         config, telemetry = self._config, self._telemetry
 
-        def make() -> Work:
-            return Work(
-                config.place,
+        def make() -> WorkerLoop:
+            return WorkerLoop(
+                config.connections,
                 config.request,
                 collects=config.collects,
                 auto_retries=config.auto_retries,
                 telemetry=telemetry,
             )
 
-        worker = Worker(make, in_hand=self._in_hand)
+        worker = WorkerThread(make, open_requests=self._open_requests)
         worker.start()
         return worker
 
@@ -239,7 +243,7 @@ class _Serving:
         worker = self._worker
         assert worker is not None
         return Services(
-            place=self._config.place,
+            place=self._config.connections,
             store=store,
             desk=dead_letter_service(store),
             redrives=RedriveService(store, clock_ms=store.clock_ms, random_bits=new_random_bits),
@@ -264,14 +268,19 @@ class _Serving:
         log.handlers, log.propagate = [ServerLog(self._telemetry)], False
         log.setLevel(logging.WARNING)
         settings = self._settings
-        patience = Patience(
+        limits = ConnectionLimits(
             connections_max=settings.connections_max,
             head_s_max=settings.keep_alive_s,
             sending_s_max=settings.sending_s_max,
             owned_max=settings.token_connections_max,
         )
         app = TrustedProxies(
-            Around(create_app(services), observer=self._telemetry, stopping=self._stopping, in_hand=self._in_hand),
+            RequestMonitor(
+                create_app(services),
+                observer=self._telemetry,
+                stopping=self._stopping,
+                open_requests=self._open_requests,
+            ),
             trusted=settings.trusted_proxies,
         )
         config = uvicorn.Config(
@@ -285,7 +294,7 @@ class _Serving:
             ssl_keyfile=self._config.tls_key.value or None,
             server_header=False,
             backlog=_BACKLOG,
-            http=guarded(patience),
+            http=limited_protocol(limits),
             timeout_keep_alive=int(settings.keep_alive_s),
             timeout_graceful_shutdown=int(settings.shutdown_s),
         )
@@ -321,8 +330,8 @@ def _private_file(path: str, text: str) -> Iterator[Callable[[], None]]:
 
 
 async def _warm_up(store: Store) -> None:
-    """Opens the store's connections before anybody waits for them: PostgreSQL's driver asks each of them first for what
-    kinds of values there are."""
+    """Opens the store's connections before a request waits for them: on each of them PostgreSQL's driver first asks for
+    the types."""
     with contextlib.suppress(StoreUnavailable):
         await asyncio.gather(
             *(store.letters.page(Filter(), limit=1, now_ms=store.clock_ms()) for _ in range(_CONNECTIONS))

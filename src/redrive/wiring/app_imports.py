@@ -39,7 +39,7 @@ def load_app(name: str) -> App:
     return found
 
 
-def place_of(error: BaseException) -> str:
+def location_of(error: BaseException) -> str:
     """Where in its author's code an error was raised, as ` (shop.py, line 7)`; empty if that is not known."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({_shown(error.filename)}, line {error.lineno})"
@@ -59,19 +59,19 @@ def _imported(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidApp(f"there is no module {name}; run it from the folder that has it") from None
-        raise InvalidApp(f"module {name} can't be imported: {error}{place_of(error)}") from None
+        raise InvalidApp(f"module {name} can't be imported: {error}{location_of(error)}") from None
     except InvalidInput as error:
-        raise InvalidApp("; ".join(one.text for one in error.findings) + place_of(error)) from None
+        raise InvalidApp("; ".join(one.text for one in error.findings) + location_of(error)) from None
     except RedriveError as error:
-        raise InvalidApp(f"{error}{place_of(error)}") from None
+        raise InvalidApp(f"{error}{location_of(error)}") from None
     except SystemExit as error:
         told = f"it ends the process with sys.exit({'' if error.code is None else repr(error.code)})"
         hint = 'a module that has an app must only define it; put the rest below `if __name__ == "__main__":`'
-        raise InvalidApp(f"module {name} can't be imported: {told}{place_of(error)}; {hint}") from None
+        raise InvalidApp(f"module {name} can't be imported: {told}{location_of(error)}; {hint}") from None
     except Exception as error:
         told = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
         named = f"{type(error).__name__}: {told}" if told else type(error).__name__
-        raise InvalidApp(f"module {name} can't be imported: {named}{place_of(error)}") from error
+        raise InvalidApp(f"module {name} can't be imported: {named}{location_of(error)}") from error
 
 
 def _is_somebodys(filename: str) -> bool:

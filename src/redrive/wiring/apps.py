@@ -30,7 +30,7 @@ from redrive.runtime import (
     wait_parent_gone,
 )
 from redrive.topology import Compiled, Declaration, compile_declaration
-from redrive.wiring.app_imports import place_of
+from redrive.wiring.app_imports import location_of
 from redrive.wiring.connections import apply_arguments, explain_refusals, target_of
 from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.files import load_file
@@ -74,7 +74,7 @@ def prepare_app(
         raise
     except Exception as error:  # what its author gave it is met here for the first time: codecs, types, rules
         named = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise InvalidApp(f"the app can't be used: {named}{place_of(error)}") from error
+        raise InvalidApp(f"the app can't be used: {named}{location_of(error)}") from error
     setting = broker_url(
         flag=url,
         environment=os.environ if environment is None else environment,

@@ -80,7 +80,7 @@ class KnownQueues:
 
 
 def run_collect(
-    place: ConnectionSettings,
+    connections: ConnectionSettings,
     request: CollectRequest,
     *,
     telemetry_options: TelemetryOptions,
@@ -108,10 +108,10 @@ def run_collect(
         try:
             async with AsyncExitStack() as stack:
                 selected, collector, broker = await _prepared(
-                    stack, place, request, telemetry, telemetry_options, confirm
+                    stack, connections, request, telemetry, telemetry_options, confirm
                 )
                 has_begun = True
-                telemetry.note("collector.started", queues=_told(selected), address=place.target.address)
+                telemetry.note("collector.started", queues=_told(selected), address=connections.target.address)
                 started(selected)
                 return await _collect(collector, broker, request, stop)
         except asyncio.CancelledError:
@@ -128,16 +128,16 @@ def run_collect(
 
 async def _prepared(
     stack: AsyncExitStack,
-    place: ConnectionSettings,
+    connections: ConnectionSettings,
     request: CollectRequest,
     telemetry: Telemetry,
     telemetry_options: TelemetryOptions,
     confirm: Callable[[SourceSelection], None],
 ) -> tuple[SourceSelection, Collector, Broker]:
     """The queues are chosen and confirmed first: what is refused leaves no empty database behind."""
-    management = await stack.enter_async_context(place.management())
-    client = await stack.enter_async_context(place.client("redrive collect", observer=telemetry))
-    selected = await select_sources(place, client, management, request)
+    management = await stack.enter_async_context(connections.management())
+    client = await stack.enter_async_context(connections.client("redrive collect", observer=telemetry))
+    selected = await select_sources(connections, client, management, request)
     sources = [one for one in selected.sources if not one.observe_only]
     if not sources:
         raise NothingToCollect(_nothing(selected))
@@ -145,10 +145,10 @@ async def _prepared(
     states = await _states(client, [one.dlq for one in sources[:_DEPTHS_MAX]])
     selected = replace(selected, depths={name: one.messages_ready for name, one in states.items()})
     confirm(selected)
-    store = await stack.enter_async_context(opened_store(place, observer=telemetry))
+    store = await stack.enter_async_context(opened_store(connections, observer=telemetry))
     await stack.enter_async_context(telemetry_options.endpoint(telemetry))
     if request.auto_retry:
-        await declare_rules(place, store)
+        await declare_rules(connections, store)
     for name in request.resumed:
         await store.batches.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
     collector = Collector(
@@ -172,10 +172,10 @@ def _told(selected: SourceSelection) -> str:
 
 
 async def select_sources(
-    place: ConnectionSettings, client: Client, management: Management, request: CollectRequest
+    connections: ConnectionSettings, client: Client, management: Management, request: CollectRequest
 ) -> SourceSelection:
     """The queues that are meant. Raises `ManagementError` where only the management API could tell."""
-    from_file = _from_file(place, client.target.vhost, request)
+    from_file = _from_file(connections, client.target.vhost, request)
     try:
         infos = [one async for one in management.queues(client.target.vhost)]
         book = await management.policy_book(client.target.vhost)
@@ -208,31 +208,31 @@ async def select_sources(
     return found if from_file is None else _with_missing(found, from_file, infos)
 
 
-def declared_owners(place: ConnectionSettings) -> dict[str, str]:
+def declared_owners(connections: ConnectionSettings) -> dict[str, str]:
     """The queue that each dead-letter queue of FILE is for, where it is for just one."""
-    from_file = _from_file(place, place.target.vhost, CollectRequest())
+    from_file = _from_file(connections, connections.target.vhost, CollectRequest())
     found = () if from_file is None else from_file.sources
     return {one.dlq: one.known_queue for one in found if one.known_queue is not None}
 
 
 async def known_queues(
-    place: ConnectionSettings, store: Store, *, patterns: Sequence[str] = (), patience_s: float | None = None
+    connections: ConnectionSettings, store: Store, *, patterns: Sequence[str] = (), patience_s: float | None = None
 ) -> KnownQueues:
     """Dead-letter queues with their live depth, where the broker can be asked, and what is stored of them.
 
     With `patience_s`, neither the management API nor the broker itself is waited for longer than that.
     """
-    target = place.target
+    target = connections.target
     stored = (await store.stats.totals(None, now_ms=store.clock_ms())).by_dlq
     stopped = await store.batches.stopped_queues()
-    from_file = _from_file(place, target.vhost, CollectRequest(patterns=tuple(patterns)))
+    from_file = _from_file(connections, target.vhost, CollectRequest(patterns=tuple(patterns)))
     known = {
         one.dlq: KnownQueue(vhost=one.vhost, dlq=one.dlq, known_queue=one.known_queue)
         for one in (() if from_file is None else from_file.sources)
     }
     problem = None
     try:
-        async with place.management() as management, asyncio.timeout(patience_s):
+        async with connections.management() as management, asyncio.timeout(patience_s):
             infos = {one.name: one async for one in management.queues(target.vhost)}
             book = await management.policy_book(target.vhost)
         wanted = tuple(patterns) or (NAME_PATTERNS if from_file is None else ())
@@ -244,11 +244,11 @@ async def known_queues(
         depths = {name: (one.messages_ready, one.consumers) for name, one in infos.items()}
         collected = [name for name in known if name in stored and depths.get(name, (0, 0))[0]]
         if collected:
-            fresh, _ = await _depths(place, collected, "", patience_s=patience_s)
+            fresh, _ = await _depths(connections, collected, "", patience_s=patience_s)
             depths.update({name: (ready, depths[name][1]) for name, (ready, _) in fresh.items()})
     except (ManagementError, TimeoutError) as error:
         problem = str(error) or f"the management API did not answer in {patience_s:g} s"
-        depths, problem = await _depths(place, [*known, *stored], problem, patience_s=patience_s)
+        depths, problem = await _depths(connections, [*known, *stored], problem, patience_s=patience_s)
     for name in stored:
         known.setdefault(name, KnownQueue(vhost=target.vhost, dlq=name))
     queues = [
@@ -284,10 +284,10 @@ async def _collect(collector: Collector, broker: Broker, request: CollectRequest
             await asyncio.wait(beside, timeout=60)
 
 
-def _from_file(place: ConnectionSettings, vhost: str, request: CollectRequest) -> SourceSelection | None:
-    if place.loaded is None:
+def _from_file(connections: ConnectionSettings, vhost: str, request: CollectRequest) -> SourceSelection | None:
+    if connections.loaded is None:
         return None
-    loaded = place.loaded
+    loaded = connections.loaded
     topology, retry_routes = loaded.topology, loaded.retry_routes
     used = topology.used_vhosts()
     if vhost not in used and len(used) == 1:
@@ -325,12 +325,12 @@ def _with_missing(found: SourceSelection, from_file: SourceSelection, infos: Seq
 
 
 async def _depths(
-    place: ConnectionSettings, names: Sequence[str], problem: str, *, patience_s: float | None
+    connections: ConnectionSettings, names: Sequence[str], problem: str, *, patience_s: float | None
 ) -> tuple[dict[str, tuple[int | None, int | None]], str | None]:
     """Ready messages and consumers of these queues over AMQP alone; or why neither way leads to the broker."""
     found: dict[str, tuple[int | None, int | None]] = {}
     try:
-        async with asyncio.timeout(patience_s), place.client("redrive dlq queues") as client:
+        async with asyncio.timeout(patience_s), connections.client("redrive dlq queues") as client:
             for name in dict.fromkeys(names):
                 state = await queue_state(client, name)
                 if state is not None:

@@ -16,13 +16,13 @@ from redrive.wiring.connection_settings import ConnectionSettings
 
 @asynccontextmanager
 async def opened_store(
-    place: ConnectionSettings, *, observer: Observer = SILENT, creates: bool = True
+    connections: ConnectionSettings, *, observer: Observer = SILENT, creates: bool = True
 ) -> AsyncIterator[Store]:
     """The store, brought up to date if need be, and made if it is not there and `creates`.
 
     Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
     """
-    store = await open_store(place.database.value, observer=observer, creates=creates)
+    store = await open_store(connections.database.value, observer=observer, creates=creates)
     try:
         yield store
     finally:

@@ -163,9 +163,9 @@ class Broker:
         return judge_for_witness(found) if self.redriver.parts.has_witness else found
 
 
-async def declare_rules(place: ConnectionSettings, store: Store) -> tuple[str, ...]:
+async def declare_rules(connections: ConnectionSettings, store: Store) -> tuple[str, ...]:
     """Sets the rules that the file declares with `auto_retry:`; returns the scopes that people set otherwise."""
-    compiled = None if place.loaded is None else place.loaded.compiled
+    compiled = None if connections.loaded is None else connections.loaded.compiled
     if compiled is None:
         return ()
     rules = [
@@ -185,20 +185,20 @@ async def declare_rules(place: ConnectionSettings, store: Store) -> tuple[str, .
 
 @asynccontextmanager
 async def opened_broker(
-    place: ConnectionSettings, store: Store, *, observer: Observer = SILENT, has_witness: bool = False
+    connections: ConnectionSettings, store: Store, *, observer: Observer = SILENT, has_witness: bool = False
 ) -> AsyncIterator[Broker]:
     """A connection to the broker with a redriver on it; `has_witness`: doubts are settled by second copies.
 
     Raises `InvalidUrl`, `ConnectionFailed`.
     """
     async with (
-        place.management() as management,
-        place.client("redrive dlq", observer=observer) as client,
+        connections.management() as management,
+        connections.client("redrive dlq", observer=observer) as client,
     ):
         yield Broker(store, client, management, observer=observer, has_witness=has_witness)
 
 
-async def peek_at(place: ConnectionSettings, queue: str, *, limit: int) -> PeekResult:
+async def peek_at(connections: ConnectionSettings, queue: str, *, limit: int) -> PeekResult:
     """The first messages of a queue on the broker. Raises as `peek` does, and `ConnectionFailed`."""
-    async with place.management() as management, place.client("redrive dlq peek") as client:
+    async with connections.management() as management, connections.client("redrive dlq peek") as client:
         return await peek(client, management, queue, limit)

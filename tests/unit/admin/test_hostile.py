@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from redrive.admin import BrokerLink, Services
 from redrive.records import MessageContent, Role, storable
-from redrive.serving.around import Around
+from redrive.serving.request_monitor import RequestMonitor
 from redrive.stores import Store
 from redrive.stores.cursors import write_cursor
 from redrive.telemetry import Log, LogFormat, Telemetry
@@ -547,7 +547,7 @@ def test_nothing_that_was_sent_or_stored_can_write_a_line_of_its_own_into_the_lo
     secret = "4711-0815"
 
     async def scenario() -> None:
-        around: Any = Around(app, observer=telemetry, stopping=asyncio.Event())
+        around: Any = RequestMonitor(app, observer=telemetry, stopping=asyncio.Event())
         letter = await put_letter(body={"card": secret}, headers={"x-card": secret}, error_message=secret)
         token = await make_token(store, "ada", Role.OPERATOR, now_ms=clock())
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

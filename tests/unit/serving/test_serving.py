@@ -19,9 +19,17 @@ import pytest
 from rig.serve_process import Served, serving
 from starlette.types import Message, Receive, Scope, Send
 
-from redrive.serving import ServeFailed, around, configuration, find_configuration, require_console, server
-from redrive.serving.around import Around, ServerLog
+from redrive.serving import (
+    ServeFailed,
+    ServeOptions,
+    configuration,
+    find_configuration,
+    request_monitor,
+    require_console,
+    server,
+)
 from redrive.serving.configuration import masked
+from redrive.serving.request_monitor import RequestMonitor, ServerLog
 from redrive.stores import open_store
 from tests.unit.admin.conftest import Noted
 from tests.unit.cli.dlq_stage import Ran, redrive
@@ -60,10 +68,7 @@ def test_a_flag_wins_then_the_environment_then_the_default(tmp_path: Path) -> No
     file = tmp_path / "redrive.yaml"
     file.write_text("database: sqlite:///of-the-file.db\nqueues: {orders: {retry: [1s]}}\n")
     config = find_configuration(
-        file=str(file),
-        host="127.0.0.2",
-        match=["a,b", "*.dlq"],
-        no_collect=True,
+        ServeOptions(file=str(file), host="127.0.0.2", match=["a,b", "*.dlq"], no_collect=True),
         environment={
             "REDRIVE_URL": "amqp://me:secret@broker/",
             "REDRIVE_HOST": "0.0.0.0",
@@ -295,7 +300,9 @@ def test_a_stream_ends_when_the_server_stops() -> None:
             begun.set()
 
         scope = {"type": "http", "method": "GET", "path": "/api/v1/events", "query_string": b"", "headers": []}
-        answering = asyncio.create_task(Around(streaming, observer=noted, stopping=stopping)(scope, receive, send))
+        answering = asyncio.create_task(
+            RequestMonitor(streaming, observer=noted, stopping=stopping)(scope, receive, send)
+        )
         await begun.wait()
         assert not answering.done()
         stopping.set()
@@ -340,15 +347,16 @@ def test_secrets_may_be_in_files_and_flags_name_them(tmp_path: Path) -> None:
     password.write_text("s3cr@t/?#\n")
     database.write_text(f"sqlite:///{tmp_path / 'x.db'}\n")
     config = find_configuration(
+        ServeOptions(),
         environment={
             "REDRIVE_URL_FILE": str(url),
             "REDRIVE_PASSWORD_FILE": str(password),
             "REDRIVE_DATABASE_FILE": str(database),
-        }
+        },
     )
-    assert config.place.target.password == "s3cr@t/?#"
-    assert config.place.target.user == "shop"
-    assert config.place.database.value == f"sqlite:///{tmp_path / 'x.db'}"
+    assert config.connections.target.password == "s3cr@t/?#"
+    assert config.connections.target.user == "shop"
+    assert config.connections.database.value == f"sqlite:///{tmp_path / 'x.db'}"
     told = serve_here(
         *("--print-config", "--url-file", str(url), "--password-file", str(password), "--database-file", str(database)),
     )
@@ -456,9 +464,9 @@ def test_tls_that_can_t_be_is_one_sentence(tmp_path: Path, certificate: tuple[Pa
 
 def test_the_log_names_parameters_and_nothing_that_may_be_a_secret() -> None:
     token = "rd_1hv7d2m9x0abcdef_0123456789abcdefghjkmnpqrstvwxyz"
-    assert around._names(b"filter=queue:a&limit=5&after_id=") == "filter,limit,after_id"
-    assert around._names(f"{token}&limit=5&x%20{token}=1".encode()) == "?,limit"
-    assert around._names(b"") is None
+    assert request_monitor._names(b"filter=queue:a&limit=5&after_id=") == "filter,limit,after_id"
+    assert request_monitor._names(f"{token}&limit=5&x%20{token}=1".encode()) == "?,limit"
+    assert request_monitor._names(b"") is None
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from pathlib import Path
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
 from redrive.records import Filter
-from redrive.serving.work import Work
-from redrive.serving.worker import Worker
+from redrive.serving.worker_loop import WorkerLoop
+from redrive.serving.worker_thread import WorkerThread
 from redrive.stores import Store
 from redrive.telemetry import Telemetry
 from redrive.wire import Properties
@@ -60,14 +60,14 @@ async def park(broker: EmbeddedBroker, *names: str) -> None:
 @asynccontextmanager
 async def working(
     place: ConnectionSettings, *, collects: bool = True, telemetry: Telemetry | None = None
-) -> AsyncIterator[Worker]:
+) -> AsyncIterator[WorkerThread]:
     """A worker that runs while the block does."""
     heard = Telemetry() if telemetry is None else telemetry
 
-    def make() -> Work:
-        return Work(place, CollectRequest(), collects=collects, auto_retries=True, telemetry=heard)
+    def make() -> WorkerLoop:
+        return WorkerLoop(place, CollectRequest(), collects=collects, auto_retries=True, telemetry=heard)
 
-    worker = Worker(make)
+    worker = WorkerThread(make)
     worker.start()
     try:
         yield worker

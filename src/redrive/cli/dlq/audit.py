@@ -3,7 +3,7 @@
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import print_json, print_table
 from redrive.cli.dlq.selecting import on_store
 from redrive.cli.tables import Column, moment_text, printable
@@ -30,9 +30,9 @@ _COLUMNS = (
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N")
 @click.option("--cursor", metavar="TEXT", help="Go on where a page ended (`next` of its JSON).")
 @with_format
-@with_place
+@with_connection
 def audit_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     who: str | None,
     action: str | None,
     token_id: str | None,
@@ -57,7 +57,7 @@ def audit_command(
         known = await store.audit.actions() if action is not None and not entries else ()
         return list(entries), after, known
 
-    entries, after, known = on_store(place, work)
+    entries, after, known = on_store(connection, work)
     if form == "json":
         print_json({"entries": [audit_json(one) for one in entries], "next": after})
         return

@@ -5,10 +5,10 @@ import asyncio
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.options import Duration, PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.options import ConnectionOptions, Duration, with_connection, with_format, with_who
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
 from redrive.cli.dlq.running import stopping_on_signals
-from redrive.cli.dlq.selecting import on_store, place_of, run_to_end
+from redrive.cli.dlq.selecting import connection_settings_of, on_store, run_to_end
 from redrive.cli.tables import Cell, Column, counted
 from redrive.core import RedriveError, format_duration_ms
 from redrive.deadletters import AUTO_RETRY_INTERVAL_S, AutoRetryReport
@@ -50,8 +50,8 @@ def auto_retry_command() -> None:
 
 @auto_retry_command.command("show")
 @with_format
-@with_place
-def show_command(place: PlaceOptions, form: str) -> None:
+@with_connection
+def show_command(connection: ConnectionOptions, form: str) -> None:
     """Show the rules.
 
     \b
@@ -62,7 +62,7 @@ def show_command(place: PlaceOptions, form: str) -> None:
     async def work(store: Store) -> tuple[RetryRule, ...]:
         return tuple(await store.rules.all())
 
-    rules = on_store(place, work, creates=True)
+    rules = on_store(connection, work, creates=True)
     if form == "json":
         print_json({"rules": [rule_json(one) for one in rules]})
         return
@@ -93,9 +93,9 @@ def show_command(place: PlaceOptions, form: str) -> None:
 @click.option("--max", "ceiling_ms", type=Duration(), help="The longest pause; 1m.")
 @click.option("--settle", "settle_ms", type=Duration(), help="Not come back for so long is resolved; 10m.")
 @with_who
-@with_place
+@with_connection
 def on_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     queue: str | None,
     group: str | None,
     attempts: int | None,
@@ -128,7 +128,7 @@ def on_command(
         await store.rules.set(rule, who=who, now_ms=store.clock_ms())
         return rule
 
-    rule = on_store(place, work, creates=True)
+    rule = on_store(connection, work, creates=True)
     print_line(
         f"Auto-retry is on for {_named(scope)}: {counted(rule.attempts, 'attempt')}, the first after "
         f"{format_duration_ms(rule.first_ms)}, at most {format_duration_ms(rule.ceiling_ms)} apart; "
@@ -141,8 +141,8 @@ def on_command(
 @click.option("--group", metavar="ID", help="For one group.")
 @click.option("--forget", is_flag=True, help="Remove the rule, so that the next wider one holds again.")
 @with_who
-@with_place
-def off_command(place: PlaceOptions, queue: str | None, group: str | None, forget: bool, who: str) -> None:
+@with_connection
+def off_command(connection: ConnectionOptions, queue: str | None, group: str | None, forget: bool, who: str) -> None:
     """Turn it off for everything without a rule of its own, for a queue or a group.
 
     \b
@@ -159,15 +159,15 @@ def off_command(place: PlaceOptions, queue: str | None, group: str | None, forge
             return
         await store.rules.set(RetryRule(scope=scope, enabled=False), who=who, now_ms=store.clock_ms())
 
-    on_store(place, work)
+    on_store(connection, work)
     print_line(f"The rule for {_named(scope)} is forgotten." if forget else f"Auto-retry is off for {_named(scope)}.")
 
 
 @auto_retry_command.command("run")
 @click.option("--once", is_flag=True, help="One round: what is due now.")
 @click.option("--every", "every_ms", type=Duration(), default="30s", show_default=True)
-@with_place
-def run_command(place: PlaceOptions, once: bool, every_ms: int) -> None:
+@with_connection
+def run_command(connection: ConnectionOptions, once: bool, every_ms: int) -> None:
     """Send back what is due, round by round, until Ctrl-C. Any number may run: one works at a time.
 
     \b
@@ -179,7 +179,7 @@ def run_command(place: PlaceOptions, once: bool, every_ms: int) -> None:
     keep_result()
 
     async def work() -> None:
-        found = place_of(place)
+        found = connection_settings_of(connection)
         async with opened_store(found) as store, opened_broker(found, store) as broker:
             for scope in await declare_rules(found, store):
                 warn_line(f"the rule for {_named(scope)} was set by a person and holds, whatever the file says")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, keep_result, say
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format, with_who
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import printable
@@ -42,9 +42,9 @@ _PROPERTIES = (
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def edit_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     letter: str,
     body: str | None,
     body_file: str | None,
@@ -91,7 +91,7 @@ def edit_command(
         changed = await dead_letter_service(store).edit(found.id, edit, who=who, why=why, if_version=found.version)
         return changed, edited
 
-    result = on_store(place, work)
+    result = on_store(connection, work)
     if result is None:
         raise SystemExit(EXIT_COULD_NOT)
     changed, edited = result

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format, with_who
 from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, on_store
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
@@ -32,10 +32,16 @@ _COLUMNS = (
 @click.option("--order", type=click.Choice(("last_seen", "count")), default="last_seen", show_default=True)
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N")
 @with_format
-@with_place
+@with_connection
 @click.pass_context
 def groups_command(
-    ctx: click.Context, place: PlaceOptions, state: str | None, queue: str | None, order: str, limit: int, form: str
+    ctx: click.Context,
+    connection: ConnectionOptions,
+    state: str | None,
+    queue: str | None,
+    order: str,
+    limit: int,
+    form: str,
 ) -> None:
     """List groups: dead letters of one kind. A resolved group that gets a new one is `regressed`.
 
@@ -57,7 +63,7 @@ def groups_command(
         )
         return list(groups), after
 
-    groups, after = on_store(place, work)
+    groups, after = on_store(connection, work)
     if form == "json":
         print_json({"groups": [group_json(one) for one in groups], "next": after})
         return
@@ -86,15 +92,15 @@ def _row(group: Group, moment_ms: int) -> list[str | Cell]:
 @groups_command.command("show")
 @click.argument("group_id", metavar="ID")
 @with_format
-@with_place
-def show_command(place: PlaceOptions, group_id: str, form: str) -> None:
+@with_connection
+def show_command(connection: ConnectionOptions, group_id: str, form: str) -> None:
     """Show a group with what was said about it, by whom and why, and its notes.
 
     \b
     Example:
       redrive dlq groups show ID
     """
-    group = on_store(place, lambda store: _found(store, group_id))
+    group = on_store(connection, lambda store: _found(store, group_id))
     if form == "json":
         print_json(group_json(group))
         return
@@ -135,8 +141,8 @@ def _state_command(name: str, state: GroupState, says: str) -> None:
     @click.argument("group_ids", nargs=-1, required=True, metavar="ID...")
     @_WITH_WHY[state in _NEED_WHY]
     @with_who
-    @with_place
-    def command(place: PlaceOptions, group_ids: tuple[str, ...], why: str, who: str) -> None:
+    @with_connection
+    def command(connection: ConnectionOptions, group_ids: tuple[str, ...], why: str, who: str) -> None:
         keep_result()
 
         async def work(store: Store) -> None:
@@ -145,7 +151,7 @@ def _state_command(name: str, state: GroupState, says: str) -> None:
                 await _SAY[state](dead_letter_service(store), group.id, who, why)
                 print_line(f"{group.id} is {state}.")
 
-        on_store(place, work)
+        on_store(connection, work)
 
 
 _state_command("acknowledge", GroupState.ACKNOWLEDGED, "Say that somebody knows and works on it.")
@@ -158,8 +164,8 @@ _state_command("open", GroupState.OPEN, "Take back what was said about it.")
 @click.argument("group_id", metavar="ID")
 @click.argument("text")
 @with_who
-@with_place
-def note_command(place: PlaceOptions, group_id: str, text: str, who: str) -> None:
+@with_connection
+def note_command(connection: ConnectionOptions, group_id: str, text: str, who: str) -> None:
     """Write TEXT beside a group.
 
     \b
@@ -174,7 +180,7 @@ def note_command(place: PlaceOptions, group_id: str, text: str, who: str) -> Non
         await dead_letter_service(store).add_note(group.id, text, who=who)
         print_line(f"Noted beside {group.id}.")
 
-    on_store(place, work)
+    on_store(connection, work)
 
 
 async def _found(store: Store, group_id: str) -> Group:

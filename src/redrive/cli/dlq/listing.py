@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted
+from redrive.cli.dlq.options import ConnectionOptions, Wanted, with_connection, with_format, with_wanted
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_table
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text
@@ -31,8 +31,10 @@ _COLUMNS = (
 @click.option("--oldest-first", is_flag=True, help="The longest dead first.")
 @click.option("--cursor", metavar="TEXT", help="Go on where a page ended (`next` of its JSON).")
 @with_format
-@with_place
-def list_command(place: PlaceOptions, wanted: Wanted, oldest_first: bool, cursor: str | None, form: str) -> None:
+@with_connection
+def list_command(
+    connection: ConnectionOptions, wanted: Wanted, oldest_first: bool, cursor: str | None, form: str
+) -> None:
     """Find dead letters in the database: the newest 50, --limit N of them, or --all.
 
     \b
@@ -68,7 +70,7 @@ def list_command(place: PlaceOptions, wanted: Wanted, oldest_first: bool, cursor
                 break
         return letters, after, is_partial, moment_ms
 
-    letters, after, is_partial, moment_ms = on_store(place, work)
+    letters, after, is_partial, moment_ms = on_store(connection, work)
     if form == "json":
         print_json({"letters": [letter_json(one) for one in letters], "next": after, "partial": is_partial})
         return

@@ -3,10 +3,10 @@
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place, with_who
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format, with_who
 from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
-from redrive.cli.dlq.selecting import UnknownLetter, on_store, one_of, place_of, run_to_end
+from redrive.cli.dlq.selecting import UnknownLetter, connection_settings_of, on_store, one_of, run_to_end
 from redrive.cli.tables import Cell, Column, duration_text, moment_text
 from redrive.records import ItemState, Operation, OperationItem, OperationState, item_json, operation_json
 from redrive.stores import Store
@@ -40,10 +40,10 @@ _ITEM_COLUMNS = (
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N")
 @click.option("--cursor", metavar="TEXT", help="Go on where a page ended (`next` of its JSON).")
 @with_format
-@with_place
+@with_connection
 @click.pass_context
 def operations_command(
-    ctx: click.Context, place: PlaceOptions, state: str | None, limit: int, cursor: str | None, form: str
+    ctx: click.Context, connection: ConnectionOptions, state: str | None, limit: int, cursor: str | None, form: str
 ) -> None:
     """List what was asked to be sent back, the latest first; see one; pause, resume or cancel it.
 
@@ -61,7 +61,7 @@ def operations_command(
         found, after = await store.operations.page(limit, cursor=cursor, state=wanted)
         return list(found), after
 
-    operations, after = on_store(place, work)
+    operations, after = on_store(connection, work)
     if form == "json":
         print_json({"operations": [operation_json(one) for one in operations], "next": after})
         return
@@ -94,8 +94,10 @@ def _row(operation: Operation) -> list[str | Cell]:
 @click.option("--items", "item_count", default=20, show_default=True, type=click.IntRange(0, 100_000), metavar="N")
 @click.option("--item-state", type=click.Choice([str(one) for one in ItemState], case_sensitive=False))
 @with_format
-@with_place
-def show_command(place: PlaceOptions, operation: str, item_count: int, item_state: str | None, form: str) -> None:
+@with_connection
+def show_command(
+    connection: ConnectionOptions, operation: str, item_count: int, item_state: str | None, form: str
+) -> None:
     """Show an operation and what became of its dead letters.
 
     \b
@@ -112,7 +114,7 @@ def show_command(place: PlaceOptions, operation: str, item_count: int, item_stat
             items = list(page)
         return found, items
 
-    found, items = on_store(place, work)
+    found, items = on_store(connection, work)
     if form == "json":
         print_json({"operation": operation_json(found), "items": [item_json(one) for one in items]})
         return
@@ -151,8 +153,8 @@ def _print(operation: Operation) -> None:
 @click.argument("operation", metavar="ID")
 @click.option("--why", default="", metavar="TEXT")
 @with_who
-@with_place
-def pause_command(place: PlaceOptions, operation: str, why: str, who: str) -> None:
+@with_connection
+def pause_command(connection: ConnectionOptions, operation: str, why: str, who: str) -> None:
     """Pause an operation, wherever it runs: what is in flight is ended, the rest stays queued.
 
     \b
@@ -166,7 +168,7 @@ def pause_command(place: PlaceOptions, operation: str, why: str, who: str) -> No
         found = await _found(store, operation)
         return await store.operations.pause(found.id, why or f"paused by {who}", now_ms=store.clock_ms(), who=who)
 
-    _say_state(on_store(place, work))
+    _say_state(on_store(connection, work))
 
 
 @operations_command.command("resume")
@@ -174,8 +176,8 @@ def pause_command(place: PlaceOptions, operation: str, why: str, who: str) -> No
 @click.option("--witness", is_flag=True, help="It was begun with --witness.")
 @with_format
 @with_who
-@with_place
-def resume_command(place: PlaceOptions, operation: str, witness: bool, form: str, who: str) -> None:
+@with_connection
+def resume_command(connection: ConnectionOptions, operation: str, witness: bool, form: str, who: str) -> None:
     """Go on with an operation that was paused or whose runner is gone, in the foreground, to its end.
 
     \b
@@ -186,13 +188,13 @@ def resume_command(place: PlaceOptions, operation: str, witness: bool, form: str
     keep_result()
 
     async def work() -> tuple[Operation, list[OperationItem]]:
-        found_place = place_of(place)
-        async with opened_store(found_place, creates=False) as store:
+        settings = connection_settings_of(connection)
+        async with opened_store(settings, creates=False) as store:
             found = await _found(store, operation)
             if found.state is OperationState.PAUSED:
                 found = await store.operations.resume(found.id, now_ms=store.clock_ms(), who=who)
             if found.state in (OperationState.WAITING, OperationState.RUNNING):
-                async with opened_broker(found_place, store, has_witness=witness) as broker:
+                async with opened_broker(settings, store, has_witness=witness) as broker:
                     found = await run_in_foreground(store, broker, found)
             return found, await troubled_items(store, found)
 
@@ -202,8 +204,8 @@ def resume_command(place: PlaceOptions, operation: str, witness: bool, form: str
 @operations_command.command("cancel")
 @click.argument("operation", metavar="ID")
 @with_who
-@with_place
-def cancel_command(place: PlaceOptions, operation: str, who: str) -> None:
+@with_connection
+def cancel_command(connection: ConnectionOptions, operation: str, who: str) -> None:
     """Cancel an operation: what is not sent yet stays a dead letter.
 
     \b
@@ -217,7 +219,7 @@ def cancel_command(place: PlaceOptions, operation: str, who: str) -> None:
         found = await _found(store, operation)
         return await store.operations.cancel(found.id, who=who, now_ms=store.clock_ms())
 
-    _say_state(on_store(place, work))
+    _say_state(on_store(connection, work))
 
 
 def _say_state(operation: Operation) -> None:

@@ -1,6 +1,6 @@
 """What several subcommands of `redrive dlq` are told: where the dead letters are, which of them, by whom, printed how.
 
-Each decorator adds options to a command and gives it one value made of them: `place`, `wanted`, `who`.
+Each decorator adds options to a command and gives it one value made of them: `connection`, `wanted`, `who`.
 """
 
 import getpass
@@ -22,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceOptions:
+class ConnectionOptions:
     """Where the broker and the database are, as typed; the environment and the file may still have their say."""
 
     url: str | None = None
@@ -30,11 +30,11 @@ class PlaceOptions:
     database: str | None = None
     file: str | None = None
 
-    def over(self, other: object) -> "PlaceOptions":
+    def over(self, other: object) -> "ConnectionOptions":
         """These, and where they say nothing, those of the command above."""
-        if not isinstance(other, PlaceOptions):
+        if not isinstance(other, ConnectionOptions):
             return self
-        return PlaceOptions(
+        return ConnectionOptions(
             url=other.url if self.url is None else self.url,
             management_url=other.management_url if self.management_url is None else self.management_url,
             database=other.database if self.database is None else self.database,
@@ -60,8 +60,8 @@ class Wanted:
         return bool(self.ids or self.queue or self.group or self.status or self.filter_text.strip())
 
 
-def with_place(command: _Command) -> Callable[..., Any]:
-    """Adds --url, --management-url, --database, --file; gives `place`."""
+def with_connection(command: _Command) -> Callable[..., Any]:
+    """Adds --url, --management-url, --database, --file; gives `connection`."""
 
     @wraps(command)
     def run(
@@ -72,11 +72,11 @@ def with_place(command: _Command) -> Callable[..., Any]:
         file: str | None,
         **rest: Any,
     ) -> Any:
-        place = PlaceOptions(url=url, management_url=management_url, database=database, file=file)
+        connection = ConnectionOptions(url=url, management_url=management_url, database=database, file=file)
         context = click.get_current_context()
         # `groups --database X show` means the same as `groups show --database X`.
-        place = context.obj = place.over(context.obj)
-        return command(*arguments, place=place, **rest)
+        connection = context.obj = connection.over(context.obj)
+        return command(*arguments, connection=connection, **rest)
 
     return _decorated(
         with_secret_files(run),

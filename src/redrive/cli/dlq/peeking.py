@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
-from redrive.cli.dlq.selecting import place_of, run_to_end
+from redrive.cli.dlq.selecting import connection_settings_of, run_to_end
 from redrive.cli.dlq.showing import body_lines, header_rows
 from redrive.cli.tables import Column, counted, size_text
 from redrive.deadletters import PeekedMessage, PeekResult
@@ -19,8 +19,8 @@ from redrive.wiring import describe, peek_at
 @click.argument("queue")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N")
 @with_format
-@with_place
-def peek_command(place: PlaceOptions, queue: str, limit: int, form: str) -> None:
+@with_connection
+def peek_command(connection: ConnectionOptions, queue: str, limit: int, form: str) -> None:
     """Look at the first messages of QUEUE on the broker and give them back in order.
 
     Refused where looking would destroy or reorder, with the reason; `redrive collect` is the way then. Needs the
@@ -33,7 +33,7 @@ def peek_command(place: PlaceOptions, queue: str, limit: int, form: str) -> None
     """
 
     async def work() -> PeekResult:
-        return await peek_at(place_of(place), queue, limit=limit)
+        return await peek_at(connection_settings_of(connection), queue, limit=limit)
 
     peeked = run_to_end(work)
     if form == "json":

@@ -3,9 +3,9 @@
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import print_json, print_table, warn_line
-from redrive.cli.dlq.selecting import place_of, run_to_end
+from redrive.cli.dlq.selecting import connection_settings_of, run_to_end
 from redrive.cli.tables import Cell, Column
 from redrive.records import Status
 from redrive.wiring import KnownQueue, KnownQueues, known_queues, opened_store
@@ -23,8 +23,8 @@ _COLUMNS = (
 @click.command("queues")
 @click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Which queues of the broker are meant.")
 @with_format
-@with_place
-def queues_command(place: PlaceOptions, patterns: tuple[str, ...], form: str) -> None:
+@with_connection
+def queues_command(connection: ConnectionOptions, patterns: tuple[str, ...], form: str) -> None:
     """List dead-letter queues: those of --file, those of the broker by their names, those with stored dead letters.
 
     Depths come from the management API, or over AMQP for queues that a file or the database names; without a broker the
@@ -38,7 +38,7 @@ def queues_command(place: PlaceOptions, patterns: tuple[str, ...], form: str) ->
     """
 
     async def work() -> KnownQueues:
-        found = place_of(place)
+        found = connection_settings_of(connection)
         async with opened_store(found) as store:
             return await known_queues(found, store, patterns=patterns)
 

@@ -6,19 +6,19 @@ import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
 from redrive.cli.dlq.options import (
+    ConnectionOptions,
     Duration,
-    PlaceOptions,
     Rate,
     Wanted,
+    with_connection,
     with_format,
-    with_place,
     with_wanted,
     with_who,
 )
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, warn_line
 from redrive.cli.dlq.plans import plan_json, print_plan, say_elsewhere, say_nothing
 from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
-from redrive.cli.dlq.selecting import place_of, run_to_end, selection_of
+from redrive.cli.dlq.selecting import connection_settings_of, run_to_end, selection_of
 from redrive.cli.tables import counted
 from redrive.core import Severity
 from redrive.records import (
@@ -87,9 +87,9 @@ class _Asked:
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def redrive_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     wanted: Wanted,
     to_queue: str | None,
     to_exchange: str | None,
@@ -135,7 +135,7 @@ def redrive_command(
         idempotency_key=idempotency_key,
     )
     asked = _Asked(yes=yes, dry_run=dry_run, form=form, has_witness=witness)
-    _send(place, wanted, new, asked, includes_in_doubt=include_in_doubt)
+    _send(connection, wanted, new, asked, includes_in_doubt=include_in_doubt)
 
 
 @click.command("retry")
@@ -144,9 +144,9 @@ def redrive_command(
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def retry_command(
-    place: PlaceOptions, ids: tuple[str, ...], keep_attempts: bool, why: str, form: str, who: str
+    connection: ConnectionOptions, ids: tuple[str, ...], keep_attempts: bool, why: str, form: str, who: str
 ) -> None:
     """Send single dead letters back to the queue they failed in, without questions. Attempts start afresh.
 
@@ -163,7 +163,7 @@ def retry_command(
     new = NewOperation(
         kind=OperationKind.REDRIVE, selection=_NO_SELECTION, keep_attempts=keep_attempts, who=who, why=why
     )
-    _send(place, Wanted(ids=ids), new, _Asked(yes=True, dry_run=False, form=form, is_brief=True))
+    _send(connection, Wanted(ids=ids), new, _Asked(yes=True, dry_run=False, form=form, is_brief=True))
 
 
 @click.command("return")
@@ -174,9 +174,9 @@ def retry_command(
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def return_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     wanted: Wanted,
     rate: float | None,
     why: str,
@@ -198,19 +198,19 @@ def return_command(
       redrive dlq return --all --yes
     """
     new = NewOperation(kind=OperationKind.RETURN, selection=_NO_SELECTION, rate_per_s=rate, who=who, why=why)
-    _send(place, wanted, new, _Asked(yes=yes, dry_run=dry_run, form=form))
+    _send(connection, wanted, new, _Asked(yes=yes, dry_run=dry_run, form=form))
 
 
 def _send(
-    options: PlaceOptions, wanted: Wanted, new: NewOperation, asked: _Asked, *, includes_in_doubt: bool = False
+    options: ConnectionOptions, wanted: Wanted, new: NewOperation, asked: _Asked, *, includes_in_doubt: bool = False
 ) -> None:
     left: dict[str, str] = {}
 
     keep_result()
 
     async def work() -> tuple[Operation, list[OperationItem]] | None:
-        place = place_of(options)
-        async with opened_store(place, creates=False) as store:
+        connection = connection_settings_of(options)
+        async with opened_store(connection, creates=False) as store:
             selection = await selection_of(
                 store,
                 wanted,
@@ -218,7 +218,7 @@ def _send(
                 includes_in_doubt=includes_in_doubt,
                 # The same request must be the same again; a bound in time would make it another.
                 freezes=new.idempotency_key is None,
-                vhost=place.target.vhost,
+                vhost=connection.target.vhost,
             )
             preview = await store.operations.preview(selection, now_ms=store.clock_ms(), is_patient=True)
             request = replace(new, selection=selection)
@@ -230,9 +230,9 @@ def _send(
                 )
                 say_nothing(preview, form=asked.form)
                 others = await store.operations.preview(elsewhere, now_ms=store.clock_ms(), is_patient=True)
-                say_elsewhere(others, place.target.vhost)
+                say_elsewhere(others, connection.target.vhost)
                 return None
-            async with opened_broker(place, store, has_witness=asked.has_witness) as broker:
+            async with opened_broker(connection, store, has_witness=asked.has_witness) as broker:
                 if not await _is_wanted(broker, request, preview, asked):
                     return None
                 async with broker.undisturbed(request):

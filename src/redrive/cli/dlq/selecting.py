@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT
-from redrive.cli.dlq.options import PlaceOptions, Wanted
+from redrive.cli.dlq.options import ConnectionOptions, Wanted
 from redrive.cli.dlq.output import fail_line, warn_line
 from redrive.core import RedriveError
 from redrive.records import (
@@ -31,29 +31,32 @@ class UnknownLetter(RedriveError):
     """An id that names no dead letter, or several."""
 
 
-def place_of(options: PlaceOptions) -> ConnectionSettings:
+def connection_settings_of(options: ConnectionOptions) -> ConnectionSettings:
     """Where broker and database are, with environment and file asked. Raises `InvalidUrl` and what a file may."""
     return find_connection_settings(
         url=options.url, management_url=options.management_url, database=options.database, file=options.file
     )
 
 
-def on_store(options: PlaceOptions, work: Callable[[Store], Awaitable[_Result]], *, creates: bool = False) -> _Result:
-    """Runs `work` with the store open; an invalid filter ends the program with a caret under the place."""
+def on_store(
+    options: ConnectionOptions, work: Callable[[Store], Awaitable[_Result]], *, creates: bool = False
+) -> _Result:
+    """Runs `work` with the store open; an invalid filter ends the program with a caret under the connection."""
 
     async def run() -> _Result:
-        place = place_of(options)
-        mode = exposed_mode(place.database.value)
+        connection = connection_settings_of(options)
+        mode = exposed_mode(connection.database.value)
         if mode is not None:
             warn_line(f"others than its owner may use the database (mode {mode}), which holds payloads; chmod 600 it")
-        async with opened_store(place, creates=creates) as store:
+        async with opened_store(connection, creates=creates) as store:
             return await work(store)
 
     return run_to_end(run)
 
 
 def run_to_end(work: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Runs `work`; an invalid filter ends the program with a caret under the place, a silent broker with a sentence."""
+    """Runs `work`; an invalid filter ends the program with a caret under the mistake, a silent broker with one
+    sentence."""
 
     async def run() -> _Result:
         return await work()
@@ -69,7 +72,7 @@ def run_to_end(work: Callable[[], Awaitable[_Result]]) -> _Result:
 
 
 def show_invalid_filter(error: InvalidFilter) -> None:
-    """What is wrong, a sentence each; the filter, and a caret under the first place."""
+    """What is wrong, a sentence each; the filter, and a caret under the first connection."""
     for finding in error.findings:
         fail_line(finding.text)
     for line in error.pointer.splitlines():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
-from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted, with_who
+from redrive.cli.dlq.options import ConnectionOptions, Wanted, with_connection, with_format, with_wanted, with_who
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_line
 from redrive.cli.dlq.selecting import on_store, selection_of
 from redrive.cli.tables import counted
@@ -31,9 +31,9 @@ _ASKS_ABOVE = 1
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def resolve_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     wanted: Wanted,
     resolved_by: str | None,
     why: str,
@@ -59,7 +59,7 @@ def resolve_command(
         return await dead_letter_service(store).resolve(selection, who=who, why=why)
 
     _change(
-        place,
+        connection,
         wanted,
         change,
         LetterEvent.RESOLVED,
@@ -78,9 +78,9 @@ def resolve_command(
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def reopen_command(
-    place: PlaceOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
+    connection: ConnectionOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
 ) -> None:
     """Make resolved, failed or doubtful dead letters pending again.
 
@@ -97,7 +97,7 @@ def reopen_command(
         return await dead_letter_service(store).reopen(selection, who=who, why=why)
 
     _change(
-        place,
+        connection,
         wanted,
         change,
         LetterEvent.REOPENED,
@@ -116,9 +116,9 @@ def reopen_command(
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
 @with_who
-@with_place
+@with_connection
 def delete_command(
-    place: PlaceOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
+    connection: ConnectionOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
 ) -> None:
     """Throw dead letters away for good. It asks first, unless --yes; with nobody to ask nothing is deleted.
 
@@ -135,7 +135,7 @@ def delete_command(
         return await dead_letter_service(store).delete(selection, who=who, why=why)
 
     _change(
-        place,
+        connection,
         wanted,
         change,
         LetterEvent.DELETED,
@@ -152,7 +152,7 @@ def _is_many(wanted: Wanted) -> bool:
 
 
 def _change(
-    options: PlaceOptions,
+    options: ConnectionOptions,
     wanted: Wanted,
     change: Callable[[Store, Selection], Awaitable[ChangeResult]],
     event: LetterEvent,

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import PlaceOptions, with_format, with_place
+from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
 from redrive.cli.tables import Column, counted, moment_text, printable, size_text
@@ -63,9 +63,9 @@ class _Whole:
 @click.option("--hide-body", multiple=True, metavar="PATH", help="With --as-role: try to hide customer.card too.")
 @click.option("--hide-header", multiple=True, metavar="NAME", help="With --as-role: try to hide a header too.")
 @with_format
-@with_place
+@with_connection
 def show_command(
-    place: PlaceOptions,
+    connection: ConnectionOptions,
     letter: str,
     body_only: bool,
     original: bool,
@@ -109,7 +109,7 @@ def show_command(
             redactions=() if as_role is None else await store.redactions.all(),
         )
 
-    whole = on_store(place, work)
+    whole = on_store(connection, work)
     if as_role is not None:
         role = Role(as_role)
         sees_payloads = payloads or role.includes(Role.OPERATOR)

@@ -5,7 +5,7 @@ import sys
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import Duration, PlaceOptions, Wanted, with_format, with_place
+from redrive.cli.dlq.options import ConnectionOptions, Duration, Wanted, with_connection, with_format
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selecting import filter_of, on_store
 from redrive.cli.tables import Cell, Column, counted, duration_text, sparkline
@@ -22,8 +22,10 @@ _SECTIONS = ("queue", "dlq", "topic", "service", "type", "group")
 @click.option("--over", "over_ms", type=Duration(), default="1d", show_default=True, help="How far back in time.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1, 200), help="Rows of each table.")
 @with_format
-@with_place
-def stats_command(place: PlaceOptions, queue: str | None, filter_text: str, over_ms: int, top: int, form: str) -> None:
+@with_connection
+def stats_command(
+    connection: ConnectionOptions, queue: str | None, filter_text: str, over_ms: int, top: int, form: str
+) -> None:
     """Count dead letters by status, queue, topic, service, type and group, and over time.
 
     \b
@@ -43,7 +45,7 @@ def stats_command(place: PlaceOptions, queue: str | None, filter_text: str, over
         )
         return totals, tuple(series)
 
-    totals, series = on_store(place, work)
+    totals, series = on_store(connection, work)
     if form == "json":
         print_json(_as_json(totals, series))
         return

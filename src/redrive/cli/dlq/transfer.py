@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 
 from redrive.cli.console import forget_reader, keep_result, say
-from redrive.cli.dlq.options import PlaceOptions, Wanted, with_format, with_place, with_wanted, with_who
+from redrive.cli.dlq.options import ConnectionOptions, Wanted, with_connection, with_format, with_wanted, with_who
 from redrive.cli.dlq.output import print_json, print_line
 from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
 from redrive.cli.private_files import writing_private
@@ -23,8 +23,8 @@ from redrive.stores import ImportResult, Store
 @click.command("export")
 @with_wanted
 @click.option("--output", "-o", metavar="FILE", default="-", show_default=True, help="Where to; - is stdout.")
-@with_place
-def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
+@with_connection
+def export_command(connection: ConnectionOptions, wanted: Wanted, output: str) -> None:
     """Write dead letters as JSON lines: bodies and typed headers byte for byte, history, edits, life.
 
     Without IDs, --queue, --filter … all are written. A file is for its owner alone, and appears under its name
@@ -55,7 +55,7 @@ def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
             return written, False
         return written, True
 
-    written, is_read = on_store(place, work)
+    written, is_read = on_store(connection, work)
     if is_read:
         say(f"{counted(written, 'dead letter')} written.")
     else:
@@ -66,8 +66,8 @@ def export_command(place: PlaceOptions, wanted: Wanted, output: str) -> None:
 @click.argument("file_name", default="-", metavar="[FILE]")
 @with_format
 @with_who
-@with_place
-def import_command(place: PlaceOptions, file_name: str, form: str, who: str) -> None:
+@with_connection
+def import_command(connection: ConnectionOptions, file_name: str, form: str, who: str) -> None:
     """Take in what `export` wrote: FILE, or stdin. Ids stay; what is there already is skipped.
 
     \b
@@ -82,7 +82,7 @@ def import_command(place: PlaceOptions, file_name: str, form: str, who: str) -> 
         with _reading(file_name) as lines:
             return await import_lines(store, lines, who=who, now_ms=store.clock_ms())
 
-    imported = on_store(place, work, creates=True)
+    imported = on_store(connection, work, creates=True)
     if form == "json":
         print_json({"imported": imported.inserted, "skipped": imported.skipped})
     else:

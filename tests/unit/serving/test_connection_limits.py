@@ -7,7 +7,13 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from redrive.serving.connections import HEAD_BYTES_MAX, STALLED_S_MAX, GuardedConnection, Patience, guarded
+from redrive.serving.connection_limits import (
+    HEAD_BYTES_MAX,
+    STALLED_S_MAX,
+    ConnectionLimits,
+    LimitedConnection,
+    limited_protocol,
+)
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -47,11 +53,11 @@ class Hall:
     """A server's connections, without a network. Requests are answered when `answering` is set."""
 
     def __init__(self, connections_max: int) -> None:
-        self.patience = Patience(connections_max=connections_max, head_s_max=0.0, sending_s_max=100.0)
+        self.limits = ConnectionLimits(connections_max=connections_max, head_s_max=0.0, sending_s_max=100.0)
         self.answering = asyncio.Event()
         config = uvicorn.Config(self._app, interface="asgi3", lifespan="off", log_config=None, ws="none")
         config.load()
-        self._make: Callable[[], Any] = lambda: guarded(self.patience)(config, self.state, {})
+        self._make: Callable[[], Any] = lambda: limited_protocol(self.limits)(config, self.state, {})
         self.state = ServerState()
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
@@ -59,7 +65,7 @@ class Hall:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    def connect(self) -> tuple[GuardedConnection, Wire]:
+    def connect(self) -> tuple[LimitedConnection, Wire]:
         connection, wire = self._make(), Wire()
         connection.connection_made(wire)
         return connection, wire
@@ -72,8 +78,8 @@ def in_hall(scenario: Callable[[Hall], Any], connections_max: int = 2) -> None:
             await scenario(hall)
         hall.answering.set()
         await asyncio.gather(*hall.state.tasks)
-        assert hall.patience.looking is not None
-        hall.patience.looking.cancel()
+        assert hall.limits.checking is not None
+        hall.limits.checking.cancel()
 
     asyncio.run(run())
 
@@ -108,7 +114,7 @@ def test_after_its_answer_a_connection_waits_again_behind_the_others() -> None:
         assert first.sent.startswith(b"HTTP/1.1 204 ")
         hall.connect()
         assert (first.ended, second.ended) == ("", "closed")
-        hall.patience.look(hall.state.connections)
+        hall.limits.check(hall.state.connections)
         assert first.ended == "closed"  # nobody waits for ever, however good a customer
 
     in_hall(scenario)
@@ -148,11 +154,11 @@ def test_an_answer_that_is_read_goes_on_and_one_that_is_not_is_given_up() -> Non
         wire.unread = stalled.unread = 1_000
         for step in range(5):
             now_s = step * STALLED_S_MAX / 2
-            reads.look_at_reader(now_s)
-            stalls.look_at_reader(now_s)
+            reads.check_reader(now_s)
+            stalls.check_reader(now_s)
             wire.unread -= 1
         assert (wire.ended, stalled.ended) == ("", "aborted")
-        reads.look_at_reader(100.0)
+        reads.check_reader(100.0)
         assert wire.ended == "aborted"  # a byte now and then is no reading either
 
     in_hall(scenario)
@@ -162,7 +168,7 @@ def test_who_opens_many_gives_way_and_not_who_has_one() -> None:
     async def scenario(hall: Hall) -> None:
         honest, own = hall.connect()
         honest._belong_to("token of ada")
-        hall.patience.wait(honest, 0.0)
+        hall.limits.wait(honest, 0.0)
         many = [hall.connect()[1] for _ in range(5)]
         assert own.ended == ""
         assert [one.ended for one in many] == ["closed", "closed", "closed", "", ""]
@@ -176,6 +182,6 @@ def test_an_owner_s_connections_are_counted_until_they_are_gone() -> None:
         connections[0]._belong_to("token of ada")
         for one in connections:
             one.connection_lost(None)
-        assert (hall.patience.owned, hall.patience.waiting, hall.patience.waiting_of) == ({}, {}, {})
+        assert (hall.limits.owned, hall.limits.waiting, hall.limits.waiting_of) == ({}, {}, {})
 
     in_hall(scenario, connections_max=3)

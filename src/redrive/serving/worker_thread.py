@@ -1,5 +1,7 @@
-"""A thread with an event loop of its own for the work beside the API: a collector at full speed must not make a request
-wait longer than two threads make each other wait, and gives way to those in hand (`giving_way`).
+"""A thread with an event loop of its own for collecting and redriving beside the API.
+
+A collector at full speed must not make a request wait longer than two threads make each other wait; the thread yields
+to open requests (`worker_throttle`).
 """
 
 import asyncio
@@ -8,25 +10,25 @@ import threading
 from collections.abc import Callable
 
 from redrive.admin import Doing, WorkerState
-from redrive.serving.giving_way import InHand, considerate_loop
-from redrive.serving.work import Work
+from redrive.serving.worker_loop import WorkerLoop
+from redrive.serving.worker_throttle import OpenRequests, throttled_loop
 
 _SWITCH_S = 0.001
 """How long one thread may keep the other waiting. A request gives its turn away whenever it asks the database, and by
 Python's default would wait 5 ms for it each time."""
 
 
-class Worker:
+class WorkerThread:
     """Started once, stopped once. `state` and `wake` are for the API's thread."""
 
-    def __init__(self, make_work: Callable[[], Work], *, in_hand: InHand | None = None) -> None:
-        self._make_work = make_work
-        self._in_hand = InHand() if in_hand is None else in_hand
+    def __init__(self, make_loop: Callable[[], WorkerLoop], *, open_requests: OpenRequests | None = None) -> None:
+        self._make_loop = make_loop
+        self._open_requests = OpenRequests() if open_requests is None else open_requests
         self._thread = threading.Thread(target=self._run, name="redrive worker", daemon=True)
         self._is_up = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._work: Work | None = None
+        self._work: WorkerLoop | None = None
         self._is_told = False
         """It was told to stop."""
 
@@ -64,12 +66,12 @@ class Worker:
             pass  # it has ended
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=considerate_loop(self._in_hand)) as runner:
+        with asyncio.Runner(loop_factory=throttled_loop(self._open_requests)) as runner:
             runner.run(self._main())
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self._work = self._make_work()
+        self._work = self._make_loop()
         self._is_up.set()
         await self._work.run(self._stop)

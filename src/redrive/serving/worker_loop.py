@@ -1,8 +1,8 @@
-"""What is done beside the API: dead letters collected, operations run, what is due sent back; for as long as it serves.
+"""The work beside the API for as long as it serves: collects dead letters, runs operations, auto-retries what is due.
 
-While the broker is away, everything waits for it: the client connects again with growing pauses, and each part goes on
-where it was. Queues that appear meanwhile are found by looking again now and then. Whatever goes wrong is noted and
-tried again: the API answers all the while.
+While the broker is away, everything waits for it: the client reconnects with growing pauses, and each part continues
+where it was. New queues are found by asking the broker again every 30 s. Every failure is logged and tried again: the
+API answers all the while.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ from redrive.wiring import (
 )
 
 _LOST_S = 2.0
-"""Without a connection for so long, it is said to wait."""
+"""Without a connection for so long, the state says that it waits."""
 _LOOKED_AFTER_S = 0.5
 _BROKER_S_MAX = 30 * 86_400.0
-"""Without a connection for so long, an operation that runs is paused: somebody should look."""
+"""Without a connection for so long, a running operation is paused: an operator should look."""
 _NEW_QUEUES_S = 30.0
 _STOP_S_MAX = 60.0
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 
 
-class Work:
+class WorkerLoop:
     """The work of one process, in one event loop. `state` and `queues` may be read from any thread."""
 
     def __init__(
         self,
-        place: ConnectionSettings,
+        connections: ConnectionSettings,
         request: CollectRequest,
         *,
         collects: bool,
@@ -51,7 +51,7 @@ class Work:
         telemetry: Telemetry,
     ) -> None:
         self.wake = asyncio.Event()
-        self._place = place
+        self._connections = connections
         self._request = request
         self._collects = collects
         self._auto_retries = auto_retries
@@ -64,7 +64,7 @@ class Work:
 
     @property
     def state(self) -> WorkerState:
-        """How it is."""
+        """What it does now."""
         collector = self._collector
         return WorkerState(
             doing=self._doing,
@@ -75,11 +75,11 @@ class Work:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set; then what is in hand is ended, and the rest left to whoever comes next."""
+        """Runs until `stop` is set; then it ends the current batch and leaves the rest to the next process."""
         backoff = _new_backoff()
         while not stop.is_set():
             try:
-                async with opened_store(self._place, observer=self._telemetry) as store:
+                async with opened_store(self._connections, observer=self._telemetry) as store:
                     await self._declare_rules(store)
                     while not stop.is_set():
                         try:
@@ -89,23 +89,23 @@ class Work:
                         await _rest(stop, backoff.next_s())
             except (RedriveError, TimeoutError) as error:
                 self._wait("the database", error)
-            except Exception as error:  # noqa: BLE001 - whatever it was, the work goes on
+            except Exception as error:  # noqa: BLE001 - whatever it was, the work continues
                 self._wait("another try", type(error).__name__)
             await _rest(stop, backoff.next_s())
         self._doing, self._reason = Doing.STOPPING, ""
 
     async def _declare_rules(self, store: Store) -> None:
-        """What the file says about auto-retry becomes rules, whoever then sends by them."""
-        left = await declare_rules(self._place, store)
+        """Stores the file's auto-retry rules; any process may then send by them."""
+        left = await declare_rules(self._connections, store)
         if left:
             self._telemetry.note("deadletters.rules_left", queue=", ".join(one.removeprefix("queue:") for one in left))
 
     async def _with_broker(self, store: Store, stop: asyncio.Event, backoff: Backoff) -> None:
         """From the first connection until `stop`. Raises `ClientError` if there is none."""
         async with AsyncExitStack() as stack:
-            management = await stack.enter_async_context(self._place.management())
+            management = await stack.enter_async_context(self._connections.management())
             client = await stack.enter_async_context(
-                self._place.client("redrive serve", observer=self._telemetry, backoff=_new_backoff)
+                self._connections.client("redrive serve", observer=self._telemetry, backoff=_new_backoff)
             )
             backoff.reset()
             options = RedriveOptions(broker_s=_BROKER_S_MAX)
@@ -121,7 +121,7 @@ class Work:
             await _until(works, self._watch_connection(client, stop), ends, client)
 
     async def _watch_connection(self, client: Client, stop: asyncio.Event) -> None:
-        """Says whether there is one, until `stop`."""
+        """Keeps the state up to date with the connection, until `stop`."""
         while not stop.is_set():
             try:
                 async with asyncio.timeout(_LOST_S):
@@ -135,17 +135,17 @@ class Work:
             await _rest(stop, _LOOKED_AFTER_S)
 
     async def _collect(self, store: Store, client: Client, broker: Broker, stop: asyncio.Event) -> None:
-        """A collector on the queues there are; another one when there are more."""
-        told = ""
+        """Runs a collector on the queues that exist; a new one when there are more queues."""
+        logged = ""
         while not stop.is_set():
             try:
-                selected = await select_sources(self._place, client, broker.management, self._request)
+                selected = await select_sources(self._connections, client, broker.management, self._request)
             except ManagementError as error:
                 self._trouble = f"which queues there are can't be asked: {error}"
                 await _rest(stop, _LONGEST_S)
                 continue
             self._trouble = ""
-            told = self._tell(selected, told)
+            logged = self._log_refusals(selected, logged)
             sources = [one for one in selected.sources if not one.observe_only]
             names = {one.dlq for one in sources}
             collector = Collector(
@@ -173,9 +173,9 @@ class Work:
             if stop.is_set():
                 return
             try:
-                selected = await select_sources(self._place, client, broker.management, self._request)
+                selected = await select_sources(self._connections, client, broker.management, self._request)
             except RedriveError:
-                continue  # those that are known are collected all the same
+                continue  # the known queues are still collected
             if any(one.dlq not in names for one in selected.sources if not one.observe_only):
                 return
 
@@ -184,10 +184,10 @@ class Work:
             self._telemetry.watch(name)
         self._watched |= names
 
-    def _tell(self, selected: SourceSelection, told: str) -> str:
-        """Notes which queues were refused and why, once; what was told."""
+    def _log_refusals(self, selected: SourceSelection, logged: str) -> str:
+        """Logs once which queues were refused and why; returns the text."""
         text = "; ".join(one.text for one in selected.refusals)
-        if text and text != told:
+        if text and text != logged:
             self._telemetry.note("serve.queues_refused", reason=text)
         return text
 
@@ -206,7 +206,7 @@ async def _run(collector: Collector, stop: asyncio.Event) -> None:
 async def _until(
     works: list[Coroutine[Any, Any, None]], end: Coroutine[Any, Any, None], ends: asyncio.Event, client: Client
 ) -> None:
-    """Runs the works until `end` returns or raises, or a work does what none should; then all are told to end."""
+    """Runs the works until `end` returns or raises, or one of them ends, which none should; then sets `ends`."""
     ending = asyncio.create_task(end)
     tasks = [asyncio.create_task(one) for one in works]
     try:
@@ -215,7 +215,7 @@ async def _until(
         ends.set()
         ending.cancel()
         try:
-            # Without a connection nothing is in hand: the broker has it back.
+            # Without a connection there is nothing to finish: the broker has requeued it.
             await asyncio.wait([ending, *tasks], timeout=_STOP_S_MAX if client.is_connected else _LOST_S)
         finally:
             for task in tasks:

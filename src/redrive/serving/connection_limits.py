@@ -1,10 +1,9 @@
-"""Connections that hold what others need: how many there may be, how long one may take to ask and to read.
+"""How many connections there may be, and how long one may take to send a request and to read its answer.
 
-uvicorn waits for a request's head as long as it takes and as large as it gets, and for its answer to be read for ever.
-Here a connection that waits for a request is closed after a while, and at once where a new one needs its place: the
-oldest of whoever has the most, by the token they asked with, else by their address. So ten thousand of them that say
-nothing keep nobody else out, and nobody loses their own to somebody who opens many. Nothing here looks at what is
-asked.
+uvicorn waits for a request's head as long as it takes and as large as it gets, and forever for its answer to be read.
+Here an idle connection is closed after a while, and at once when a new one needs its slot: the oldest idle one of the
+owner with the most connections (an owner is the token they asked with, else their address). So ten thousand silent
+connections keep nobody out, and nobody loses their own to somebody who opens many. Nothing here looks at what is asked.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ from redrive.admin import CALLER, Caller
 HEAD_BYTES_MAX = 64 * 1024
 """Of a request's first line and headers."""
 STALLED_S_MAX = 30.0
-"""An answer of which nothing was read for so long is given up."""
-LOOKED_AFTER_S = 1.0
+"""An answer of which the client read nothing for so long is aborted."""
+CHECK_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Patience:
-    """What connections may take of one server, and which of them wait."""
+class ConnectionLimits:
+    """The limits of one server, and which of its connections are idle."""
 
     connections_max: int
     head_s_max: float
@@ -37,22 +36,22 @@ class Patience:
     """Until an answer is read."""
     owned_max: int = 250
     """Connections of one token that stay open after an answer."""
-    waiting: "OrderedDict[GuardedConnection, float]" = field(default_factory=OrderedDict)
-    """Those without a request in hand, and since when; the oldest first."""
+    waiting: "OrderedDict[LimitedConnection, float]" = field(default_factory=OrderedDict)
+    """Idle connections, and since when; the oldest first."""
     owned: "Counter[str]" = field(default_factory=Counter)
-    """How many connections each owner has, waiting or not."""
-    looking: asyncio.TimerHandle | None = None
+    """How many connections each owner has, idle or not."""
+    checking: asyncio.TimerHandle | None = None
 
-    waiting_of: "dict[str, OrderedDict[GuardedConnection, None]]" = field(default_factory=dict)
-    """Those that wait, by owner; the oldest first."""
+    waiting_of: "dict[str, OrderedDict[LimitedConnection, None]]" = field(default_factory=dict)
+    """Idle connections by owner; the oldest first."""
 
-    def wait(self, connection: "GuardedConnection", since_s: float) -> None:
-        """It has no request in hand from now on."""
+    def wait(self, connection: "LimitedConnection", since_s: float) -> None:
+        """The connection is idle from now on."""
         self.waiting[connection] = since_s
         self.waiting_of.setdefault(connection.owner, OrderedDict())[connection] = None
 
-    def end_wait(self, connection: "GuardedConnection") -> None:
-        """It has one, or is gone."""
+    def end_wait(self, connection: "LimitedConnection") -> None:
+        """The connection has a request, or is gone."""
         if self.waiting.pop(connection, None) is None:
             return
         others = self.waiting_of[connection.owner]
@@ -60,13 +59,13 @@ class Patience:
         if not others:
             del self.waiting_of[connection.owner]
 
-    def oldest_of_the_most(self) -> "GuardedConnection | None":
-        """Which of those that wait gives way; None where none waits."""
+    def next_to_close(self) -> "LimitedConnection | None":
+        """The idle connection to close when a new one needs a slot; None if none is idle."""
         owner = max(self.waiting_of, key=lambda one: self.owned[one], default=None)
         return None if owner is None else next(iter(self.waiting_of[owner]))
 
-    def look(self, connections: set[Any]) -> None:
-        """Closes what waited too long, gives up what nobody reads; and looks again while there are any."""
+    def check(self, connections: set[Any]) -> None:
+        """Closes what was idle too long, aborts answers that nobody reads; repeats while there are connections."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         for connection, since_s in list(self.waiting.items()):
@@ -74,21 +73,21 @@ class Patience:
                 break
             connection.close()
         for connection in list(connections):
-            connection.look_at_reader(now_s)
-        self.looking = loop.call_later(LOOKED_AFTER_S, self.look, connections) if connections else None
+            connection.check_reader(now_s)
+        self.checking = loop.call_later(CHECK_INTERVAL_S, self.check, connections) if connections else None
 
 
-def guarded(patience: Patience) -> type[HttpToolsProtocol]:
-    """uvicorn's protocol for one server, with this patience."""
+def limited_protocol(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
+    """uvicorn's protocol for one server, with these limits."""
 
-    class Connection(GuardedConnection):
+    class Connection(LimitedConnection):
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, patience=patience, **options)
+            super().__init__(*arguments, limits=limits, **options)
 
     return Connection
 
 
-class GuardedConnection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """One connection."""
 
     def __init__(
@@ -98,10 +97,10 @@ class GuardedConnection(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        patience: Patience,
+        limits: ConnectionLimits,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._patience = patience
+        self._limits = limits
         self.owner = ""
         """Who has it: a token's id, or an address until there is one."""
         self._plain_bytes = 0
@@ -112,16 +111,16 @@ class GuardedConnection(HttpToolsProtocol):
         self._moved_at_s = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Takes the place of the one that waits longest, where there is none left; is refused where none waits."""
-        patience = self._patience
+        """Takes the slot of an idle connection if none is left; is refused if none is idle."""
+        limits = self._limits
         super().connection_made(transport)
         self._belong_to(str(self.client[0]) if self.client else "unknown")
-        if len(self.connections) > patience.connections_max and not self._make_room():
+        if len(self.connections) > limits.connections_max and not self._close_an_idle_one():
             self._refuse(503, "busy", "Too much at once", "as many requests as may be are in hand; ask again")
             return
-        patience.wait(self, self.loop.time())
-        if patience.looking is None:
-            patience.looking = self.loop.call_later(LOOKED_AFTER_S, patience.look, self.connections)
+        limits.wait(self, self.loop.time())
+        if limits.checking is None:
+            limits.checking = self.loop.call_later(CHECK_INTERVAL_S, limits.check, self.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
@@ -144,8 +143,8 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.abort()  # trailers without end, or bytes in chunks of their own
 
     def on_headers_complete(self) -> None:
-        """A request is in hand."""
-        self._patience.end_wait(self)
+        """A request begins."""
+        self._limits.end_wait(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -155,28 +154,28 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of a request is here."""
+        """The request is complete."""
         self._plain_bytes = self._body_bytes = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The next request is waited for; what may still come of the last one's body is read and forgotten."""
+        """Waits for the next request; what still arrives of the last one's body is read and dropped."""
         super().on_response_complete()
         caller = self.cycle.scope.get(CALLER)
         if isinstance(caller, Caller):
             self._belong_to(f"token {caller.token_id}")
-            if self._patience.owned[self.owner] > self._patience.owned_max and not self.transport.is_closing():
+            if self._limits.owned[self.owner] > self._limits.owned_max and not self.transport.is_closing():
                 self.close()
         if self.cycle.response_complete and not self.transport.is_closing():
-            self._patience.wait(self, self.loop.time())
+            self._limits.wait(self, self.loop.time())
 
     def close(self) -> None:
-        """Waits no longer for a request; what was answered before is still sent."""
-        self._patience.end_wait(self)
+        """Waits for no further request; earlier answers are still sent."""
+        self._limits.end_wait(self)
         self.transport.close()
 
-    def look_at_reader(self, now_s: float) -> None:
-        """Gives up an answer that is not read, or too slowly."""
+    def check_reader(self, now_s: float) -> None:
+        """Aborts an answer that is not read, or too slowly."""
         left = self.transport.get_write_buffer_size()
         if not left:
             self._unread_since_s = None
@@ -186,19 +185,19 @@ class GuardedConnection(HttpToolsProtocol):
             if left != self._unread:
                 self._moved_at_s, self._unread = now_s, left
             is_stalled = now_s - self._moved_at_s >= STALLED_S_MAX
-            if is_stalled or now_s - self._unread_since_s >= self._patience.sending_s_max:
+            if is_stalled or now_s - self._unread_since_s >= self._limits.sending_s_max:
                 self.transport.abort()
 
-    def _make_room(self) -> bool:
-        oldest = self._patience.oldest_of_the_most()
+    def _close_an_idle_one(self) -> bool:
+        oldest = self._limits.next_to_close()
         if oldest is None:
             return False
         oldest.close()
         return True
 
     def _belong_to(self, owner: str) -> None:
-        self._patience.end_wait(self)
-        owned = self._patience.owned
+        self._limits.end_wait(self)
+        owned = self._limits.owned
         if self.owner:
             owned[self.owner] -= 1
             if not owned[self.owner]:
@@ -219,6 +218,6 @@ class GuardedConnection(HttpToolsProtocol):
             "connection: close",
             *(["retry-after: 5"] if status == 503 else []),
         ]
-        self._patience.end_wait(self)
+        self._limits.end_wait(self)
         self.transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         self.transport.close()

@@ -14,7 +14,7 @@ from redrive.deadletters import RedriveService
 from redrive.deadletters.collect.sources import SourceSelection
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.records import Filter
-from redrive.serving import work
+from redrive.serving import worker_loop
 from redrive.stores import StoreUnavailable, open_store
 from redrive.stores.collecting import Batches
 from redrive.telemetry import Log, Telemetry
@@ -88,14 +88,14 @@ def test_without_collecting_it_takes_nothing(tmp_path: Path) -> None:
 def test_it_collects_as_soon_as_it_can_be_asked_which_queues_there_are_and_works_on_until_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "_LONGEST_S", 0.05)
+    monkeypatch.setattr(worker_loop, "_LONGEST_S", 0.05)
     asked: list[ConnectionSettings] = []
 
     async def counted(place: ConnectionSettings, *others: Any) -> SourceSelection:
         asked.append(place)
         return await select_sources(place, *others)
 
-    monkeypatch.setattr(work, "select_sources", counted)
+    monkeypatch.setattr(worker_loop, "select_sources", counted)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from redrive.admin import Doing
-from redrive.serving.worker import Worker
+from redrive.serving.worker_thread import WorkerThread
 
 
 def test_a_worker_that_died_is_not_said_to_collect() -> None:
@@ -14,7 +14,7 @@ def test_a_worker_that_died_is_not_said_to_collect() -> None:
         async def run(self, stop: asyncio.Event) -> None:
             raise SystemExit
 
-    worker = Worker(lambda: Dying())  # type: ignore[arg-type,return-value]
+    worker = WorkerThread(lambda: Dying())  # type: ignore[arg-type,return-value]
     hook, threading.excepthook = threading.excepthook, lambda _: None
     try:
         worker.start()

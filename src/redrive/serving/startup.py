@@ -1,4 +1,4 @@
-"""What a server says of itself when it begins, or why it can't."""
+"""What the server reports when it starts, or why it can't."""
 
 from dataclasses import dataclass, field
 
@@ -11,8 +11,8 @@ class ServeFailed(RedriveError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstToken:
-    """The token of a database that had none. It is told once, to a terminal or a file of its owner's, and stored only
-    as a hash."""
+    """The token made for a database that had none. It is shown once, on a terminal or in a file that only its owner may
+    read, and stored only as a hash."""
 
     name: str
     expires_at_ms: int
@@ -22,8 +22,8 @@ class FirstToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """It listens."""
+class ServerStarted:
+    """The server listens."""
 
     address: str
     """http://127.0.0.1:8025"""

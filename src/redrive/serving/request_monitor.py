@@ -1,8 +1,7 @@
-"""What is around the app: a line in the log for every request, how many are in hand, and an end for streams when the
-server is to stop.
+"""What every request passes before the app: it is counted and logged, and streams end when the server stops.
 
-A line has the method, the path, the names of query parameters, the status, the time and who asked. Never a value of the
-query, a header, a body or a token: filters quote payloads.
+A log line has the method, the path, the names of query parameters, the status, the time and who asked. Never a value of
+the query, a header, a body or a token: filters quote payloads.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.admin import CALLER
 from redrive.core import Observer
-from redrive.serving.giving_way import InHand
+from redrive.serving.worker_throttle import OpenRequests
 
 _PATH_MAX = 300
 _PARAMETER = re.compile(r"[A-Za-z][A-Za-z_-]{0,29}")
@@ -24,16 +23,16 @@ _PROBES = ("/healthz", "/readyz", "/metrics")
 _STREAM = b"text/event-stream"
 
 
-class Around:
+class RequestMonitor:
     """An ASGI app around another."""
 
     def __init__(
-        self, app: ASGIApp, *, observer: Observer, stopping: asyncio.Event, in_hand: InHand | None = None
+        self, app: ASGIApp, *, observer: Observer, stopping: asyncio.Event, open_requests: OpenRequests | None = None
     ) -> None:
         self._app = app
         self._observer = observer
         self._stopping = stopping
-        self._in_hand = InHand() if in_hand is None else in_hand
+        self._open_requests = OpenRequests() if open_requests is None else open_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -42,36 +41,37 @@ class Around:
             return
         began_s = time.perf_counter()
         answer = _Answer()
-        in_hand = self._in_hand
+        open_requests = self._open_requests
 
         async def sent(message: Message) -> None:
             answer.see(message)
-            if answer.is_stream and not answer.is_told:
+            if answer.is_stream and not answer.is_uncounted:
                 # It lasts for hours, and nobody waits for its end.
-                answer.is_told = True
-                in_hand.count -= 1
+                answer.is_uncounted = True
+                open_requests.count -= 1
             await send(message)
 
         async def received() -> Message:
             return await self._receive(receive, answer)
 
-        in_hand.count += 1
+        open_requests.count += 1
         try:
             await self._app(scope, received, sent)
             if answer.is_stream and not answer.is_complete:
                 await send({"type": "http.response.body", "body": b""})
         finally:
-            if not answer.is_told:
-                in_hand.count -= 1
+            if not answer.is_uncounted:
+                open_requests.count -= 1
             self._note(scope, answer, time.perf_counter() - began_s)
 
     async def _receive(self, receive: Receive, answer: "_Answer") -> Message:
-        """What the client sends. Once we stop, a stream hears that the client is gone: it would never end by itself."""
-        if not answer.is_asked:
+        """What the client sends. When the server stops, a stream is told that its client is gone: it would never end by
+        itself."""
+        if not answer.is_received:
             message = await receive()
-            answer.is_asked = message["type"] != "http.request" or not message.get("more_body", False)
+            answer.is_received = message["type"] != "http.request" or not message.get("more_body", False)
             return message
-        # All of it is here: what comes now is the client's end, or ours.
+        # The request is complete: what comes now is the client's end, or ours.
         if answer.is_stream and self._stopping.is_set():
             return {"type": "http.disconnect"}
         receiving = asyncio.ensure_future(receive())
@@ -103,7 +103,7 @@ class Around:
 
 
 class _Answer:
-    """What is to be said of an answer."""
+    """What the log says of an answer."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -111,10 +111,10 @@ class _Answer:
         self.size = 0
         self.is_stream = False
         self.is_complete = False
-        self.is_asked = False
+        self.is_received = False
         """The whole request is here."""
-        self.is_told = False
-        """It is a stream, and counted as in hand no more."""
+        self.is_uncounted = False
+        """It is a stream, and no longer counted as open."""
 
     def see(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -129,7 +129,7 @@ class _Answer:
 
 
 class ServerLog(logging.Handler):
-    """What the web server has to say, as events. Of an exception only its type: its text may quote a payload."""
+    """The web server's own log as events. Of an exception only its type: its text may quote a payload."""
 
     def __init__(self, observer: Observer) -> None:
         super().__init__(level=logging.WARNING)
@@ -144,6 +144,6 @@ class ServerLog(logging.Handler):
 
 def _names(query: bytes) -> str | None:
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
-    # What somebody put there that is no parameter's name may be a token.
+    # What is no parameter's name may be a token that somebody put there.
     names = dict.fromkeys(name if _PARAMETER.fullmatch(name) else "?" for name, _ in pairs[:20])
     return ",".join(names) or None
