@@ -18,9 +18,10 @@ from redrive.records import (
     matches,
     statuses_allowing,
 )
-from redrive.stores import ExportedLetter, Store, searching
-from redrive.stores.checking import headers_of
-from redrive.stores.indexing import forget_words
+from redrive.stores import ExportedLetter, Store
+from redrive.stores.message_contents import headers_of
+from redrive.stores.search import walk as searching
+from redrive.stores.search.full_text import forget_words
 from tests.selections.filters import draw_filter
 from tests.selections.letters import draw_letter
 from tests.unit.stores.arrivals import database_of

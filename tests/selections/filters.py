@@ -19,9 +19,9 @@ from redrive.records import (
     TimeTerm,
     WordsTerm,
 )
-from redrive.records.filters import Flag, MomentField, NameField, NumberField
+from redrive.records.filters.terms import Flag, MomentField, NameField, NumberField
 from redrive.stores import ExportedLetter
-from redrive.stores.checking import headers_of
+from redrive.stores.message_contents import headers_of
 from tests.selections.letters import HEADER_NAMES, NAMES, ODD, draw_text, texts_of
 from tests.unit.stores.letter_making import NOW_MS
 

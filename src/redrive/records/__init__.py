@@ -21,7 +21,7 @@ from redrive.records.access import (
     reaches,
     read_token_text,
 )
-from redrive.records.audit_chain import (
+from redrive.records.audit import (
     GENESIS,
     AuditRow,
     ChainCheck,
@@ -42,11 +42,18 @@ from redrive.records.body_paths import (
     matches_glob,
     matches_header,
 )
-from redrive.records.filter_grammar import parse_filter
-from redrive.records.filter_matching import fold, matches, storable
-from redrive.records.filter_problems import FilterProblem, InvalidFilter
-from redrive.records.filter_writing import format_filter
-from redrive.records.filters import (
+from redrive.records.explanations import (
+    explain,
+    group_of,
+    guess_failed_queue,
+    normalise_message,
+    owner_of,
+    with_failed_queue,
+)
+from redrive.records.filters.grammar import parse_filter
+from redrive.records.filters.matching import fold, matches, storable
+from redrive.records.filters.problems import FilterProblem, InvalidFilter
+from redrive.records.filters.terms import (
     BodyTerm,
     ErrorTerm,
     Filter,
@@ -59,9 +66,9 @@ from redrive.records.filters import (
     WordsTerm,
     too_many_stars,
 )
+from redrive.records.filters.writing import format_filter
 from redrive.records.groups import Group, GroupNote, GroupStateChange
-from redrive.records.hiding import MASK, InvalidRedaction, MaskingTooExpensive, check_redaction_path, trial_redaction
-from redrive.records.identities import ID_LENGTH, ID_RANDOM_BITS, make_id
+from redrive.records.ids import ID_LENGTH, ID_RANDOM_BITS, make_id
 from redrive.records.json_shapes import (
     attempt_json,
     audit_json,
@@ -75,7 +82,7 @@ from redrive.records.json_shapes import (
     token_json,
 )
 from redrive.records.letters import Arrival, DeadLetter, Explanation, LifecycleEntry, MessageContent
-from redrive.records.marks import MARK_SECRET_BYTES, is_same_mark, make_mark, marking_operation
+from redrive.records.masking import MASK, InvalidRedaction, MaskingTooExpensive, check_redaction_path, trial_redaction
 from redrive.records.operations import (
     AuditEntry,
     ClaimedLetter,
@@ -91,18 +98,9 @@ from redrive.records.operations import (
     Selection,
     SendResult,
 )
+from redrive.records.redriven_marks import MARK_SECRET_BYTES, is_same_mark, make_mark, marking_operation
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
-from redrive.records.states import IN_FLIGHT, TRANSITIONS, GroupState, LetterEvent, Status, statuses_allowing
-from redrive.records.understanding import (
-    explain,
-    group_of,
-    guess_failed_queue,
-    normalise_message,
-    owner_of,
-    with_failed_queue,
-)
-from redrive.records.views import HIDDEN_FILTER, TOO_COSTLY, ShownBody, View, body_of
-from redrive.records.words import (
+from redrive.records.search_words import (
     GAP,
     POSITIONS_MAX,
     WORD_LENGTH_MAX,
@@ -114,6 +112,8 @@ from redrive.records.words import (
     phrases_of,
     words_of,
 )
+from redrive.records.states import IN_FLIGHT, TRANSITIONS, GroupState, LetterEvent, Status, statuses_allowing
+from redrive.records.views import HIDDEN_FILTER, TOO_COSTLY, ShownBody, View, body_of
 
 __all__ = [
     "AS_TOLD_BY",

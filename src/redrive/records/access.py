@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 from redrive.core import RedriveError
 from redrive.records.body_paths import matches_glob
-from redrive.records.identities import ID_LENGTH
-from redrive.records.understanding.queue_names import guess_failed_queue
+from redrive.records.explanations.queue_names import guess_failed_queue
+from redrive.records.ids import ID_LENGTH
 
 SECRET_BYTES = 20
 NAME_CHARACTERS_MAX = 100

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from redrive.records.filters import Filter
+from redrive.records.filters.terms import Filter
 from redrive.records.letters import MessageContent
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from redrive.core import headers as known
 from redrive.records.body_paths import header_texts
+from redrive.records.explanations import STACK_HEADERS, top_lines
 from redrive.records.letters import DeadLetter, Explanation
-from redrive.records.understanding import STACK_HEADERS, top_lines
 
 BODY_BYTES_MAX = 64 * 1024
 UNSEARCHED_HEADERS = (

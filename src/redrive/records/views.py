@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from redrive.records.access import Redaction, Role
-from redrive.records.filter_grammar import parse_filter
-from redrive.records.filter_problems import InvalidFilter
-from redrive.records.filters import BodyTerm, ErrorTerm, Filter, HeaderTerm, NameTerm, WordsTerm
-from redrive.records.hiding import (
+from redrive.records.filters.grammar import parse_filter
+from redrive.records.filters.problems import InvalidFilter
+from redrive.records.filters.terms import BodyTerm, ErrorTerm, Filter, HeaderTerm, NameTerm, WordsTerm
+from redrive.records.masking import (
     WORK_MAX,
     MaskingTooExpensive,
     hide_in_body,

@@ -7,12 +7,10 @@ are what machines do; `letters`, `groups`, `stats` and `audit` are what people l
 Why SQL and no library for it: docs/decisions/0007-sql-of-our-own.md.
 """
 
-from redrive.stores.answers import KeyReservation, KeyReused, RequestInProgress, StoredResponse
 from redrive.stores.audit import acting_as
-from redrive.stores.changing import ChangeResult, LetterBusy, UnknownLetter
-from redrive.stores.clock import OFF_MS as CLOCK_OFF_MS
-from redrive.stores.collecting import BatchResult, StoredBatch
+from redrive.stores.body_redaction import redact_body
 from redrive.stores.cursors import InvalidCursor
+from redrive.stores.database_clock import OFF_MS as CLOCK_OFF_MS
 from redrive.stores.errors import (
     FilterTooExpensive,
     IdempotencyConflict,
@@ -24,15 +22,17 @@ from redrive.stores.errors import (
     UnknownOperation,
     VersionConflict,
 )
-from redrive.stores.exporting import ExportedEdit, ExportedLetter, ImportResult, PastContent
 from redrive.stores.groups import UnknownGroup
+from redrive.stores.idempotent_responses import KeyReservation, KeyReused, RequestInProgress, StoredResponse
 from redrive.stores.leases import Lease
-from redrive.stores.letters import LetterPage, WholeLetter
-from redrive.stores.opening import unwrap_envelope
+from redrive.stores.letters.batches import BatchResult, StoredBatch
+from redrive.stores.letters.changes import ChangeResult, LetterBusy, UnknownLetter
+from redrive.stores.letters.exports import ExportedEdit, ExportedLetter, ImportResult, PastContent
+from redrive.stores.letters.letters import LetterPage, WholeLetter
+from redrive.stores.message_contents import unwrap_envelope
 from redrive.stores.redactions import UnknownRedaction
-from redrive.stores.rules import InvalidScope, WiderRule
-from redrive.stores.showing import redact_body
-from redrive.stores.stats import ActivityBucket, LetterStats
+from redrive.stores.retry_rules import InvalidScope, WiderRule
+from redrive.stores.statistics import ActivityBucket, LetterStats
 from redrive.stores.store import Store, exposed_mode, open_store
 from redrive.stores.tokens import TokenNameTaken, UnknownToken
 

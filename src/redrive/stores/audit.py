@@ -19,11 +19,11 @@ from redrive.records import (
     ChainHead,
     ChainReport,
     chain_hash,
+    storable,
 )
-from redrive.stores.arriving import clean
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, ReadTransaction, Row, WriteTransaction
-from redrive.stores.questions import sql
+from redrive.stores.search.filter_sql import sql
 
 _ADD = """
 INSERT INTO audit (at_ms, who, token_id, action, subject, n, why, detail, place, hash)
@@ -58,7 +58,7 @@ def acting_as(token_id: str) -> Iterator[None]:
         _acting.reset(before)
 
 
-async def note(tx: WriteTransaction, entry: AuditEntry) -> None:
+async def write_audit(tx: WriteTransaction, entry: AuditEntry) -> None:
     """Adds an entry to a transaction that changes what it tells of; it is written just before the commit."""
     tx.defer(entry if entry.token_id else replace(entry, token_id=_acting.get()), _append)
 
@@ -75,12 +75,12 @@ async def _append(tx: WriteTransaction, entries: list[AuditEntry]) -> None:
             place=head.place + 1,
             hash=None,
             at_ms=entry.at_ms,
-            who=clean(entry.who),
-            token_id=clean(entry.token_id),
-            action=clean(entry.action),
-            subject=clean(entry.subject),
+            who=storable(entry.who),
+            token_id=storable(entry.token_id),
+            action=storable(entry.action),
+            subject=storable(entry.subject),
             count=entry.count,
-            why=clean(entry.why),
+            why=storable(entry.why),
             detail=detail,
         )
         head = ChainHead(place=head.place + 1, hash=chain_hash(head.hash, stored))
@@ -131,7 +131,7 @@ class Audit:
     async def add(self, entry: AuditEntry) -> None:
         """An entry about something that is not in the store: a refusal, a login."""
         async with self._database.write() as tx:
-            await note(tx, entry)
+            await write_audit(tx, entry)
 
     async def page(
         self,
@@ -147,7 +147,7 @@ class Audit:
         conditions = ["TRUE"]
         for column, value in (("who", who), ("action", action), ("subject", subject), ("token_id", token_id)):
             if value is not None:
-                arguments.append(clean(value))
+                arguments.append(storable(value))
                 conditions.append(f"{column} = ${len(arguments)}")
         if cursor is not None:
             arguments.append(read_cursor(_CURSOR, cursor, sizes=(1,))[0])

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
 
-from redrive.stores.clock import Clock
-from redrive.stores.dialect import Dialect
+from redrive.stores.database_clock import Clock
+from redrive.stores.schema.dialect import Dialect
 
 Row: TypeAlias = tuple[Any, ...]
 """A row's values in the order of the statement's columns. Only to be taken apart: a driver's rows are no tuples."""
@@ -58,7 +58,7 @@ class WriteTransaction(ReadTransaction, Protocol):
 Deferred: TypeAlias = Callable[[WriteTransaction, list[Any]], Awaitable[None]]
 
 
-class Endings:
+class DeferredWrites:
     """What a transaction has deferred, in its order."""
 
     def __init__(self) -> None:

@@ -4,13 +4,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from redrive.records import AuditEntry, Group, GroupNote, GroupState, GroupStateChange, glob_matcher
-from redrive.stores.arriving import clean
-from redrive.stores.audit import note
+from redrive.records import AuditEntry, Group, GroupNote, GroupState, GroupStateChange, glob_matcher, storable
+from redrive.stores.audit import write_audit
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, ReadTransaction, Row
 from redrive.stores.errors import StoreError
-from redrive.stores.questions import sql
+from redrive.stores.search.filter_sql import sql
 
 _COLUMNS = """g.seq, g.id, g.title, g.queue, g.error_type, g.state, g.first_seen_ms, g.last_seen_ms, g.letters,
     g.redriven, g.returned, g.owner, g.said, g.said_at_ms, g.said_by, g.said_why"""
@@ -66,7 +65,7 @@ class Groups:
         conditions = ["g.letters > 0"]
         for name, value in (("state", state), ("queue", queue)):
             if value is not None:
-                arguments.append(clean(str(value)))
+                arguments.append(storable(str(value)))
                 conditions.append(f"g.{name} = ${len(arguments)}")
         if cursor is not None:
             arguments += read_cursor(f"groups by {order}", cursor, sizes=(2,))
@@ -92,11 +91,11 @@ class Groups:
     async def set_state(self, id: str, state: GroupState, who: str, why: str, now_ms: int) -> Group:
         """What people say about it now. Raises UnknownGroup."""
         async with self._database.write() as tx:
-            changed = await tx.run(_SAY, clean(id), state.value, now_ms, clean(who), clean(why))
+            changed = await tx.run(_SAY, storable(id), state.value, now_ms, storable(who), storable(why))
             group = await _get(tx, id) if changed else None
             if group is None:
                 raise UnknownGroup(id)
-            await note(
+            await write_audit(
                 tx,
                 AuditEntry(
                     at_ms=now_ms, who=who, action=f"group.{state.value}", subject=id, count=group.count, why=why
@@ -107,12 +106,14 @@ class Groups:
     async def add_note(self, id: str, text: str, who: str, now_ms: int) -> Group:
         """Something to remember about it. Raises UnknownGroup."""
         async with self._database.write() as tx:
-            seq = await tx.value("SELECT seq FROM groups WHERE id = $1", clean(id))
+            seq = await tx.value("SELECT seq FROM groups WHERE id = $1", storable(id))
             if seq is None:
                 raise UnknownGroup(id)
             keep = "INSERT INTO notes (group_seq, at_ms, who, text) VALUES ($1, $2, $3, $4)"
-            await tx.run(keep, seq, now_ms, clean(who), clean(text))
-            await note(tx, AuditEntry(at_ms=now_ms, who=who, action="group.noted", subject=id, count=1, why=text))
+            await tx.run(keep, seq, now_ms, storable(who), storable(text))
+            await write_audit(
+                tx, AuditEntry(at_ms=now_ms, who=who, action="group.noted", subject=id, count=1, why=text)
+            )
             group = await _get(tx, id)
             if group is None:
                 raise UnknownGroup(id)
@@ -126,7 +127,7 @@ async def _known_owners(tx: ReadTransaction, globs: Sequence[str]) -> list[str]:
 
 
 async def _get(tx: ReadTransaction, id: str) -> Group | None:
-    rows = await tx.rows(sql("SELECT", _COLUMNS, "FROM groups AS g WHERE g.id = $1"), clean(id))
+    rows = await tx.rows(sql("SELECT", _COLUMNS, "FROM groups AS g WHERE g.id = $1"), storable(id))
     groups = await _groups(tx, rows)
     return groups[0] if groups else None
 

@@ -1,9 +1,9 @@
 """Leases: who may do a thing that only one may do at a time, across processes and machines.
 
 A lease ends by time, and a holder that slept over it can't know. So every new holder gets a higher `fence`, and
-whatever is done under a lease checks it in its own transaction (`check`): a stale holder changes nothing. When a lease
-ends the database's clock alone decides: an instance whose own is ahead would take what was just renewed. Rows stay when
-a lease ends, because the fence must go on growing.
+whatever is done under a lease checks it in its own transaction (`check_lease`): a stale holder changes nothing. When a
+lease ends the database's clock alone decides: an instance whose own is ahead would take what was just renewed. Rows
+stay when a lease ends, because the fence must go on growing.
 """
 
 from dataclasses import dataclass, replace
@@ -77,7 +77,7 @@ def _by_its_clock(tx: ReadTransaction, sql: str) -> str:
     return sql.replace("{now_ms}", tx.dialect.now_ms)
 
 
-async def check(tx: WriteTransaction, lease: Lease) -> None:
+async def check_lease(tx: WriteTransaction, lease: Lease) -> None:
     """Raises `LeaseLost` unless the lease is still its holder's. Nobody can take it before the transaction ends.
 
     Time plays no part: a lease that ran out and that nobody took protects as before. After `release` it counts no more.

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from redrive.stores.clock import Clock, ServerClock
-from redrive.stores.database import Deferred, Endings, ReadTransaction, Row, WriteTransaction
-from redrive.stores.dialect import POSTGRESQL, Dialect
+from redrive.stores.database import Deferred, DeferredWrites, ReadTransaction, Row, WriteTransaction
+from redrive.stores.database_clock import Clock, ServerClock
 from redrive.stores.errors import InvalidDatabaseUrl, StoreUnavailable
-from redrive.stores.migrations import migrate_postgresql
+from redrive.stores.schema.dialect import POSTGRESQL, Dialect
+from redrive.stores.schema.migrations import migrate_postgresql
 
 if TYPE_CHECKING:
     from asyncpg import Connection, Pool, Record
@@ -141,7 +141,7 @@ class _Transaction:
     def __init__(self, connection: "_Connection", address: str) -> None:
         self._connection = connection
         self._address = address
-        self.endings = Endings()
+        self.endings = DeferredWrites()
 
     @property
     def dialect(self) -> Dialect:

@@ -1,8 +1,7 @@
 """Which values of messages are hidden from which roles. One entry for each path: setting it again changes the role."""
 
-from redrive.records import AuditEntry, Redaction, Role
-from redrive.stores.arriving import clean
-from redrive.stores.audit import note
+from redrive.records import AuditEntry, Redaction, Role, storable
+from redrive.stores.audit import write_audit
 from redrive.stores.database import Database
 from redrive.stores.errors import StoreError
 
@@ -39,23 +38,23 @@ class Redactions:
 
     async def set(self, redaction: Redaction, *, who: str, now_ms: int, why: str = "") -> Redaction:
         """Hides a value; the redaction as it is stored, with the id it had if the path was hidden before."""
-        path = clean(redaction.path)
+        path = storable(redaction.path)
         async with self._database.write() as tx:
             row = await tx.row(_SET, redaction.id, redaction.kind, path, str(redaction.hidden_from))
             assert row is not None
             stored = Redaction(id=row[0], kind=redaction.kind, path=path, hidden_from=redaction.hidden_from)
-            await note(tx, _entry(stored, "redaction.set", who, why, now_ms))
+            await write_audit(tx, _entry(stored, "redaction.set", who, why, now_ms))
             return stored
 
     async def remove(self, redaction_id: str, *, who: str, now_ms: int, why: str = "") -> None:
         """Shows the value again. Raises `UnknownRedaction`."""
         async with self._database.write() as tx:
-            row = await tx.row(_REMOVE, clean(redaction_id))
+            row = await tx.row(_REMOVE, storable(redaction_id))
             if row is None:
                 raise UnknownRedaction(redaction_id)
             kind, path, hidden_from = row
             removed = Redaction(id=redaction_id, kind=kind, path=path, hidden_from=Role(hidden_from))
-            await note(tx, _entry(removed, "redaction.removed", who, why, now_ms))
+            await write_audit(tx, _entry(removed, "redaction.removed", who, why, now_ms))
 
 
 def _entry(redaction: Redaction, action: str, who: str, why: str, now_ms: int) -> AuditEntry:

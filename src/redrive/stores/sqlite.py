@@ -18,12 +18,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from redrive.stores.clock import Clock, MachineClock
-from redrive.stores.database import Deferred, Endings, ReadTransaction, Row, WriteTransaction
-from redrive.stores.dialect import SQLITE, Dialect, for_sqlite, insert_statement, sqlite_arguments
+from redrive.stores.database import Deferred, DeferredWrites, ReadTransaction, Row, WriteTransaction
+from redrive.stores.database_clock import Clock, MachineClock
 from redrive.stores.errors import StoreUnavailable
-from redrive.stores.migrations import migrate_sqlite
-from redrive.stores.words import unpack_words
+from redrive.stores.schema.dialect import SQLITE, Dialect, for_sqlite, insert_statement, sqlite_arguments
+from redrive.stores.schema.migrations import migrate_sqlite
+from redrive.stores.search.full_text import unpack_words
 
 BUSY_TIMEOUT_MS = 10_000
 READERS = 3
@@ -313,7 +313,7 @@ class _Transaction:
     """The writer's connection in one transaction, with what that has deferred."""
 
     def __init__(self, connection: _Connection) -> None:
-        self.endings = Endings()
+        self.endings = DeferredWrites()
         self.dialect = connection.dialect
         self.rows = connection.rows
         self.rows_within = connection.rows_within

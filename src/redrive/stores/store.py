@@ -7,24 +7,24 @@ from types import TracebackType
 from typing import Self
 
 from redrive.core import SILENT, Observer
-from redrive.stores.answers import IdempotentResponses
 from redrive.stores.audit import Audit, adopt_older
-from redrive.stores.clock import OFF_MS, ServerClock
-from redrive.stores.collecting import Batches
 from redrive.stores.database import Database
-from redrive.stores.dialect import Kind
+from redrive.stores.database_clock import OFF_MS, ServerClock
+from redrive.stores.database_urls import SqlitePlace, read_database_url
 from redrive.stores.errors import StoreUnavailable
 from redrive.stores.groups import Groups, read_group_key
+from redrive.stores.idempotent_responses import IdempotentResponses
 from redrive.stores.leases import Leases
-from redrive.stores.letters import Letters
-from redrive.stores.operations import Operations
+from redrive.stores.letters.batches import Batches
+from redrive.stores.letters.letters import Letters
+from redrive.stores.operations.operations import Operations
 from redrive.stores.postgres import connect_postgres
 from redrive.stores.redactions import Redactions
-from redrive.stores.rules import Rules
+from redrive.stores.retry_rules import Rules
+from redrive.stores.schema.dialect import DatabaseKind
 from redrive.stores.sqlite import SqliteDatabase
-from redrive.stores.stats import Statistics
+from redrive.stores.statistics import Statistics
 from redrive.stores.tokens import Tokens, adopt_names
-from redrive.stores.urls import SqlitePlace, read_database_url
 
 _IS_ADOPTED = "SELECT is_adopted FROM audit_head WHERE id = 1"
 
@@ -49,7 +49,7 @@ class Store:
         self.answers = IdempotentResponses(database)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> DatabaseKind:
         """`sqlite` or `postgresql`."""
         return self._database.dialect.kind
 

@@ -2,12 +2,11 @@
 
 import json
 
-from redrive.records import AuditEntry, Redaction, Role, Token, fold_name, moment_json
-from redrive.stores.arriving import clean
-from redrive.stores.audit import note
+from redrive.records import AuditEntry, Redaction, Role, Token, fold_name, moment_json, storable
+from redrive.stores.audit import write_audit
 from redrive.stores.database import Database, Row, WriteTransaction
 from redrive.stores.errors import StoreError
-from redrive.stores.questions import sql
+from redrive.stores.search.filter_sql import sql
 
 _COLUMNS = "id, name, role, queues, sees_payloads, created_at_ms, created_by, expires_at_ms, revoked_at_ms"
 _CREATE = """
@@ -60,7 +59,7 @@ class Tokens:
     async def create(self, token: Token, *, secret_hash: bytes, now_ms: int, why: str = "") -> None:
         """A new token, made by `token.created_by`. Raises `TokenNameTaken`."""
         async with self._database.write() as tx:
-            if not await tx.run(_TAKE_NAME, fold_name(clean(token.name)), token.id):
+            if not await tx.run(_TAKE_NAME, fold_name(storable(token.name)), token.id):
                 raise TokenNameTaken(token.name)
             await tx.run(_CREATE, *_values(token, secret_hash))
             await _note(tx, token, "token.created", token.created_by, why, now_ms)
@@ -70,7 +69,7 @@ class Tokens:
         async with self._database.write() as tx:
             is_made = bool(await tx.run(_CREATE_FIRST, *_values(token, secret_hash)))
             if is_made:
-                await tx.run(_TAKE_NAME, fold_name(clean(token.name)), token.id)
+                await tx.run(_TAKE_NAME, fold_name(storable(token.name)), token.id)
                 await _note(tx, token, "token.created", token.created_by, "the first start", now_ms)
             return is_made
 
@@ -131,19 +130,21 @@ async def _note(tx: WriteTransaction, token: Token, action: str, who: str, why: 
         "payloads": token.shows_payloads,
         "expires_at": None if token.expires_at_ms is None else moment_json(token.expires_at_ms),
     }
-    await note(tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=token.id, count=1, why=why, detail=detail))
+    await write_audit(
+        tx, AuditEntry(at_ms=now_ms, who=who, action=action, subject=token.id, count=1, why=why, detail=detail)
+    )
 
 
 def _values(token: Token, secret_hash: bytes) -> Row:
     return (
         token.id,
-        clean(token.name),
+        storable(token.name),
         str(token.role),
-        json.dumps([clean(queue) for queue in token.queues]),
+        json.dumps([storable(queue) for queue in token.queues]),
         int(token.sees_payloads),
         secret_hash,
         token.created_at_ms,
-        clean(token.created_by),
+        storable(token.created_by),
         token.expires_at_ms,
     )
 

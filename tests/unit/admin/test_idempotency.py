@@ -7,7 +7,7 @@ import pytest
 from redrive.admin.idempotency import KEY_CHARACTERS_MAX
 from redrive.records import Role
 from redrive.stores import Store, StoreUnavailable
-from redrive.stores.answers import KEPT_MS, STALE_MS, IdempotentResponses
+from redrive.stores.idempotent_responses import KEPT_MS, STALE_MS, IdempotentResponses
 from tests.unit.admin.conftest import ClientFor, Clock, Noted, Run
 
 PATH = "/api/v1/redactions"

@@ -23,7 +23,7 @@ from redrive.records import (
     letter_json,
     parse_filter,
 )
-from redrive.records.hiding import HIDING_BYTES_MAX, hide_in_body, hide_in_headers, overlaps, path_of
+from redrive.records.masking import HIDING_BYTES_MAX, hide_in_body, hide_in_headers, overlaps, path_of
 from redrive.stores import Store
 from redrive.wire import Properties
 from redrive.wire.envelopes import wrap

@@ -13,9 +13,10 @@ from redrive.admin.routes import pipeline
 from redrive.admin.settings import InvalidSettings
 from redrive.deadletters import PeekRefused, RedriveService
 from redrive.records import LetterEvent, Role
-from redrive.records.hiding import overlaps
-from redrive.stores import Store, StoreUnavailable, changing
-from redrive.stores.transitions import note_life
+from redrive.records.masking import overlaps
+from redrive.stores import Store, StoreUnavailable
+from redrive.stores.letters import changes as changing
+from redrive.stores.letters.transitions import record_life
 from redrive.wiring import KnownQueue, KnownQueues
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
 
@@ -30,7 +31,7 @@ def test_a_life_tells_no_error_text_to_who_sees_no_payloads(
         letter = await put_letter()
         async with store._database.write() as tx:
             seq = await tx.value("SELECT seq FROM letters WHERE id = $1", letter.id)
-            await note_life(tx, [seq], event.value, now_ms=clock(), who="", detail="card 4711 was refused")
+            await record_life(tx, [seq], event.value, now_ms=clock(), who="", detail="card 4711 was refused")
         path = f"/api/v1/messages/{letter.id}"
         assert "4711" not in (await (await client_for(Role.VIEWER)).get(path)).text
         assert "4711" in (await (await client_for(Role.VIEWER, payloads=True)).get(path)).text

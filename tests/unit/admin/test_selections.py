@@ -6,7 +6,7 @@ from typing import Any
 from redrive.admin import Services
 from redrive.records import Filter, InvalidFilter, Role, format_filter, matches, parse_filter
 from redrive.stores import ExportedLetter, Store
-from redrive.stores.checking import headers_of
+from redrive.stores.message_contents import headers_of
 from tests.selections.auditor import stored
 from tests.selections.filters import draw_filter
 from tests.selections.letters import draw_letter

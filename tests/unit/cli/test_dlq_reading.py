@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from redrive.records import NewOperation, OperationKind, Selection
-from redrive.stores import letters, open_store, searching
+from redrive.stores import open_store
+from redrive.stores.letters import letters
+from redrive.stores.search import walk as searching
 from tests.unit.cli.dlq_stage import Letter, filled, redrive
 
 LETTERS = (
@@ -325,7 +327,7 @@ def test_show_as_a_role_is_what_the_api_shows_it(tmp_path: Path) -> None:
 
 
 def test_a_filter_that_is_too_dear_is_one_sentence(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.stores.evaluating.LETTER_COST_MAX", 1)
+    monkeypatch.setattr("redrive.stores.search.offload.LETTER_COST_MAX", 1)
     for command in (("list",), ("delete", "--yes")):
         ran = redrive("dlq", *command, "--database", database, "--filter", "-body.a.*.1:zz*")
         assert (ran.code, ran.out) == (2, "")

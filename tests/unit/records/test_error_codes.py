@@ -10,7 +10,7 @@ import pytest
 
 from redrive.core import PlainMessage
 from redrive.records import Explanation, explain, normalise_message
-from redrive.records.understanding.normalising import error_codes
+from redrive.records.explanations.error_templates import error_codes
 
 STATUSES = (302, 400, 404, 429, 500, 503)
 REASONS = {

@@ -25,7 +25,7 @@ from redrive.records import (
     parse_filter,
     words_of,
 )
-from redrive.records import filters as vocabulary
+from redrive.records.filters import terms as vocabulary
 
 NOW_MS = 1_793_534_400_000  # 2026-11-01T12:00:00Z
 HOUR_MS = 3_600_000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redrive.records import parse_filter
-from redrive.records.filter_grammar import ALIASES, FIELDS
+from redrive.records.filters.grammar import ALIASES, FIELDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "filters.md").read_text(encoding="utf-8")
 SHOWN = [

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from redrive.core import PlainMessage, describe_error
 from redrive.records import Explanation, explain, normalise_message
-from redrive.records.understanding.grouping import group
-from redrive.records.understanding.stacks import top_frame, top_lines
+from redrive.records.explanations.group_ids import group
+from redrive.records.explanations.stack_traces import top_frame, top_lines
 from tests.unit.records import framework_headers as frameworks
 
 

@@ -17,7 +17,7 @@ from redrive.stores import (
     UnknownToken,
     open_store,
 )
-from redrive.stores.answers import KEPT_MS, STALE_MS
+from redrive.stores.idempotent_responses import KEPT_MS, STALE_MS
 from tests.unit.stores.arrivals import NOW_MS, database_of
 from tests.unit.stores.conftest import Run
 

@@ -4,7 +4,7 @@ import pytest
 
 from redrive.records import AuditEntry
 from redrive.stores import InvalidCursor, Store
-from redrive.stores.audit import note
+from redrive.stores.audit import write_audit
 from tests.unit.stores.letter_making import NOW_MS, on_store
 
 
@@ -46,7 +46,7 @@ def test_an_entry_goes_with_the_deed_that_is_undone(store_url: str) -> None:
     async def work(store: Store) -> None:
         async def undone() -> None:
             async with store._database.write() as tx:
-                await note(tx, entry(1))
+                await write_audit(tx, entry(1))
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):

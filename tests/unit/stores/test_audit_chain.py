@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redrive.records import GENESIS, AuditRow, ChainCheck, ChainHead, InvalidHead, audit_json, chain_hash, read_head
 from redrive.stores import Store, acting_as, open_store
-from redrive.stores.migrations import STEPS
+from redrive.stores.schema.migrations import MIGRATIONS
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.test_audit import entry
@@ -163,7 +163,7 @@ def test_transactions_with_several_locks_and_an_entry_do_not_meet_crosswise(
     store_url: str, store: Store, run: Run
 ) -> None:
     """The head is locked last: who notes first and locks afterwards would wait for who does it the other way round."""
-    from redrive.stores.audit import note
+    from redrive.stores.audit import write_audit
 
     async def scenario() -> None:
         await spoil(store, "INSERT INTO token_names (folded, token_id) VALUES ('a', 'x')")
@@ -172,11 +172,11 @@ def test_transactions_with_several_locks_and_an_entry_do_not_meet_crosswise(
             for number in range(10):
                 async with database_of(of).write() as tx:
                     if early:
-                        await note(tx, entry(number))
+                        await write_audit(tx, entry(number))
                     await tx.run("UPDATE token_names SET token_id = 'y' WHERE folded = 'a'")
                     await asyncio.sleep(0)
                     if not early:
-                        await note(tx, entry(number))
+                        await write_audit(tx, entry(number))
 
         async with await open_store(store_url) as other:
             async with asyncio.timeout(20):
@@ -191,7 +191,7 @@ def test_entries_from_before_the_chain_are_taken_into_it_once(
 ) -> None:
     async def scenario() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr("redrive.stores.migrations.running.STEPS", STEPS[:3])
+            patch.setattr("redrive.stores.schema.migrations.MIGRATIONS", MIGRATIONS[:3])
             patch.setattr("redrive.stores.store._adopt", _nothing)
             patch.setattr("redrive.stores.store._group_key_of", _nothing)
             async with await open_store(store_url) as old:

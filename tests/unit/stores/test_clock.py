@@ -11,7 +11,7 @@ from redrive.core import SILENT
 from redrive.deadletters.held_leases import HeldLease, hold_lease
 from redrive.records import Selection
 from redrive.stores import Store, open_store
-from redrive.stores.clock import ASKED_AGAIN_MS, ServerClock
+from redrive.stores.database_clock import ASKED_AGAIN_MS, ServerClock
 from redrive.wiring import dead_letter_service
 from tests.unit.client.scenario import Notes
 from tests.unit.stores.arrivals import collect, make_arrival

@@ -7,8 +7,11 @@ import time
 import pytest
 
 from redrive.records import BodyTerm, DeadLetter, Filter, NewOperation, OperationKind, Selection, make_id
-from redrive.stores import FilterTooExpensive, Store, evaluating, searching
-from redrive.stores.evaluating import Budget, evaluate, within
+from redrive.stores import FilterTooExpensive, Store
+from redrive.stores.search import offload as evaluating
+from redrive.stores.search import walk as searching
+from redrive.stores.search.budgets import VIEW_BUDGET, SearchBudget, within_budget
+from redrive.stores.search.offload import evaluate
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
@@ -68,9 +71,16 @@ def test_pages_of_a_dear_filter_are_partial_and_lead_to_everything(large: Store,
 
 
 def test_what_takes_too_long_as_a_whole_is_refused(large: Store, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = Budget(seconds=0.05, content_bytes=1 << 30)
-    for room in ("letters", "operations", "changing", "stats", "operations_selecting", "searching"):
-        for name in ("LOOKING", "SELECTING"):
+    short = SearchBudget(seconds=0.05, content_bytes=1 << 30)
+    for room in (
+        "letters.letters",
+        "operations.operations",
+        "letters.changes",
+        "statistics",
+        "operations.selection",
+        "search.walk",
+    ):
+        for name in ("VIEW_BUDGET", "SELECT_BUDGET"):
             monkeypatch.setattr(f"redrive.stores.{room}.{name}", short, raising=False)
     selection = Selection(filter=DEAR, filter_text="dear")
 
@@ -93,7 +103,7 @@ def test_what_takes_too_long_as_a_whole_is_refused(large: Store, run: Run, monke
 
 
 def test_who_reads_too_much_as_a_whole_is_refused(large: Store, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.stores.letters.LOOKING", Budget(seconds=60, content_bytes=1 << 20))
+    monkeypatch.setattr("redrive.stores.letters.letters.VIEW_BUDGET", SearchBudget(seconds=60, content_bytes=1 << 20))
     monkeypatch.setattr(searching, "CONTENTS_BYTES_MAX", 1 << 19)
 
     async def scenario() -> None:
@@ -149,7 +159,7 @@ def test_dear_filters_take_turns_and_others_do_not_wait_for_them(large: Store, r
 def test_a_time_limit_of_somebody_else_is_not_ours(store: Store, run: Run) -> None:
     async def scenario() -> None:
         with pytest.raises(TimeoutError):
-            async with within(evaluating.LOOKING, database_of(store)):
+            async with within_budget(VIEW_BUDGET, database_of(store)):
                 raise TimeoutError
 
     run(scenario())

@@ -16,7 +16,9 @@ from redrive.records import (
     Status,
     make_id,
 )
-from redrive.stores import LeaseLost, Store, operations_running, operations_taking
+from redrive.stores import LeaseLost, Store
+from redrive.stores.operations import claims as operations_taking
+from redrive.stores.operations import runs as operations_running
 from redrive.stores.sqlite import SqliteDatabase
 from tests.unit.stores.arrivals import (
     NOW_MS,

@@ -7,16 +7,9 @@ import pytest
 
 from redrive.core import Attempt
 from redrive.records import Filter, LifecycleEntry, MessageContent, NameTerm, NumberTerm, RetryRule, Status, WordsTerm
-from redrive.stores import (
-    ExportedEdit,
-    ExportedLetter,
-    ImportResult,
-    PastContent,
-    Store,
-    exporting,
-    open_store,
-    searching,
-)
+from redrive.stores import ExportedEdit, ExportedLetter, ImportResult, PastContent, Store, open_store
+from redrive.stores.letters import exports as exporting
+from redrive.stores.search import walk as searching
 from redrive.wire import Properties
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from redrive.records import BodyTerm, HeaderTerm, MessageContent
-from redrive.stores import FilterTooExpensive, evaluating, filter_process
-from redrive.stores.checking import Check, Limits, NobodyWaits, look_into
-from redrive.stores.evaluating import Allowance, evaluate
-from redrive.stores.filter_process import MEMORY_BYTES_MAX, NICE, FilterProcess, ProcessDied
+from redrive.stores import FilterTooExpensive
+from redrive.stores.search import filter_process
+from redrive.stores.search import offload as evaluating
+from redrive.stores.search.content_checks import Check, CheckCancelled, CheckLimits, look_into
+from redrive.stores.search.filter_process import MEMORY_BYTES_MAX, NICE, FilterProcess, ProcessDied
+from redrive.stores.search.offload import Allowance, evaluate
 from redrive.wire import Properties
 
-LIMITS = Limits(piece_cost=evaluating.PIECE_COST, letter_cost=evaluating.LETTER_COST_MAX)
-ENDLESS = Limits(piece_cost=1 << 60, letter_cost=1 << 60)
+LIMITS = CheckLimits(piece_cost=evaluating.PIECE_COST, letter_cost=evaluating.LETTER_COST_MAX)
+ENDLESS = CheckLimits(piece_cost=1 << 60, letter_cost=1 << 60)
 LARGE = MessageContent(properties=b"", body=json.dumps({"a": [[n, f"v{n}"] for n in range(20_000)]}).encode())
 DEAR: tuple[Check, ...] = tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20))
 SMALL_CHECK: tuple[Check, ...] = (BodyTerm(path=("order",), value="7"),)
@@ -90,10 +92,10 @@ def test_it_answers_what_this_process_would(process: FilterProcess) -> None:
 
 
 def test_a_piece_ends_with_the_letter_that_makes_it_one() -> None:
-    contents, limits = [small(7)] * 5, Limits(piece_cost=1, letter_cost=1 << 60)
+    contents, limits = [small(7)] * 5, CheckLimits(piece_cost=1, letter_cost=1 << 60)
     one = look_into(contents, SMALL_CHECK, limits, never)
     assert one.answers == [True]
-    three = look_into(contents, SMALL_CHECK, Limits(piece_cost=3 * one.cost, letter_cost=1 << 60), never)
+    three = look_into(contents, SMALL_CHECK, CheckLimits(piece_cost=3 * one.cost, letter_cost=1 << 60), never)
     assert three.answers == [True] * 3
 
 
@@ -108,11 +110,11 @@ def test_a_piece_ends_where_it_would_here(process: FilterProcess) -> None:
 
 @pytest.mark.slow
 def test_a_letter_that_is_too_dear_is_so_there_too(process: FilterProcess) -> None:
-    limits = Limits(piece_cost=1 << 60, letter_cost=1_000_000)
+    limits = CheckLimits(piece_cost=1 << 60, letter_cost=1_000_000)
     looked = process.look_into([small(7), LARGE, small(7)], SMALL_CHECK, limits, never)
-    assert (looked.answers, looked.is_letter_too_dear) == ([True, False, True], False)
+    assert (looked.answers, looked.is_letter_too_expensive) == ([True, False, True], False)
     looked = process.look_into([small(7), LARGE, small(7)], DEAR, limits, never)
-    assert (looked.answers, looked.is_letter_too_dear) == ([True], True)
+    assert (looked.answers, looked.is_letter_too_expensive) == ([True], True)
 
 
 @pytest.mark.slow
@@ -141,7 +143,7 @@ def test_work_that_nobody_waits_for_ends_and_the_process_stays(process: FilterPr
     process.look_into([small(7)], SMALL_CHECK, LIMITS, never)
     pid = process.pid
     for _ in range(3):
-        with pytest.raises(NobodyWaits):
+        with pytest.raises(CheckCancelled):
             process.look_into([LARGE] * 10_000, DEAR, ENDLESS, lambda: True)
         assert process.look_into([small(7), small(8)], SMALL_CHECK, LIMITS, never).answers == [True, False]
     assert process.pid == pid
@@ -184,7 +186,7 @@ def test_a_process_that_hangs_is_ended(process: FilterProcess, monkeypatch: pyte
     monkeypatch.setattr(filter_process, "END_S_MAX", 0.1)
     has_ended = ended(process.pid)
     os.kill(process.pid, signal.SIGSTOP)
-    with pytest.raises(NobodyWaits):
+    with pytest.raises(CheckCancelled):
         process.look_into([small(7)], SMALL_CHECK, LIMITS, lambda: True)
     assert has_ended()
     monkeypatch.undo()
@@ -204,7 +206,7 @@ def test_it_ends_when_it_is_closed(process: FilterProcess) -> None:
 
 PARENT = """
 import json, sys
-from redrive.stores.filter_process import FilterProcess
+from redrive.stores.search.filter_process import FilterProcess
 from tests.unit.stores.test_filter_process import DEAR, ENDLESS, LARGE
 process = FilterProcess()
 told = []
@@ -323,7 +325,7 @@ def test_without_a_process_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("error", "reason"), [(ProcessDied(), "has died of it"), (MemoryError(), "too much memory")])
+@pytest.mark.parametrize(("error", "reason"), [(ProcessDied(), "died of it"), (MemoryError(), "too much memory")])
 def test_what_ends_the_process_or_its_memory_is_refused(
     error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

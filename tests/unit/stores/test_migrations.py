@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from redrive.stores import Store, StoreTooNew, open_store
-from redrive.stores.dialect import POSTGRESQL, SQLITE
-from redrive.stores.migrations import STEPS, Step
+from redrive.stores.schema.dialect import POSTGRESQL, SQLITE
+from redrive.stores.schema.migrations import MIGRATIONS, Migration
 from tests.unit.stores.arrivals import NOW_MS, collect, database_of, make_arrival
 from tests.unit.stores.conftest import Run
 
@@ -19,14 +19,14 @@ async def version_of(store: Store) -> list[int]:
 
 
 def test_versions_count_from_one_without_a_gap() -> None:
-    assert [step.version for step in STEPS] == list(range(1, len(STEPS) + 1))
+    assert [step.version for step in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
 
 
 def test_both_databases_get_the_same_tables_and_columns() -> None:
     def columns(kind: str) -> dict[str, list[str]]:
         dialect = SQLITE if kind == "sqlite" else POSTGRESQL
         tables = {}
-        for step in STEPS:
+        for step in MIGRATIONS:
             for statement in step.statements(dialect):
                 if statement.startswith("CREATE TABLE") and "words" not in statement:
                     lines = [line.strip() for line in statement.splitlines()]
@@ -42,7 +42,7 @@ def test_opening_again_finds_what_was_there(store_url: str, run: Run) -> None:
             (id,) = await collect(store, make_arrival(1))
         async with await open_store(store_url) as store:
             assert await store.letters.get(id) is not None
-            assert await version_of(store) == [step.version for step in STEPS]
+            assert await version_of(store) == [step.version for step in MIGRATIONS]
 
     run(scenario())
 
@@ -52,7 +52,7 @@ def test_many_that_open_a_new_store_at_once_make_it_once(store_url: str, run: Ru
         stores = await asyncio.gather(*(open_store(store_url) for _ in range(4)))
         for number, store in enumerate(stores):
             await collect(store, make_arrival(number), now_ms=NOW_MS)
-        assert await version_of(stores[0]) == [step.version for step in STEPS]
+        assert await version_of(stores[0]) == [step.version for step in MIGRATIONS]
         found = [await stores[0].letters.get(make_arrival(number).id) for number in range(4)]
         assert None not in found
         for store in stores:
@@ -74,14 +74,14 @@ def test_a_store_of_a_newer_redrive_is_left_alone(store_url: str, run: Run) -> N
 def test_a_store_of_an_older_redrive_gets_what_it_lacks(
     store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = [step.version for step in STEPS]
+    known = [step.version for step in MIGRATIONS]
     statements = ("CREATE TABLE later (seq INTEGER)",)
-    new = Step(version=known[-1] + 1, title="test", statements=lambda dialect: statements)
+    new = Migration(version=known[-1] + 1, title="test", statements=lambda dialect: statements)
 
     async def scenario() -> None:
         async with await open_store(store_url) as store:
             (id,) = await collect(store, make_arrival(1))
-        monkeypatch.setattr("redrive.stores.migrations.running.STEPS", (*STEPS, new))
+        monkeypatch.setattr("redrive.stores.schema.migrations.MIGRATIONS", (*MIGRATIONS, new))
         async with await open_store(store_url) as store:
             assert await store.letters.get(id) is not None
             assert await version_of(store) == [*known, new.version]
@@ -95,17 +95,17 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(
     store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements = ("CREATE TABLE later (seq INTEGER)", "CREATE TABLE nonsense (")
-    wrong = Step(version=STEPS[-1].version + 1, title="test", statements=lambda dialect: statements)
+    wrong = Migration(version=MIGRATIONS[-1].version + 1, title="test", statements=lambda dialect: statements)
 
     async def scenario() -> None:
         async with await open_store(store_url):
             pass
         with monkeypatch.context() as patch:
-            patch.setattr("redrive.stores.migrations.running.STEPS", (*STEPS, wrong))
+            patch.setattr("redrive.stores.schema.migrations.MIGRATIONS", (*MIGRATIONS, wrong))
             with pytest.raises(Exception, match=r"(?i)incomplete|syntax"):
                 await open_store(store_url)
         async with await open_store(store_url) as store:
-            assert await version_of(store) == [step.version for step in STEPS]
+            assert await version_of(store) == [step.version for step in MIGRATIONS]
             async with database_of(store).read() as tx:
                 with pytest.raises(Exception, match="later"):
                     await tx.value("SELECT count(*) FROM later")

@@ -12,9 +12,9 @@ import pytest
 from rig.postgres import Postgres
 
 from redrive.stores import InvalidDatabaseUrl, Store, StoreUnavailable, open_store
-from redrive.stores.dialect import for_sqlite, sqlite_arguments
+from redrive.stores.database_urls import PostgresPlace, SqlitePlace, read_database_url
+from redrive.stores.schema.dialect import for_sqlite, sqlite_arguments
 from redrive.stores.sqlite import SqliteDatabase
-from redrive.stores.urls import PostgresPlace, SqlitePlace, read_database_url
 from tests.unit.stores.arrivals import NOW_MS, collect, collecting_lease, counts_anew, database_of, make_arrival
 from tests.unit.stores.conftest import Run
 

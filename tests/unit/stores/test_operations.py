@@ -425,7 +425,7 @@ def test_a_deleted_dead_letter_is_skipped(store: Store, run: Run) -> None:
 
 
 def test_a_batch_with_large_bodies_is_cut_short(store: Store, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.stores.operations_taking.TAKE_BYTES_MAX", 10)
+    monkeypatch.setattr("redrive.stores.operations.claims.TAKE_BYTES_MAX", 10)
 
     async def scenario() -> None:
         ids = await collect(store, *(make_arrival(n) for n in range(3)))

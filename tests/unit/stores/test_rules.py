@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from redrive.records import ItemState, OperationKind, RetryRule
-from redrive.stores import InvalidScope, Store, StoreUnavailable, WiderRule, arriving, collecting, open_store, rules
+from redrive.stores import InvalidScope, Store, StoreUnavailable, WiderRule, open_store
+from redrive.stores import retry_rules as rules
+from redrive.stores.letters import batches as collecting
+from redrive.stores.letters import incoming as arriving
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import make_letter, put
@@ -166,14 +169,14 @@ def test_a_rule_set_while_dead_letters_are_being_stored_counts_for_them(
 
     async def scenario() -> None:
         has_read, go_on = asyncio.Event(), asyncio.Event()
-        really_insert = arriving.insert_entries
+        really_insert = arriving.insert_letters
 
         async def later(*arguments: Any) -> Any:
             has_read.set()
             await go_on.wait()
             return await really_insert(*arguments)
 
-        monkeypatch.setattr(collecting, "insert_entries", later)
+        monkeypatch.setattr(collecting, "insert_letters", later)
         async with await open_store(store_url) as other:
             storing = asyncio.create_task(collect(store, make_arrival(1)))
             await has_read.wait()

@@ -3,8 +3,9 @@
 import pytest
 
 from redrive.records import Filter, NameTerm, NewOperation, OperationKind, Selection, Status, matches_glob
-from redrive.stores import Store, drivers
-from redrive.stores.drivers import PIECES_MAX, choose_driver, expand_names
+from redrive.stores import Store
+from redrive.stores.search import index_choice as drivers
+from redrive.stores.search.index_choice import PIECES_MAX, choose_index, expand_names
 from tests.unit.loop_gaps import longest_gap_s
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.letter_making import NOW_MS, make_letter, put
@@ -122,11 +123,11 @@ def test_many_names_of_few_letters_are_found_by_the_index(store: Store, run: Run
         async with store._database.read() as tx:
             conditions = await expand_names(tx, (NameTerm(field="queue", values=names),))
             assert conditions == (NameTerm(field="queue", values=("rare",)),)
-            driver = await choose_driver(tx, conditions, None, measured=False)
+            driver = await choose_index(tx, conditions, None, measured=False)
             assert driver.term == conditions[0]
             assert driver.rest == ()
             many = NameTerm(field="queue", values=tuple(f"q{number}" for number in range(40)))
-            driver = await choose_driver(tx, (many,), None, measured=False)
+            driver = await choose_index(tx, (many,), None, measured=False)
             # They are nearly all there is: looking through all of them is quicker.
             assert (driver.term, driver.rest) == (None, (many,))
         assert len(many.values) * 2 > PIECES_MAX

@@ -24,11 +24,14 @@ from redrive.records import (
     WordsTerm,
     matches,
 )
-from redrive.stores import ExportedLetter, InvalidCursor, Store, drivers, letters, searching
-from redrive.stores.checking import headers_of
-from redrive.stores.indexing import forget_words
-from redrive.stores.questions import COLUMNS
-from redrive.stores.searching import matching
+from redrive.stores import ExportedLetter, InvalidCursor, Store
+from redrive.stores.letters import letters
+from redrive.stores.message_contents import headers_of
+from redrive.stores.search import index_choice as drivers
+from redrive.stores.search import walk as searching
+from redrive.stores.search.filter_sql import COLUMNS
+from redrive.stores.search.full_text import forget_words
+from redrive.stores.search.walk import find_matching
 from tests.selections.auditor import as_if_many
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
@@ -164,8 +167,8 @@ async def check(store: Store, everything: list[ExportedLetter], filter: Filter, 
     assert await store.letters.count(filter, now_ms=NOW_MS) == len(expected)
     statuses = [Status.PENDING, Status.FAILED]
     async with store._database.read() as tx:
-        seqs = await matching(tx, filter, statuses=statuses, limit=None, now_ms=NOW_MS)
-        first = await matching(tx, filter, statuses=statuses, limit=2, now_ms=NOW_MS)
+        seqs = await find_matching(tx, filter, statuses=statuses, limit=None, now_ms=NOW_MS)
+        first = await find_matching(tx, filter, statuses=statuses, limit=2, now_ms=NOW_MS)
         rows = await tx.rows("SELECT seq, id, dead_at_ms FROM letters")
     by_seq = {row[0]: (row[2], row[0], row[1]) for row in rows}
     assert {by_seq[seq][2] for seq in seqs} == {

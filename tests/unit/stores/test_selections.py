@@ -20,8 +20,8 @@ from redrive.records import (
     search_text,
 )
 from redrive.stores import Store
-from redrive.stores.checking import headers_of
-from redrive.stores.migrations import s0006_selecting
+from redrive.stores.message_contents import headers_of
+from redrive.stores.schema.versions import v0006_selecting
 from redrive.wire import Properties
 from tests.selections.auditor import audit_round, listed, stored
 from tests.unit.stores.arrivals import collect, database_of, make_arrival
@@ -160,12 +160,12 @@ def test_letters_of_an_older_store_are_found_in_any_case_too(store: Store, store
         if store.kind == "sqlite":
             connection = sqlite3.connect(store_url.removeprefix("sqlite:///"))
             with connection:
-                s0006_selecting.fill_sqlite(connection)
+                v0006_selecting.fill_sqlite(connection)
             connection.close()
         else:
             pool = await asyncpg.create_pool(store_url, min_size=1, max_size=1)
             async with pool.acquire() as lent:
-                await s0006_selecting.fill_postgresql(lent)
+                await v0006_selecting.fill_postgresql(lent)
             await pool.close()
         assert await store.letters.count(asked, now_ms=NOW_MS) == 1
 

@@ -5,8 +5,9 @@ from collections import defaultdict
 import pytest
 
 from redrive.records import DeadLetter, ErrorTerm, Filter, NameTerm, Status, Term, WordsTerm
-from redrive.stores import LetterStats, Store, stats
-from redrive.stores.tallies import ACTIVITY_BUCKET_MS
+from redrive.stores import LetterStats, Store
+from redrive.stores import statistics as stats
+from redrive.stores.letters.counts import ACTIVITY_BUCKET_MS
 from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
 
 LETTERS = [

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from redrive.records import WORD_LENGTH_MAX, Filter, WordsTerm, cut_words
 from redrive.stores import Store
-from redrive.stores.words import CUT, as_tsvector
+from redrive.stores.search.full_text import CUT, as_tsvector
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival
 from tests.unit.stores.conftest import Run
 

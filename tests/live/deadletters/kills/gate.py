@@ -12,13 +12,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from redrive.stores import Store, StoreUnavailable
-from redrive.stores.clock import Clock, ServerClock
 from redrive.stores.database import Database, ReadTransaction, WriteTransaction
-from redrive.stores.dialect import Dialect
+from redrive.stores.database_clock import Clock, ServerClock
+from redrive.stores.database_urls import SqlitePlace, read_database_url
 from redrive.stores.groups import read_group_key
 from redrive.stores.postgres import connect_postgres
+from redrive.stores.schema.dialect import Dialect
 from redrive.stores.sqlite import SqliteDatabase
-from redrive.stores.urls import SqlitePlace, read_database_url
 
 WRITES = {
     ("batches", "store"): "storing",

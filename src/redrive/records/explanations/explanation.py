@@ -1,0 +1,156 @@
+"""One dead letter explained: what its headers tell, by whoever parked it, put together."""
+
+from dataclasses import replace
+
+from redrive.core import ReceivedMessage, RedriveError, headers, read_count, read_history
+from redrive.records.explanations.framework_headers import (
+    MESSAGE_BYTES_MAX,
+    TYPE_BYTES_MAX,
+    Told,
+    ask_tellers,
+    split_error,
+    type_of,
+)
+from redrive.records.explanations.group_ids import DatabaseKind, group
+from redrive.records.explanations.header_values import NAME_BYTES_MAX, CarefulLetter, plausible_ms, text_of
+from redrive.records.explanations.queue_names import guess_failed_queue, owner_of
+from redrive.records.explanations.x_death import find_failing, latest_ms, read_deaths
+from redrive.records.letters import DeadLetter, Explanation
+
+_NOBODY = Told(by="nobody", reason="unknown")
+
+
+def explain(
+    letter: ReceivedMessage,
+    *,
+    dlq: str,
+    now_ms: int,
+    service: str | None = None,
+    known_queue: str | None = None,
+    group_key: bytes = b"",
+) -> Explanation:
+    """What is known about a message taken from `dlq`. Never raises, whatever its headers hold; every text is bounded.
+
+    `service` is the failed queue's declared one, `known_queue` the queue that is known to be dead-lettered into `dlq`,
+    where just one is, `group_key` the secret of the database that it goes into.
+    """
+    careful = CarefulLetter(letter)
+    deaths = read_deaths(careful)
+    failing = find_failing(deaths, careful, known_queue=known_queue)
+    told = ask_tellers(careful)
+    if told is None:
+        told = _NOBODY if failing is None else Told(by="x-death", reason=failing.reason)
+    attempts = told.attempts
+    if attempts is None and failing is not None and failing.rejections > 0 and told.by in ("x-death", "event-bus"):
+        attempts = failing.rejections
+    if told.by in ("x-death", "nobody"):
+        told, attempts = _with_history(told, attempts, letter)
+
+    queue = told.queue or careful.name(headers.ORIGINAL_QUEUE)
+    if not queue:
+        queue = failing.queue if failing is not None else known_queue or guess_failed_queue(dlq)
+    owner = owner_of(dlq, queue=queue, known_queue=known_queue)
+    message_type = _text(careful, "type") or type_of(careful)
+    kind = group(
+        queue=queue,
+        reason=told.reason,
+        type=message_type,
+        error_type=told.error_type,
+        error_message=told.error_message,
+        stack=told.stack,
+        status_code=told.status_code,
+        owner=owner,
+        key=group_key,
+    )
+    return Explanation(
+        queue=queue,
+        owner=owner,
+        exchange=_first(
+            told.exchange,
+            careful.name(headers.ORIGINAL_EXCHANGE),
+            None if failing is None else failing.exchange,
+            otherwise=letter.exchange,
+        ),
+        routing_key=_first(
+            told.routing_key,
+            careful.name(headers.ORIGINAL_ROUTING_KEY),
+            None if failing is None else failing.routing_key,
+            otherwise=letter.routing_key,
+        ),
+        reason=told.reason,
+        told_by=told.by,
+        error_type=told.error_type,
+        error_message=told.error_message,
+        status_code=told.status_code,
+        stack=told.stack,
+        attempts=attempts,
+        message_id=_text(careful, "message_id") or careful.text(headers.MESSAGE_ID),
+        correlation_id=_text(careful, "correlation_id"),
+        type=message_type,
+        service=service or _text(careful, "app_id"),
+        died_at_ms=plausible_ms(told.died_at_ms, now_ms) or plausible_ms(latest_ms(deaths), now_ms),
+        group_id=kind.id,
+        group_title=kind.title,
+    )
+
+
+def _with_history(told: Told, attempts: int | None, letter: ReceivedMessage) -> tuple[Told, int | None]:
+    """The same with what our own copies have written down of the runs before: a reject can write nothing itself. The
+    broker counts only those since the last copy."""
+    try:
+        history = read_history(letter)
+        counted = read_count(letter.header(headers.ATTEMPTS_BEFORE))
+    except RedriveError:
+        return told, attempts  # its headers can't be read
+    if not history:
+        return told, attempts
+    last = history[-1]
+    before = max(last.number, counted)
+    runs = before + (0 if attempts is None else attempts)
+    kind, message = split_error(text_of(last.error, TYPE_BYTES_MAX + MESSAGE_BYTES_MAX) or "")
+    return replace(told, error_type=kind, error_message=message or None), runs if runs > 0 else None
+
+
+def with_failed_queue(told: Explanation, queue: str, *, owner: str | None, group_key: bytes) -> Explanation:
+    """The same explanation, of a message that is known to have failed in this queue of this owner, whatever it says."""
+    if told.queue == queue:
+        return told
+    kind = group(
+        queue=queue,
+        reason=told.reason,
+        type=told.type,
+        error_type=told.error_type,
+        error_message=told.error_message,
+        stack=told.stack,
+        status_code=told.status_code,
+        owner=owner,
+        key=group_key,
+    )
+    return replace(told, queue=queue, owner=owner, group_id=kind.id, group_title=kind.title)
+
+
+def group_of(letter: DeadLetter, *, group_key: bytes) -> DatabaseKind:
+    """The kind of a letter that another store has kept, as this one would say it: a file may say anything."""
+    return group(
+        queue=letter.queue,
+        reason=letter.reason,
+        type=letter.type,
+        error_type=letter.error_type,
+        error_message=letter.error_message,
+        stack=letter.stack,
+        status_code=letter.status_code,
+        owner=owner_of(letter.dlq, queue=letter.queue),
+        key=group_key,
+    )
+
+
+def _text(letter: CarefulLetter, name: str) -> str | None:
+    return text_of(letter.attribute(name), NAME_BYTES_MAX) or None
+
+
+def _first(*names: str | None, otherwise: str) -> str:
+    """The first that is told, else how it came. Empty is a name: the default exchange's."""
+    for name in names:
+        if name is not None:
+            return name
+    return text_of(otherwise, 3 * NAME_BYTES_MAX) or ""

@@ -1,0 +1,299 @@
+"""What the end of a sending is to its dead letters: it waits to be missed, is pending again, or in doubt.
+
+And the end of the waiting: the broker gives no sign of success, so one that has not come back for long enough counts as
+resolved, with that reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from redrive.core import format_duration_ms
+from redrive.records import AuditEntry, LetterEvent, Operation, OperationKind, RetryRule, Status
+from redrive.stores.audit import acting_as, write_audit
+from redrive.stores.database import ReadTransaction, WriteTransaction
+from redrive.stores.letters.counts import CountChanges
+from redrive.stores.letters.incoming import SCHEDULE_SILENCE_CHECK
+from redrive.stores.letters.transitions import LOCKED_COLUMNS, LockedLetter, change_status, read_locked, record_life
+from redrive.stores.operations.operation_rows import BEING_SENT
+from redrive.stores.retry_rules import RuleBook, read_rules, rules_to_decide_by
+
+_SILENT = " ".join(
+    (
+        "SELECT l.silent_at_ms - l.updated_at_ms,",
+        LOCKED_COLUMNS,
+        "FROM letters AS l WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND NOT",
+        BEING_SENT,
+        "ORDER BY l.seq FOR UPDATE OF l",
+    )
+)
+# Whoever is connected to another vhost can't see what lies there. Those whose letter is gone are anybody's.
+_OVER = """
+SELECT s.silent_at_ms, s.letter_seq FROM silences AS s LEFT JOIN letters AS l ON l.seq = s.letter_seq
+WHERE s.silent_at_ms <= $1 AND ($3 = '' OR l.seq IS NULL OR l.vhost = $3)
+ORDER BY s.silent_at_ms, s.letter_seq LIMIT $2
+"""
+_UNHEARD = """
+SELECT l.seq FROM letters AS l JOIN stopped_queues AS s ON s.vhost = l.vhost AND s.dlq = l.dlq
+WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq
+"""
+_LISTEN_ON = "UPDATE letters SET silent_at_ms = $2 WHERE seq = ANY($1::bigint[])"
+_LISTEN_ON_MS = 60_000
+_LISTEN_ONE = "UPDATE letters SET silent_at_ms = $1 WHERE seq = $2"
+# Of a letter that was imported the operation is not here; it was sent where it had failed, for all we know.
+_SENT_TO = " ".join(
+    (
+        "SELECT",
+        LOCKED_COLUMNS,
+        """, l.status_reason, l.queue, o.kind, o.settle_s
+FROM letters AS l LEFT JOIN operations AS o ON o.id = l.operation_id
+WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND l.status IN ('retrying', 'waiting')
+    AND o.target_exchange IS NULL AND o.target_routing_key IS NULL AND NOT""",
+        BEING_SENT,
+        "ORDER BY l.seq",
+    )
+)
+_SENT_TO_LOCKED = " ".join((_SENT_TO, "FOR UPDATE OF l"))
+_WAIT_ON_MS = 300_000
+_SETTLE_MS = 600_000
+"""Of a letter whose operation is not known here."""
+# From when it was confirmed, for as long as it was claimed with. The letter itself does not change: of all a redrive
+# writes that would be the dearest, since PostgreSQL has no room for it beside the row and writes every index again.
+_LISTEN_ALL = """
+INSERT INTO silences (silent_at_ms, letter_seq)
+SELECT $2 + l.silent_at_ms - l.updated_at_ms, l.seq FROM letters AS l
+WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms IS NOT NULL
+ON CONFLICT DO NOTHING
+"""
+_LOOKED_AT = "DELETE FROM silences WHERE silent_at_ms = $1 AND letter_seq = $2"
+# The clock was set back between taking and confirming: the letter's own time is later than the one it was listed with.
+_LOOK_AGAIN = """
+INSERT INTO silences (silent_at_ms, letter_seq)
+SELECT l.silent_at_ms, l.seq FROM letters AS l
+WHERE l.seq = ANY($1::bigint[]) AND l.status IN ('retrying', 'waiting') AND l.silent_at_ms > $2
+ON CONFLICT DO NOTHING
+"""
+_RETURNS = """
+SELECT seq, CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END FROM letters WHERE seq = ANY($1::bigint[])
+"""
+_GROUP_IDS = "SELECT seq, id, owner FROM groups WHERE seq = ANY($1::bigint[])"
+
+_WHO = "auto-retry"
+_NAMED_MAX = 100
+_TAKEN = "its copy no longer lies in its target unconsumed"
+_LIFE = {LetterEvent.CONFIRMED: "sent", LetterEvent.REFUSED: "refused", LetterEvent.LOST: "in doubt"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentItem:
+    """An item that was given out to be sent."""
+
+    place: int
+    seq: int
+    redrives: int
+    """Its dead letter's, when it was taken: if it has others now, it is about something else."""
+
+
+async def end_letters(
+    tx: WriteTransaction,
+    count_changes: CountChanges,
+    operation: Operation,
+    items: list[SentItem],
+    locked: Mapping[int, LockedLetter],
+    event: LetterEvent,
+    reason: str,
+    *,
+    now_ms: int,
+) -> None:
+    """What the end of a sending is to its dead letters, which the caller has `locked`. One that came back meanwhile, or
+    was even sent again, is past this: it only counts as sent."""
+    redrives = {item.seq: item.redrives for item in items}
+    standings = [locked[seq] for seq in redrives if seq in locked]
+    current = [one for one in standings if one.redrives == redrives[one.seq] and one.status is Status.RETRYING]
+    seqs = [one.seq for one in current]
+    match event:
+        case LetterEvent.CONFIRMED if operation.kind is OperationKind.RETURN:
+            await _give_back(tx, count_changes, current, operation.who, now_ms=now_ms)
+        case LetterEvent.CONFIRMED:
+            if seqs:
+                await tx.run(_LISTEN_ALL, seqs, now_ms)
+            for place, n in Counter([one.place for one in standings]).items():
+                count_changes.happened("redriven", place, now_ms, n=n)
+        case LetterEvent.REFUSED:
+            for due_at_ms, these in (await _by_due(tx, current, now_ms=now_ms)).items():
+                sets, due = ", due_at_ms = $6, silent_at_ms = NULL", (due_at_ms,)
+                await change_status(
+                    tx, count_changes, these, event, now_ms=now_ms, reason=reason, sets=sets, arguments=due
+                )
+        case _:
+            sets = ", silent_at_ms = NULL"
+            await change_status(tx, count_changes, current, event, now_ms=now_ms, reason=reason, sets=sets)
+    name = "given back" if operation.kind is OperationKind.RETURN and event is LetterEvent.CONFIRMED else _LIFE[event]
+    await record_life(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
+
+
+async def by_settle_time(
+    tx: WriteTransaction, operation: Operation, standings: list[LockedLetter]
+) -> dict[int | None, list[LockedLetter]]:
+    """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules. None: nobody
+    waits for what is given back."""
+    if operation.kind is OperationKind.RETURN:
+        return {None: standings}
+    default_ms = round(operation.settle_s * 1000)
+    if operation.kind is not OperationKind.AUTO_RETRY:
+        return {default_ms: standings}
+    book = await read_rules(tx)
+    groups = await _group_ids(tx, standings)
+    sorted_out: defaultdict[int | None, list[LockedLetter]] = defaultdict(list)
+    for one in standings:
+        rule = _rule_for(book, one, groups)
+        sorted_out[default_ms if rule is None else rule.settle_ms].append(one)
+    return sorted_out
+
+
+async def silent_queues(tx: ReadTransaction, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
+    """How many `settle_silent` would look at, and the queues of this vhost that their copies went to directly: what
+    went through another exchange nobody can follow."""
+    over = [seq for _, seq in await tx.rows(_OVER, now_ms, limit, vhost)]
+    rows = await tx.rows(_SENT_TO, over, now_ms) if over else []
+    return len(over), frozenset(queue for *_, queue, _, _ in rows)
+
+
+async def settle_silent(
+    tx: WriteTransaction, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
+) -> int:
+    """Resolves redriven dead letters that have not come back in their time, of the `limit` that are looked at; how
+    many. Those that came back, or were sent again, are not silent any more.
+
+    `vhost`: only its dead letters. `waiting`: queues of it in which copies lie that nobody takes, with that in a
+    sentence. What was sent there is not silent, it waits.
+    """
+    over = [tuple(row) for row in await tx.rows(_OVER, now_ms, limit, vhost)]
+    if not over:
+        return 0
+    seqs = sorted({seq for _, seq in over})
+    # Where nothing is collected nothing can come back, and silence says nothing.
+    unheard = [seq for (seq,) in await tx.rows(_UNHEARD, seqs, now_ms)]
+    if unheard:
+        await tx.run(_LISTEN_ON, unheard, now_ms + _LISTEN_ON_MS)
+        await tx.many(SCHEDULE_SILENCE_CHECK, [(now_ms + _LISTEN_ON_MS, seq) for seq in unheard])
+    count_changes = CountChanges()
+    await _wait_on(tx, count_changes, seqs, waiting or {}, now_ms=now_ms)
+    by_silence: defaultdict[int, list[LockedLetter]] = defaultdict(list)
+    for silence_ms, *standing in await tx.rows(_SILENT, seqs, now_ms):
+        by_silence[silence_ms].append(read_locked(tuple(standing)))
+    settled: list[LockedLetter] = []
+    for silence_ms, standings in by_silence.items():
+        reason = f"has not come back for {format_duration_ms(silence_ms)}"
+        moved = await change_status(
+            tx,
+            count_changes,
+            standings,
+            LetterEvent.SILENCE,
+            now_ms=now_ms,
+            reason=reason,
+            sets=", silent_at_ms = NULL",
+        )
+        await record_life(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
+        for one in moved:
+            count_changes.happened("resolved", one.place, now_ms)
+        settled += moved
+    await _audit(tx, "letters.settled", settled, "they have not come back in their time", now_ms=now_ms)
+    await tx.many(_LOOKED_AT, over)
+    await tx.run(_LOOK_AGAIN, seqs, now_ms)
+    await count_changes.write(tx)
+    return len(settled)
+
+
+async def _wait_on(
+    tx: WriteTransaction, count_changes: CountChanges, seqs: list[int], waiting: Mapping[str, str], *, now_ms: int
+) -> None:
+    """Those whose copy lies in its target wait, and are looked at again after a while; those whose copy did lie there
+    and does no more are retrying again, for as long as if they had been sent now.
+    """
+    untaken: defaultdict[str, list[LockedLetter]] = defaultdict(list)
+    taken: list[tuple[LockedLetter, str | None, float | None]] = []
+    again: list[tuple[int, int]] = []
+    for *standing, reason, queue, kind, settle_s in await tx.rows(_SENT_TO_LOCKED, seqs, now_ms):
+        one = read_locked(tuple(standing))
+        if queue in waiting:
+            if one.status is not Status.WAITING or reason != waiting[queue]:
+                untaken[waiting[queue]].append(one)
+            again.append((now_ms + _WAIT_ON_MS, one.seq))
+        elif one.status is Status.WAITING:
+            taken.append((one, kind, settle_s))
+    for reason, standings in untaken.items():
+        # One that waits already for another reason still waits.
+        new = [one for one in standings if one.status is not Status.WAITING]
+        await _audit(tx, "letters.waiting", new, reason, now_ms=now_ms)
+        await change_status(tx, count_changes, standings, LetterEvent.UNTAKEN, now_ms=now_ms, reason=reason)
+        await record_life(tx, [one.seq for one in standings], "waiting", now_ms=now_ms, who="", detail=reason)
+    if taken:
+        standings = [one for one, _, _ in taken]
+        await change_status(tx, count_changes, standings, LetterEvent.TAKEN, now_ms=now_ms, reason=_TAKEN)
+        await record_life(tx, [one.seq for one in standings], "taken", now_ms=now_ms, who="", detail=_TAKEN)
+        await _audit(tx, "letters.taken", standings, _TAKEN, now_ms=now_ms)
+        book, groups = await read_rules(tx), await _group_ids(tx, standings)
+        for one, kind, settle_s in taken:
+            rule = _rule_for(book, one, groups) if kind == OperationKind.AUTO_RETRY else None
+            default_ms = _SETTLE_MS if settle_s is None else round(settle_s * 1000)
+            again.append((now_ms + (default_ms if rule is None else rule.settle_ms), one.seq))
+    if again:
+        await tx.many(_LISTEN_ONE, again)
+        await tx.many(SCHEDULE_SILENCE_CHECK, again)
+
+
+async def _audit(tx: WriteTransaction, action: str, standings: list[LockedLetter], why: str, *, now_ms: int) -> None:
+    """One entry for all that a look did to dead letters, none if it did nothing."""
+    if not standings:
+        return
+    queues = sorted({one.place.queue for one in standings})
+    entry = AuditEntry(
+        at_ms=now_ms,
+        who=_WHO,
+        action=action,
+        subject=queues[0] if len(queues) == 1 else f"{len(queues)} queues",
+        count=len(standings),
+        why=why,
+        detail={"ids": [one.id for one in standings[:_NAMED_MAX]], "queues": queues[:_NAMED_MAX]},
+    )
+    with acting_as(""):
+        await write_audit(tx, entry)
+
+
+async def _give_back(
+    tx: WriteTransaction, count_changes: CountChanges, standings: list[LockedLetter], who: str, *, now_ms: int
+) -> None:
+    """The message is a dead letter of the broker's again, and nothing of ours: nobody waits for it to come back."""
+    reason, sets = "given back to its dead-letter queue", ", silent_at_ms = NULL, resolved_by = $6"
+    await change_status(
+        tx, count_changes, standings, LetterEvent.SILENCE, now_ms=now_ms, reason=reason, sets=sets, arguments=(who,)
+    )
+    for one in standings:
+        count_changes.happened("resolved", one.place, now_ms)
+
+
+async def _by_due(
+    tx: WriteTransaction, standings: list[LockedLetter], *, now_ms: int
+) -> dict[int | None, list[LockedLetter]]:
+    """Dead letters that were not sent, by when auto-retry may try again: as if they had died now."""
+    book = await rules_to_decide_by(tx)
+    groups = await _group_ids(tx, standings)
+    returns: dict[int, int] = dict(await tx.rows(_RETURNS, [one.seq for one in standings]))
+    sorted_out: defaultdict[int | None, list[LockedLetter]] = defaultdict(list)
+    for one in standings:
+        rule = _rule_for(book, one, groups)
+        due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=now_ms, returns=returns[one.seq])
+        sorted_out[due_at_ms].append(one)
+    return sorted_out
+
+
+async def _group_ids(tx: WriteTransaction, standings: list[LockedLetter]) -> dict[int, tuple[str, str]]:
+    """The ids of their groups, and whose those are."""
+    seqs = sorted({one.place.group_seq for one in standings})
+    return {seq: (id, owner) for seq, id, owner in await tx.rows(_GROUP_IDS, seqs)}
+
+
+def _rule_for(book: RuleBook, one: LockedLetter, groups: dict[int, tuple[str, str]]) -> RetryRule | None:
+    group_id, owner = groups[one.place.group_seq]
+    return book.rule_for(one.place.queue, group_id, dlq=one.place.dlq, owner=owner)
