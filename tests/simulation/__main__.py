@@ -66,7 +66,7 @@ def _tell_scenario(scenario: Scenario) -> None:
 
 def _tell_message(played: Played, number: int) -> None:
     journal = Journal()
-    journal.life_of("it").extend(played.books.life(number))
+    journal.history_of("it").extend(played.books.life(number))
     print(f"message {number}:", *(one for one in played.scenario.messages if one.number == number))
     for hop in journal.read("it"):
         print(f"  {hop.at_ms - BEGIN_S * 1000:>12} {hop.text}")

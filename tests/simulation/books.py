@@ -12,13 +12,13 @@ from unittest import mock
 
 from redrive import wire
 from redrive.embedded.engine import journal
-from redrive.embedded.engine.channel_state import InHand
+from redrive.embedded.engine.channel_base import Unacked
+from redrive.embedded.engine.channel_consumer import ConsumerMethods
+from redrive.embedded.engine.channel_publisher import PublisherMethods
 from redrive.embedded.engine.engine import Engine
-from redrive.embedded.engine.messages import Entry, Message
-from redrive.embedded.engine.profiles import Returning
-from redrive.embedded.engine.publishing import Publishing
+from redrive.embedded.engine.messages import Message, QueueEntry
+from redrive.embedded.engine.profiles import SettledBy
 from redrive.embedded.engine.queues import Queue
-from redrive.embedded.engine.settling import Settling
 from tests.simulation.refusals import Refusals
 from tests.simulation.workloads import OUTSIDE, Unit, number_of
 
@@ -37,15 +37,15 @@ class Books:
 
     def life(self, number: int) -> list[tuple[Any, ...]]:
         """Every hop of a message's copies."""
-        return self.engine.journal.life_of(f"#{number}")
+        return self.engine.journal.history_of(f"#{number}")
 
-    def sent(self, channel: Publishing, message: Message) -> None:
+    def sent(self, channel: PublisherMethods, message: Message) -> None:
         """A publish is about to be routed."""
         number = number_of(message.body)
         if number is not None:
-            message.life = self.life(number)
+            message.history = self.life(number)
 
-    def routed(self, channel: Publishing, message: Message) -> None:
+    def routed(self, channel: PublisherMethods, message: Message) -> None:
         """A publish was routed."""
         number = number_of(message.body)
         if number is None or not (channel.connection.user == OUTSIDE or message.exchange in self._sources):
@@ -55,23 +55,23 @@ class Books:
             if name in self._queues:
                 self.entered[number, name] += 1
 
-    def settled(self, items: list[InHand], how: Returning | None) -> None:
+    def settled(self, items: list[Unacked], how: SettledBy | None) -> None:
         """Messages in hand were settled, or lost."""
-        if how is not Returning.LOST:
+        if how is not SettledBy.CHANNEL_CLOSED:
             return
         for entry, queue, _ in items:
             number = number_of(entry.message.body)
             if number is not None:
                 self.lost_in_hand[number, queue.name] += 1
 
-    def contents(self) -> Iterator[tuple[Queue, str, Entry]]:
+    def contents(self) -> Iterator[tuple[Queue, str, QueueEntry]]:
         """Every copy there is: its queue, its state there, itself."""
         for queue in self.engine.queues():
             for entry in queue.ready:
                 yield queue, "ready", entry
             for entry in queue.delayed:
                 yield queue, "delayed", entry
-            for entry in () if queue.holding is None else queue.holding.entries():
+            for entry in () if queue.held_dead_letters is None else queue.held_dead_letters.entries():
                 yield queue, "held", entry
         for connection in self.engine.connections:
             for channel in connection.channels.values():
@@ -79,7 +79,7 @@ class Books:
                     yield queue, "in hand", entry
 
 
-def properties_of(entry: Entry) -> wire.Properties:
+def properties_of(entry: QueueEntry) -> wire.Properties:
     """What a copy carries."""
     return wire.Properties(entry.message.header)
 
@@ -87,9 +87,9 @@ def properties_of(entry: Entry) -> wire.Properties:
 @contextmanager
 def kept(books: Books, refusals: Refusals) -> Iterator[None]:
     """While it lasts, the engine tells the books, and refuses what it is to refuse."""
-    send, settle = Publishing._send, Settling.apply_settlement
+    send, settle = PublisherMethods._send, ConsumerMethods.apply_settlement
 
-    def _send(self: Publishing, message: Message, mandatory: bool) -> bool:
+    def _send(self: PublisherMethods, message: Message, mandatory: bool) -> bool:
         books.sent(self, message)
         refused = refusals.take(self, message, mandatory)
         if refused is not None:
@@ -98,13 +98,15 @@ def kept(books: Books, refusals: Refusals) -> Iterator[None]:
         books.routed(self, message)
         return taken
 
-    def apply_settlement(self: Settling, items: Iterable[InHand], how: Returning | None, *, requeue: bool) -> None:
+    def apply_settlement(
+        self: ConsumerMethods, items: Iterable[Unacked], how: SettledBy | None, *, requeue: bool
+    ) -> None:
         listed = list(items)
         books.settled(listed, how)
         settle(self, listed, how, requeue=requeue)
 
     with (
-        mock.patch.object(Publishing, "_send", _send),
-        mock.patch.object(Settling, "apply_settlement", apply_settlement),
+        mock.patch.object(PublisherMethods, "_send", _send),
+        mock.patch.object(ConsumerMethods, "apply_settlement", apply_settlement),
     ):
         yield

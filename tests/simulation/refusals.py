@@ -16,10 +16,10 @@ from random import Random
 
 from redrive.core import headers
 from redrive.embedded.engine import journal
-from redrive.embedded.engine.effects import Return
+from redrive.embedded.engine.amqp_errors import AmqpError
+from redrive.embedded.engine.channel_publisher import PublisherMethods
+from redrive.embedded.engine.effects import BasicReturn
 from redrive.embedded.engine.messages import Message
-from redrive.embedded.engine.publishing import Publishing
-from redrive.embedded.engine.refusals import Refusal
 from redrive.wire import Properties
 from tests.simulation.workloads import OUTSIDE, Unit, number_of
 
@@ -60,10 +60,10 @@ class Refusals:
         self.told: Counter[Unit] = Counter()
         """How many of a unit's copies its runtime was told of, one by one: nobody may take these for a duplicate."""
 
-    def take(self, channel: Publishing, message: Message, mandatory: bool) -> bool | None:
+    def take(self, channel: PublisherMethods, message: Message, mandatory: bool) -> bool | None:
         """Whether the broker says it took a copy which it did not keep; None if it is to do what it always does.
 
-        Raises `Refusal`.
+        Raises `AmqpError`.
         """
         rates = self._rates
         if rates is None or self.done.total() >= rates.most or not _is_copy(channel, message):
@@ -73,20 +73,20 @@ class Refusals:
         way = self._random.choice(rates.ways)
         self.done[way] += 1
         if way == "close":
-            raise Refusal(_INTERNAL_ERROR, "a copy is refused")
+            raise AmqpError(_INTERNAL_ERROR, "a copy is refused")
         unit = _unit(message)
         if unit is not None:
             self.told[unit] += 1
         engine, route = channel.engine, (message.exchange, message.keys[0])
         if way == "return" and mandatory:
-            engine.effects.append(Return(channel, message))
+            engine.effects.append(BasicReturn(channel, message))
             _write(message, (engine.now_ms, journal.RETURNED, *route))
             return True
         _write(message, (engine.now_ms, journal.REFUSED, f"{route[0]} {route[1]}"))
         return False
 
 
-def _is_copy(channel: Publishing, message: Message) -> bool:
+def _is_copy(channel: PublisherMethods, message: Message) -> bool:
     return channel.connection.user != OUTSIDE and _COPIED in message.header
 
 
@@ -96,5 +96,5 @@ def _unit(message: Message) -> Unit | None:
 
 
 def _write(message: Message, hop: tuple[object, ...]) -> None:
-    if message.life is not None:
-        message.life.append(hop)
+    if message.history is not None:
+        message.history.append(hop)

@@ -8,7 +8,7 @@ import pytest
 from redrive.client import Confirmed
 from redrive.core import AckDelivery, Command, Crashed, PublishCopy, RequeueDelivery, deaths_in, parking_headers
 from redrive.core import headers as names
-from redrive.embedded.timekeeper import Timekeeper
+from redrive.embedded.virtual_time import Timekeeper
 from redrive.runtime import detached, executing
 from redrive.runtime.admission import Admission
 from redrive.runtime.views import DeliveryLetter
@@ -225,5 +225,5 @@ def _lost_as_before(self: Any, client: Any) -> None:
         self._sessions.pop(connection, None)
     self._clients.pop(session, None)
     self._dirty.pop(session, None)
-    self.time.tell()
-    self.settle()
+    self.timekeeper.sync_engine()
+    self.finish_turn()

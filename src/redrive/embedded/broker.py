@@ -1,4 +1,4 @@
-"""`EmbeddedBroker`: a RabbitMQ for tests and development, in this process, with its time in your hands.
+"""`EmbeddedBroker`: a RabbitMQ for tests and development, in this process, in virtual time if you like.
 
     async with EmbeddedBroker(profile="4.3", time="automatic") as broker:
         ...                                  # any AMQP client, at broker.url
@@ -15,28 +15,27 @@ import time as real_time
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote
 
-from redrive.embedded.clock import Flow, VirtualClock
-from redrive.embedded.engine import PROFILES, Engine, Hop, Place
+from redrive.embedded.engine import PROFILES, Engine, Hop, MessageLocation
 from redrive.embedded.errors import NotRunning, UnknownProfile
 from redrive.embedded.faults import Faults
-from redrive.embedded.removal import remove_vhost
 from redrive.embedded.server import Server, ServerLimits
+from redrive.embedded.virtual_time import TimeMode, VirtualClock
 from redrive.topology import Policy
 
 IDLE_S = 0.002
-"""How long nobody must say anything before automatic time goes on."""
+"""How long no client must send anything before automatic time jumps."""
 ADMINISTRATOR = "administrator"
 NOWHERE = "embedded.invalid"
-"""The host of a broker that does not listen: a name that by its ending never leads anywhere (RFC 2606)."""
+"""The host of a broker that does not listen: a name that never resolves (RFC 2606)."""
 
 
 class EmbeddedBroker:
     """A broker of one profile (`3.10`, `4.0`, `4.3`) on a port of its own (0: any free one).
 
     `time` is `real` (the event loop's), `manual` (passes only by `advance`) or `automatic` (jumps to the next deadline
-    when nothing is in hand and nobody speaks). It begins at `begin_s`, seconds since 1970; by default now. Without
-    `listen` there is no port, and clients come by `dial`. `users` are names with passwords; `tags` are their tags as
-    RabbitMQ has them, for those who are not to be administrators. `faults` are what goes wrong.
+    when no message is unacked and no client sends anything). It begins at `begin_s`, seconds since 1970; by default
+    now. Without `listen` there is no port, and clients connect by `dial`. `users` are names with passwords; `tags` are
+    RabbitMQ's user tags, for users who are not to be administrators. `faults` are what goes wrong.
     """
 
     def __init__(
@@ -63,18 +62,18 @@ class EmbeddedBroker:
         self.users = {"guest": "guest"} if users is None else dict(users)
         given = {} if tags is None else tags
         self.tags = {user: tuple(given.get(user, (ADMINISTRATOR,))) for user in self.users}
-        self._flow = Flow(time)
+        self._mode = TimeMode(time)
         self._limits = ServerLimits() if limits is None else limits
         self._idle_s = idle_s
         self._listens = listen
         self.faults = Faults() if faults is None else faults
-        """What is to go wrong."""
+        """What goes wrong, and when."""
         start_ms = real_time.time_ns() // 1_000_000 if begin_s is None else round(begin_s * 1000)
         self.engine = Engine(PROFILES[profile], start_ms, seed=seed)
         for vhost in vhosts:
             self.engine.add_vhost(vhost)
-        # Until it is started no time passes: a scenario that begins at a given moment begins exactly there.
-        self._clock = VirtualClock(self._flow, start_ms=start_ms, monotonic_s=lambda: 0.0)
+        # No time passes before `start`: a scenario that begins at a given moment begins exactly there.
+        self._clock = VirtualClock(self._mode, start_ms=start_ms, monotonic_s=lambda: 0.0)
         self._server: Server | None = None
 
     async def __aenter__(self) -> "EmbeddedBroker":
@@ -98,11 +97,11 @@ class EmbeddedBroker:
         )
         if self._listens:
             self.port = await server.listen(self.host, self.port)
-        server.time.rearm()
+        server.timekeeper.rearm()
         self._server = server
 
     async def stop(self) -> None:
-        """Hang up on everybody; what is in memory stays until the object goes."""
+        """Close all connections; queues and messages stay in memory as long as the object."""
         server, self._server = self._server, None
         if server is not None:
             await server.close()
@@ -131,7 +130,7 @@ class EmbeddedBroker:
 
     @property
     def profile(self) -> str:
-        """The version played."""
+        """The RabbitMQ version that it behaves like."""
         return self.engine.profile.name
 
     @property
@@ -141,45 +140,45 @@ class EmbeddedBroker:
 
     async def advance(self, seconds: float) -> None:
         """Let virtual time pass; clients react to each deadline before the next comes."""
-        await self._running().time.advance(seconds)
+        await self._running().timekeeper.advance(seconds)
 
     def life(self, message_id: str) -> list[Hop]:
         """Every hop of a message, with the rule that fired; the ids of messages without one are their x-redrive-id."""
         return self.engine.life(message_id)
 
-    def whereabouts(self, message_id: str) -> list[Place]:
+    def whereabouts(self, message_id: str) -> list[MessageLocation]:
         """Where the copies of a message are now."""
         return self.engine.whereabouts(message_id)
 
     def depths(self, vhost: str = "/") -> dict[str, int]:
-        """Every queue of a vhost, and how many messages are in it: ready, in hand, delayed or held."""
+        """Every queue of a vhost, and how many messages are in it: ready, unacked, delayed or held."""
         return {queue.name: queue.stored for queue in self.engine.vhosts[vhost].queues.values()}
 
     def add_vhost(self, name: str) -> None:
-        """Make a vhost."""
+        """Create a vhost."""
         self.engine.add_vhost(name)
 
     def remove_vhost(self, name: str) -> None:
-        """A vhost goes with all in it; its clients are told so. Raises KeyError where there is none."""
+        """Delete a vhost with everything in it; its connections are closed. Raises KeyError where there is none."""
         server = self._running()
-        server.time.tell()
-        server.hang_up(name, f"vhost '{name}' is deleted")
-        remove_vhost(self.engine, name)
-        server.settle()
+        server.timekeeper.sync_engine()
+        server.close_connections(name, f"vhost '{name}' is deleted")
+        self.engine.remove_vhost(name)
+        server.finish_turn()
 
     def set_policy(self, policy: Policy) -> None:
         """Add or replace a policy or operator policy, in the policy's own vhost."""
         self.engine.add_vhost(policy.vhost).set_policy(policy)
-        self.engine.finish()
-        self._running().settle()
+        self.engine.flush_dead_letters()
+        self._running().finish_turn()
 
     def remove_policy(self, name: str, *, vhost: str = "/", operator: bool = False) -> None:
-        """Take a policy away."""
+        """Remove a policy."""
         self.engine.add_vhost(vhost).remove_policy(name, operator=operator)
-        self._running().settle()
+        self._running().finish_turn()
 
     def block(self, reason: str = "low on memory") -> None:
-        """Whoever publishes from now on is told to stop (connection.blocked), and its message waits."""
+        """A client that publishes from now on gets connection.blocked, and its message waits."""
         self._running().block(reason)
 
     @property
@@ -188,14 +187,14 @@ class EmbeddedBroker:
         return self._running().blocked
 
     def unblock(self) -> None:
-        """Let publishers go on."""
+        """Unblock publishers."""
         server = self._running()
-        server.time.tell()
+        server.timekeeper.sync_engine()
         server.unblock()
-        server.settle()
+        server.finish_turn()
 
     async def restart(self) -> None:
-        """Cut everybody off and forget what is not durable; durable queues, exchanges and messages stay."""
+        """Cut all connections and forget what is not durable; durable queues, exchanges and messages stay."""
         self._running().restart()
 
     def _running(self) -> Server:

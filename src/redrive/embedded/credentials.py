@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from redrive import wire
-from redrive.embedded.engine import Profile, Refusal
+from redrive.embedded.engine import AmqpError, Profile
 
 MECHANISMS = "AMQPLAIN PLAIN"
 IMPERSONATOR = "impersonator"
@@ -37,13 +37,13 @@ def server_properties(profile: Profile) -> dict[str, Any]:
 
 
 def check_login(users: Mapping[str, str], mechanism: str, response: bytes) -> str:
-    """The user who logs in. Raises Refusal (403) as RabbitMQ says it, and 403 too for an unknown mechanism."""
+    """The user who logs in. Raises AmqpError (403) as RabbitMQ says it, and 403 too for an unknown mechanism."""
     try:
         user, password = wire.read_credentials(mechanism, response)
     except wire.RemoteProtocolError:
         user, password = "", None
     if password is None or users.get(user) != password:
-        raise Refusal(
+        raise AmqpError(
             403,
             f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
         )

@@ -1,10 +1,10 @@
-"""What can go wrong with an embedded broker, for whoever starts one.
+"""The errors of starting and using an embedded broker.
 
 RedriveError
 └── EmbeddedError
-    ├── PortTaken        somebody listens on that port already
-    ├── UnknownProfile   there is no such version here
-    └── NotRunning       it was not started, or is stopped
+    ├── PortTaken        the port can't be listened on
+    ├── UnknownProfile   there is no such version
+    └── NotRunning       the broker was not started, or is stopped
 """
 
 import errno

@@ -1,8 +1,8 @@
 """A connection in memory: what one end writes the other reads in a later turn of the same event loop. No sockets.
 
-It is to asyncio's protocols what TCP is: bytes arrive in order, a reader that pauses holds the writer up, and whoever
-closes or aborts is gone for the other end once that has read what was written before. Nothing depends on the operating
-system, so the same program says the same things in the same order every time.
+To asyncio's protocols it behaves like TCP: bytes arrive in order, a paused reader pauses the writer, and the other end
+learns of a close or abort once it has read what was written before. Nothing depends on the operating system, so the
+same program sends the same things in the same order every time.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def connect(
     client_name: tuple[str, int],
     server_name: tuple[str, int],
 ) -> None:
-    """Lays a pipe between two protocols; the names are what each is told of itself and of the other."""
+    """Connects two protocols by a pipe; the names are the addresses that each sees of itself and of the other."""
     near = PipeEnd(loop, client, {"sockname": client_name, "peername": server_name})
     far = PipeEnd(loop, server, {"sockname": server_name, "peername": client_name})
     near.other, far.other = far, near
@@ -56,7 +56,7 @@ class PipeEnd(asyncio.Transport):
             return
         other = self.other
         if other._is_closing:
-            return  # nobody is there; we are told so in a moment
+            return  # the other end is gone; connection_lost comes in a moment
         other._unread.append(bytes(data))
         other._unread_bytes += len(data)
         other._read_soon()
@@ -65,7 +65,7 @@ class PipeEnd(asyncio.Transport):
             self._protocol.pause_writing()
 
     def can_write_eof(self) -> bool:
-        """There is no half of a pipe."""
+        """A pipe can't be half closed."""
         return False
 
     def get_write_buffer_size(self) -> int:

@@ -1,7 +1,7 @@
-"""The server: the engine behind a port. It listens, keeps the sessions, tells the engine the time and spreads effects.
+"""The server: listens for AMQP clients, keeps their sessions, and passes time and commands to the engine.
 
-Everything runs in one event loop and one turn handles one client's bytes from end to end: tell the time, run the
-commands, put the effects on everybody's wire, write.
+Everything runs in one event loop, and one turn handles one client's bytes from end to end: it sets the engine's time,
+runs the commands, sends the effects to the clients they are for, and writes.
 """
 
 import asyncio
@@ -9,37 +9,35 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from redrive import wire
-from redrive.embedded.clock import VirtualClock
+from redrive.embedded.client_session import ClientSession
 from redrive.embedded.engine import Connection, Engine
 from redrive.embedded.errors import PortTaken
 from redrive.embedded.faults import Faults
 from redrive.embedded.pipe import connect
-from redrive.embedded.restart import forget_what_is_not_durable
-from redrive.embedded.session import Session
-from redrive.embedded.timekeeper import Timekeeper
 from redrive.embedded.transport import ClientTransport
+from redrive.embedded.virtual_time import Timekeeper, VirtualClock
 
 _MEBIBYTE = 1024 * 1024
-_LOOKS_EVERY = 256
-"""Turns between two looks at how much memory the queues take."""
+_MEMORY_CHECK_TURNS = 256
+"""Turns between two checks of how much memory the queues take."""
 MEMORY_ALARM = "low on memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """What the server bears. `memory_bytes_max` counts what is ready in queues; above it publishers are blocked."""
+    """The server's limits. `memory_bytes_max` counts ready messages; above it publishers are blocked."""
 
     connections_max: int = 1000
     channel_max: int = 2047
     frame_max: int = 131_072
     heartbeat_s: int = 60
-    # Twice the most that any version takes, so that what is too large is refused by the engine, as RabbitMQ does it.
+    # Twice the most that any version takes, so that the engine refuses what is too large, as RabbitMQ does it.
     body_bytes_max: int = 256 * _MEBIBYTE
     memory_bytes_max: int = 1024 * _MEBIBYTE
 
 
 class Server:
-    """The engine for many clients. Start it with `listen`, end it with `close`."""
+    """Serves one engine to many clients. Start it with `listen`, end it with `close`."""
 
     def __init__(
         self,
@@ -57,7 +55,6 @@ class Server:
         self.users = users
         self.tags = tags
         self.faults = faults
-        faults.stage = self
         self.server_limits = limits
         self.limits = wire.Limits(
             channel_max=limits.channel_max,
@@ -68,13 +65,13 @@ class Server:
             body_size_max=limits.body_bytes_max,
         )
         self.loop = asyncio.get_running_loop()
-        self.time = Timekeeper(self, idle_s=idle_s)
+        self.timekeeper = Timekeeper(self, idle_s=idle_s)
         self.blocked: str | None = None
-        self._clients: dict[Session, ClientTransport] = {}
-        self._sessions: dict[Connection, Session] = {}
-        self._dirty: dict[Session, None] = {}
+        self._clients: dict[ClientSession, ClientTransport] = {}
+        self._sessions: dict[Connection, ClientSession] = {}
+        self._dirty: dict[ClientSession, None] = {}
         self._turns = 0
-        self._put_off = 0
+        self._delayed_calls = 0
         self._is_short_of_memory = False
         self._fault_blocks = False
         self._dialled = 0
@@ -91,15 +88,15 @@ class Server:
         return bound
 
     def dial(self, client: asyncio.Protocol, *, name: tuple[str, int]) -> None:
-        """Connect a client of this event loop in memory; `name` is what the broker is to it."""
+        """Connect a client of this event loop in memory; `name` is the broker's address as the client sees it."""
         self._dialled += 1
         here = ClientTransport(self)
         connect(self.loop, client, here, client_name=("memory", self._dialled), server_name=name)
 
     async def close(self) -> None:
-        """Hang up on everybody and stop listening."""
+        """Close all connections and stop listening."""
         self._is_closed = True
-        self.time.close()
+        self.timekeeper.close()
         if self._listener is not None:
             self._listener.close()
         for session in list(self._clients):
@@ -108,52 +105,53 @@ class Server:
             self._clients[session].abort()
         await asyncio.sleep(0)
 
-    def cut_everybody(self) -> None:
-        """Every client is gone, without a word."""
+    def cut_all(self) -> None:
+        """Cut every connection without connection.close."""
         for session, client in list(self._clients.items()):
             session.end()
             client.abort()
-        self.settle()
+        self.finish_turn()
 
-    def hang_up(self, vhost: str, text: str) -> None:
+    def close_connections(self, vhost: str, text: str) -> None:
         """Close every connection to a vhost, with 320 and that text."""
         for connection, session in list(self._sessions.items()):
             if connection.vhost.name == vhost:
                 self.close_connection(session, text)
 
-    def close_connection(self, session: Session, text: str) -> None:
-        """connection.close from our side, with 320 and that text; `settle` sends it."""
+    def close_connection(self, session: ClientSession, text: str) -> None:
+        """connection.close from our side, with 320 and that text; `finish_turn` sends it."""
         session.close(320, f"CONNECTION_FORCED - {text}")
         self._dirty[session] = None
 
     def restart(self) -> None:
-        """Cut everybody off and forget what is not durable."""
-        self.cut_everybody()
-        forget_what_is_not_durable(self.engine)
-        self.settle()
+        """Cut all connections and forget what is not durable."""
+        self.cut_all()
+        self.engine.restart()
+        self.finish_turn()
 
     # A client's transport
 
     def admit(self, client: ClientTransport) -> bool:
-        """Whether there is room for one more."""
+        """Accept a client, unless there are too many already."""
         if len(self._clients) >= self.server_limits.connections_max:
             return False
         self._clients[client.session] = client
-        client.session.blocked = self.blocked
+        if self.blocked is not None:
+            client.session.block(self.blocked)
         return True
 
     def receive(self, client: ClientTransport, data: bytes) -> None:
-        """One turn: a client's bytes, from end to end."""
-        self.time.tell()
+        """Handle one client's bytes: a turn."""
+        self.timekeeper.sync_engine()
         session = client.session
         self._dirty[session] = None
         session.receive(data)
-        if session.is_stopped:
+        if session.holds_publish:
             client.stop_reading()
-        self.settle()
+        self.finish_turn()
 
     def lost(self, client: ClientTransport) -> None:
-        """A client is gone."""
+        """A client's connection is lost."""
         session = client.session
         connection = session.connection
         session.end()
@@ -162,26 +160,26 @@ class Server:
         self._clients.pop(session, None)
         self._dirty.pop(session, None)
         if self._is_closed:
-            return  # another server may have the engine by now, and its effects are not ours to spread
-        self.time.tell()
-        self.settle()
+            return  # another server may have the engine by now, and its effects are not ours to send
+        self.timekeeper.sync_engine()
+        self.finish_turn()
 
     # A session's host
 
-    def attach(self, connection: Connection, session: Session) -> None:
+    def attach(self, connection: Connection, session: ClientSession) -> None:
         """The session speaks for that connection from now on."""
         self._sessions[connection] = session
         self._clients[session].begin_heartbeats()
 
-    def drop(self, session: Session) -> None:
-        """Cut a session's transport, without a word."""
+    def cut(self, session: ClientSession) -> None:
+        """Cut a session's transport without connection.close."""
         session.end()
         client = self._clients.get(session)
         if client is not None:
             client.abort()
 
-    def spread(self) -> None:
-        """Put the engine's effects on the wire of whom they are for."""
+    def dispatch_effects(self) -> None:
+        """Pass the engine's effects to the sessions they are for."""
         engine, sessions = self.engine, self._sessions
         while engine.effects:
             for effect in engine.take_effects():
@@ -190,21 +188,21 @@ class Server:
                     self._dirty[session] = None
                     session.send_effect(effect)
             if engine.stalled:
-                self._write()  # whoever does not read fast enough is paused by this, and gets no more
+                self._write()  # pauses the clients that don't read fast enough
                 engine.resume()
 
     # The end of a turn
 
-    def settle(self) -> None:
-        """Spread effects, write to everybody concerned, and see what is due next."""
-        self.spread()
+    def finish_turn(self) -> None:
+        """Send the effects of a turn, and set the timer for what is due next."""
+        self.dispatch_effects()
         self._write()
         self._turns += 1
-        if self.blocked is not None or self._turns % _LOOKS_EVERY == 0:
-            self._look_at_memory()
-            self.spread()
+        if self.blocked is not None or self._turns % _MEMORY_CHECK_TURNS == 0:
+            self._check_memory()
+            self.dispatch_effects()
             self._write()
-        self.time.rearm()
+        self.timekeeper.rearm()
 
     def _write(self) -> None:
         while self._dirty:
@@ -215,48 +213,48 @@ class Server:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a client holds messages or is in the middle of its handshake, and nobody waits for a fault's end."""
-        if self._put_off:
+        """Whether a client holds messages or is in its handshake, and no fault delays anything."""
+        if self._delayed_calls:
             return False
-        return self.engine.in_hand > 0 or any(session.is_opening for session in self._clients)
+        return self.engine.unacked_count > 0 or any(session.is_opening for session in self._clients)
 
     @property
     def has_clients(self) -> bool:
-        """Whether anybody is connected."""
+        """Whether any client is connected."""
         return bool(self._clients)
 
     # Alarms
 
     def block(self, reason: str) -> None:
-        """From now on whoever publishes is told to wait, and not read from any more."""
+        """From now on a client that publishes gets connection.blocked, and the server stops reading from it."""
         if self.blocked is not None:
             return
         self.blocked = reason
         for session in self._clients:
-            session.blocked = reason
+            session.block(reason)
 
     def unblock(self) -> None:
-        """Tell those who were stopped to go on; `settle` sends what comes of it."""
+        """Send connection.unblocked to the clients that were blocked; `finish_turn` sends what comes of it."""
         if self.blocked is None:
             return
         self.blocked = None
         self._is_short_of_memory = self._fault_blocks = False
         for session, client in list(self._clients.items()):
             client.start_reading()
-            session.go_on()
+            session.unblock()
             self._dirty[session] = None
 
-    # Faults' stage
+    # Faults
 
-    def call_in(self, delay_ms: int, session: Session | None, action: Callable[[], None]) -> None:
-        """Do something after so many of the broker's milliseconds; what it makes a session say is sent."""
-        self._put_off += 1
-        self.engine.timers.set(self.engine.now_ms + delay_ms, _PutOff(self, session, action))
-        self.time.rearm()
+    def call_after(self, delay_ms: int, session: ClientSession | None, action: Callable[[], None]) -> None:
+        """Run something after so many of the broker's milliseconds, then send what it made the session queue."""
+        self._delayed_calls += 1
+        self.engine.timers.set(self.engine.now_ms + delay_ms, _DelayedCall(self, session, action))
+        self.timekeeper.rearm()
 
-    def run_put_off(self, session: Session | None, action: Callable[[], None]) -> None:
-        """The moment of `call_in` has come."""
-        self._put_off -= 1
+    def run_delayed_call(self, session: ClientSession | None, action: Callable[[], None]) -> None:
+        """Run what `call_after` delayed."""
+        self._delayed_calls -= 1
         if session is not None:
             self._dirty[session] = None
         action()
@@ -266,32 +264,32 @@ class Server:
         if self.blocked is None:
             self.block(MEMORY_ALARM)
             self._fault_blocks = True
-            self.call_in(delay_ms, None, self._unblock_after_fault)
+            self.call_after(delay_ms, None, self._unblock_after_fault)
 
     def _unblock_after_fault(self) -> None:
         if self._fault_blocks:
             self.unblock()
 
-    def _look_at_memory(self) -> None:
+    def _check_memory(self) -> None:
         queued = sum(queue.ready_bytes for queue in self.engine.queues())
         if queued > self.server_limits.memory_bytes_max:
             if self.blocked is None:
                 self.block(MEMORY_ALARM)
                 self._is_short_of_memory = True
         elif self._is_short_of_memory:
-            self.unblock()  # what somebody blocked on purpose stays so
+            self.unblock()  # a block that a caller asked for stays
 
 
-class _PutOff:
-    """Something to be done later, asleep among the engine's deadlines."""
+class _DelayedCall:
+    """An action that waits among the engine's timers."""
 
     __slots__ = ("_action", "_server", "_session")
 
-    def __init__(self, server: Server, session: Session | None, action: Callable[[], None]) -> None:
+    def __init__(self, server: Server, session: ClientSession | None, action: Callable[[], None]) -> None:
         self._server = server
         self._session = session
         self._action = action
 
     def wake(self, now_ms: int) -> None:
-        """Now."""
-        self._server.run_put_off(self._session, self._action)
+        """Run it."""
+        self._server.run_delayed_call(self._session, self._action)

@@ -9,7 +9,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
-from redrive.embedded.session import Session
+from redrive.embedded.client_session import ClientSession
 
 if TYPE_CHECKING:
     from redrive.embedded.server import Server
@@ -28,7 +28,7 @@ class ClientTransport(asyncio.Protocol):
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self.session = Session(server)
+        self.session = ClientSession(server)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard = False
@@ -38,7 +38,7 @@ class ClientTransport(asyncio.Protocol):
         self._is_closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client is there."""
+        """A client has connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=_BUFFER_BYTES_MAX)
@@ -47,14 +47,14 @@ class ClientTransport(asyncio.Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """The client spoke."""
-        if self.session.has_said_goodbye:
+        """The client has sent something."""
+        if self.session.client_closed:
             return
         self._heard = True
         self._server.receive(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """The connection is lost."""
         self._cancel_timer()
         self.session.wire.receive_eof()
         self._server.lost(self)
@@ -68,10 +68,10 @@ class ClientTransport(asyncio.Protocol):
         """The client has caught up."""
         if self.session.connection is not None:
             self.session.connection.resume()
-            self._server.settle()
+            self._server.finish_turn()
 
     def flush(self) -> None:
-        """Send what the session has queued, and hang up once there is nothing more to say."""
+        """Send what the session has queued, and close the socket once the session is over."""
         session, transport = self.session, self._transport
         if transport is None:
             return
@@ -87,44 +87,42 @@ class ClientTransport(asyncio.Protocol):
                 # Our close is not answered yet; the client has a moment to do so.
                 self._timer = self._server.loop.call_later(CLOSE_S_MAX, self.abort)
             elif session.is_mute:
-                # What the client sends is read and forgotten meanwhile: a reset because of unread bytes would overtake
-                # the connection.close that it is to read.
+                # What the client sends meanwhile is read and dropped: a reset because of unread bytes would overtake
+                # the connection.close that the client is to read.
                 self._timer = self._server.loop.call_later(SILENCE_S, self.abort)
-            elif session.has_said_goodbye:
-                # RabbitMQ leaves the socket to a client that closed, for so long: 3.10 and 4.3 were seen to.
+            elif session.client_closed:
+                # RabbitMQ leaves closing the socket to the client for so long (seen on 3.10 and 4.3).
                 heartbeat_s = session.wire.heartbeat_s
                 goodbye_s = heartbeat_s if 0 < heartbeat_s < GOODBYE_S_MAX else GOODBYE_S_MAX
                 self._timer = self._server.loop.call_later(goodbye_s, self.abort)
             else:
                 transport.close()
         elif (
-            self._is_closing
-            and not (session.has_said_goodbye or session.is_mute)
-            and session.wire.state.name == "CLOSED"
+            self._is_closing and not (session.client_closed or session.is_mute) and session.wire.state.name == "CLOSED"
         ):
             transport.close()
 
     def begin_heartbeats(self) -> None:
-        """The handshake is through: from now on silence has a meaning."""
+        """The handshake is done: start heartbeats in both directions."""
         self._cancel_timer()
         heartbeat_s = self.session.wire.heartbeat_s
         if heartbeat_s:
             self._timer = self._server.loop.call_later(heartbeat_s / 2, self._beat)
 
     def stop_reading(self) -> None:
-        """Take no more from the client for now."""
+        """Stop reading from the client for now."""
         if self._transport is not None and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
 
     def start_reading(self) -> None:
-        """Take from the client again."""
+        """Read from the client again."""
         if self._transport is not None and self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Cut the connection, without a word: a reset, as RabbitMQ's sockets do it."""
+        """Cut the connection with a TCP reset, as RabbitMQ does it."""
         self._cancel_timer()
         if self._transport is not None:
             connected = self._transport.get_extra_info("socket")

@@ -10,7 +10,18 @@ from typing import Any
 
 from redrive import wire
 from redrive.core import Finding, InvalidDeclaration, PlainMessage, PublishCopy, Severity, headers
-from redrive.embedded import PROFILES, Channel, Deliver, Engine, Got, Hop, Place, Refusal, Refused, Return
+from redrive.embedded import (
+    PROFILES,
+    AmqpError,
+    BasicReturn,
+    Channel,
+    ConfirmNack,
+    Deliver,
+    Engine,
+    GetOk,
+    Hop,
+    MessageLocation,
+)
 from redrive.simulation.simulated_consumers import BODY
 from redrive.topology import DestinationType, ExchangeType, Topology
 
@@ -73,7 +84,7 @@ class SimulatedBroker:
         return self._engine.profile.name
 
     def publish(self, route: PublishRoute) -> None:
-        """Publishes the message, as the application would. Raises Refusal."""
+        """Publishes the message, as the application would. Raises AmqpError."""
         properties = wire.Properties.of(
             message_id=MESSAGE_ID,
             content_type="application/json",
@@ -129,12 +140,12 @@ class SimulatedBroker:
         before = len(self._engine.effects)
         try:
             self._publisher.publish(command.exchange, command.routing_key, properties.raw, BODY, mandatory=True)
-        except Refusal:
+        except AmqpError:
             self._publisher.close()
             self._publisher = self._open()
             self._publisher.select_confirms()
             return False
-        return not any(isinstance(effect, Refused | Return) for effect in self._engine.effects[before:])
+        return not any(isinstance(effect, ConfirmNack | BasicReturn) for effect in self._engine.effects[before:])
 
     def crash(self) -> None:
         """The consumer dies with its unsettled delivery, and another takes its place."""
@@ -155,7 +166,7 @@ class SimulatedBroker:
 
     def hops(self) -> list[Hop]:
         """What the broker did with the message since the last call."""
-        life = self._engine.journal.life_of(MESSAGE_ID)
+        life = self._engine.journal.history_of(MESSAGE_ID)
         hops = self._engine.life(MESSAGE_ID)
         new = hops[self._read :]
         # The journal is bounded, a simulation is not: what was read is deleted, but for the last hop, which the engine
@@ -164,7 +175,7 @@ class SimulatedBroker:
         self._read = len(life)
         return new
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[MessageLocation]:
         """Where the copies of the message are."""
         return self._engine.whereabouts(MESSAGE_ID)
 
@@ -178,7 +189,7 @@ class SimulatedBroker:
         self._engine.take_effects()
         if not channel.get(queue, no_ack=True):
             return {}
-        (got,) = (effect for effect in self._engine.take_effects() if isinstance(effect, Got))
+        (got,) = (effect for effect in self._engine.take_effects() if isinstance(effect, GetOk))
         carried = dict(wire.Properties(got.header).headers)
         if carried.get(headers.DELIVERY_COUNT) == 0:
             del carried[headers.DELIVERY_COUNT]  # 3.10 adds that on every basic.get
@@ -194,7 +205,7 @@ class SimulatedBroker:
         consumer = channel.consume(self.queue, _TAG, no_ack=False, exclusive=False, arguments={})
         assert consumer is not None
         consumer.queue.dispatch()
-        self._engine.finish()
+        self._engine.flush_dead_letters()
         return channel
 
     def _declare(self, topology: Topology) -> None:
@@ -240,7 +251,7 @@ class SimulatedBroker:
     def _try(self, address: str, declare: Callable[[], object], *, needed: bool = False) -> None:
         try:
             declare()
-        except Refusal as refusal:
+        except AmqpError as refusal:
             finding = Finding(
                 code="left-out",
                 severity=Severity.ERROR if needed else Severity.WARNING,

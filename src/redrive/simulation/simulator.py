@@ -19,7 +19,7 @@ from redrive.core import (
     did_you_mean,
     format_duration_ms,
 )
-from redrive.embedded import Hop, Refusal
+from redrive.embedded import AmqpError, Hop
 from redrive.simulation.script import Script, failing, parse_script
 from redrive.simulation.simulated_broker import PublishRoute, SimulatedBroker, SimulatedDelivery, find_publish_route
 from redrive.simulation.simulated_consumers import ConsumerReaction, DecidingConsumer, DirectConsumer, SimulatedConsumer
@@ -78,7 +78,7 @@ def simulate(
     route = find_publish_route(topology, vhost=vhost, queue=queue) if publish_to is None else publish_to
     try:
         timeline = Simulator(broker, consumer, words).run(route)
-    except Refusal as refusal:
+    except AmqpError as refusal:
         raise _unreachable(queue, route, refusal.text) from None
     except Misrouted as misrouted:
         raise _unreachable(queue, route, str(misrouted)) from None
@@ -153,7 +153,7 @@ class Simulator:
         self._held = 0
 
     def run(self, route: PublishRoute) -> Timeline:
-        """From the publish to the end. Raises Refusal if the exchange does not exist, and `Misrouted`."""
+        """From the publish to the end. Raises AmqpError if the exchange does not exist, and `Misrouted`."""
         self._broker.publish(route)
         self._note_publish(route)
         counted = self._consumer.attempts_max

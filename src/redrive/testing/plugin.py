@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from redrive.core import did_you_mean, parse_duration_ms
-from redrive.embedded import EmbeddedBroker, Faults, Hop, Place
+from redrive.embedded import EmbeddedBroker, Faults, Hop, MessageLocation
 from redrive.wiring import declare_on, load_topology
 
 _Result = TypeVar("_Result")
@@ -50,7 +50,7 @@ class ThreadedBroker:
         seconds = parse_duration_ms(duration) / 1000 if isinstance(duration, str) else duration
         self._call(self._broker.advance(seconds))
 
-    def whereabouts(self, message_id: str) -> list[Place]:
+    def whereabouts(self, message_id: str) -> list[MessageLocation]:
         """Where the copies of a message are now."""
         return self._call(self._get(lambda: self._broker.whereabouts(message_id)))
 

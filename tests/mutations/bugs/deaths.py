@@ -8,7 +8,7 @@ BUGS = (
     Mutation(
         name="deaths-merged-by-queue",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="if death.queue == new.queue and death.reason == new.reason:",
         new="if death.queue == new.queue:",
         sees="4.x: a message rejected and later expired in one queue has one x-death entry, counting both.",
@@ -16,7 +16,7 @@ BUGS = (
     Mutation(
         name="deaths-merged-by-queue-3-10",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old='if one.get("queue") == new.queue and one.get("reason") == new.reason]',
         new='if one.get("queue") == new.queue]',
         sees="3.10: the same.",
@@ -24,7 +24,7 @@ BUGS = (
     Mutation(
         name="new-death-last",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="return (new, *deaths)",
         new="return (*deaths, new)",
         sees="4.x: a new death is at the end of x-death, not at its beginning.",
@@ -32,7 +32,7 @@ BUGS = (
     Mutation(
         name="counted-death-stays-in-place",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="return (replace(death, count=death.count + 1), *rest)",
         new="return tuple(replace(one, count=one.count + 1) if one is death else one for one in deaths)",
         sees="4.x: a death counted again is not brought to the beginning of x-death.",
@@ -40,7 +40,7 @@ BUGS = (
     Mutation(
         name="death-time-of-the-last",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="return (replace(death, count=death.count + 1), *rest)",
         new="return (replace(death, count=death.count + 1, time_s=new.time_s), *rest)",
         sees="x-death's time is that of the last such death, not of the first.",
@@ -48,7 +48,7 @@ BUGS = (
     Mutation(
         name="first-death-overwritten",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="dead.first_death = message.first_death or death",
         new="dead.first_death = death",
         sees="4.x: x-first-death-queue names the last queue a message died in.",
@@ -56,7 +56,7 @@ BUGS = (
     Mutation(
         name="last-death-is-the-first",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old='_pointer("last", death)',
         new='_pointer("last", dead.deaths[-1])',
         sees="4.x: x-last-death-queue names the first queue a message died in.",
@@ -64,7 +64,7 @@ BUGS = (
     Mutation(
         name="circles-ignore-rejections",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="if reason == REJECTED:",
         new="if False:",
         sees="A retry loop by reject and TTL loses its message at the second round.",
@@ -72,7 +72,7 @@ BUGS = (
     Mutation(
         name="circles-not-noticed",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="if queue == target:\n            return way",
         new="if queue == target:\n            return None",
         sees="A message that goes round by TTL alone goes round for ever; on RabbitMQ it is lost.",
@@ -80,7 +80,7 @@ BUGS = (
     Mutation(
         name="expiration-still-counts",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="dead.expiration_ms = None",
         new="pass",
         sees="A dead letter expires again, in the queue it was dead-lettered to.",
@@ -88,7 +88,7 @@ BUGS = (
     Mutation(
         name="expiration-still-shown",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="properties.edit(headers=headers, expiration=None).raw",
         new="properties.edit(headers=headers).raw",
         sees="4.x: a dead letter still has its expiration property.",
@@ -96,7 +96,7 @@ BUGS = (
     Mutation(
         name="original-expiration-forgotten",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="if self.expiration is not None:",
         new="if False:",
         sees="x-death has no original-expiration.",
@@ -104,7 +104,7 @@ BUGS = (
     Mutation(
         name="dead-letter-key-ignored",
         area=AREA,
-        file="engine/deaths.py",
+        file="engine/x_death.py",
         old="if key is not None:\n        dead.keys, dead.bcc",
         new="if False:\n        dead.keys, dead.bcc",
         sees="x-dead-letter-routing-key does nothing: dead letters keep the key they were published with.",
@@ -112,7 +112,7 @@ BUGS = (
     Mutation(
         name="at-least-once-drops",
         area=AREA,
-        file="engine/deadletters.py",
+        file="engine/dead_letters.py",
         old='"no dead-letter target takes it yet"))\n            return False',
         new='"no dead-letter target takes it yet"))\n            return True',
         sees="At-least-once: dead letters without a target are lost instead of held.",
@@ -120,7 +120,7 @@ BUGS = (
     Mutation(
         name="at-least-once-tries-again-once",
         area=AREA,
-        file="engine/deadletters.py",
+        file="engine/dead_letters.py",
         old="self.retry_ms = now_ms + RETRY_MS if self._on_the_way else NEVER",
         new="self.retry_ms = NEVER",
         sees="At-least-once: a target that is missing at the first repetition never gets the message.",
@@ -128,7 +128,7 @@ BUGS = (
     Mutation(
         name="at-least-once-repeats-itself",
         area=AREA,
-        file="engine/deadletters.py",
+        file="engine/dead_letters.py",
         old="if id(target) in letter.delivered:",
         new="if False:",
         sees="At-least-once: while one target is full the others get the message again and again.",
@@ -136,7 +136,7 @@ BUGS = (
     Mutation(
         name="at-least-once-with-drop-head",
         area=AREA,
-        file="engine/settings.py",
+        file="engine/queue_settings.py",
         old="and overflow == REJECT_PUBLISH\n",
         new="and True\n",
         sees="At-least-once works with drop-head; RabbitMQ silently falls back to at-most-once.",
@@ -146,7 +146,7 @@ BUGS = (
         area=AREA,
         file="engine/vhosts.py",
         old="queue.end(why)",
-        new='[self.engine.bury(queue, entry, "expired") for entry in queue.ready]\n        queue.end(why)',
+        new='[self.engine.add_dead_letter(queue, entry, "expired") for entry in queue.ready]\n        queue.end(why)',
         sees="Deleting a queue dead-letters what was in it.",
     ),
 )

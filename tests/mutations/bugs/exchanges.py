@@ -8,7 +8,7 @@ BUGS = (
     Mutation(
         name="hash-needs-a-word",
         area=AREA,
-        file="engine/topics.py",
+        file="engine/topic_trie.py",
         old="for further in range(at, count + 1)]",
         new="for further in range(at + 1, count + 1)]",
         sees="A queue bound with `orders.#` does not get `orders`.",
@@ -16,7 +16,7 @@ BUGS = (
     Mutation(
         name="star-takes-any-number",
         area=AREA,
-        file="engine/topics.py",
+        file="engine/topic_trie.py",
         old='any_number = node.next.get("#")',
         new='any_number = node.next.get("#") or node.next.get("*")',
         sees="A queue bound with `orders.*` gets `orders.eu.created` too.",
@@ -24,7 +24,7 @@ BUGS = (
     Mutation(
         name="headers-any-and-all-swapped",
         area=AREA,
-        file="engine/matching.py",
+        file="engine/headers_match.py",
         old='return any(hits) if kind.startswith("any") else all(hits)',
         new='return all(hits) if kind.startswith("any") else any(hits)',
         sees="A headers binding with `x-match: all` takes what fits one header, one with `any` only what fits all.",
@@ -32,7 +32,7 @@ BUGS = (
     Mutation(
         name="headers-compare-x-arguments",
         area=AREA,
-        file="engine/matching.py",
+        file="engine/headers_match.py",
         old='(with_x or not name.startswith("x-"))',
         new="True",
         sees="A headers binding with an `x-…` argument asks messages for that header, though it should not count.",

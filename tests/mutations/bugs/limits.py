@@ -28,7 +28,7 @@ BUGS = (
     Mutation(
         name="bytes-not-limited",
         area=AREA,
-        file="engine/limits.py",
+        file="engine/length_limits.py",
         old="return self._bytes_max is not None and queue.ready_bytes > self._bytes_max",
         new="return False",
         sees="x-max-length-bytes does nothing on a queue that drops its head.",
@@ -36,15 +36,15 @@ BUGS = (
     Mutation(
         name="in-hand-counts-towards-length",
         area=AREA,
-        file="engine/limits.py",
-        old="return len(queue.ready) + len(queue.delayed) + queue.held",
-        new="return len(queue.ready) + len(queue.delayed) + queue.held + queue.in_hand",
+        file="engine/length_limits.py",
+        old="return len(queue.ready) + len(queue.delayed) + queue.held_count",
+        new="return len(queue.ready) + len(queue.delayed) + queue.held_count + queue.unacked_count",
         sees="Unacked messages count towards x-max-length.",
     ),
     Mutation(
         name="full-quorum-queue-takes-at-once-again",
         area=AREA,
-        file="engine/limits.py",
+        file="engine/length_limits.py",
         old="_SOFT_LIMIT = 0.8",
         new="_SOFT_LIMIT = 1.0",
         sees="A full quorum queue accepts publishes again after one ack; RabbitMQ waits until a fifth is free.",
@@ -60,7 +60,7 @@ BUGS = (
     Mutation(
         name="larger-of-argument-and-policy",
         area=AREA,
-        file="engine/settings.py",
+        file="engine/queue_settings.py",
         old="return min(argument, by_policy)",
         new="return max(argument, by_policy)",
         sees="Of a TTL by argument and one by policy the larger counts.",
@@ -68,7 +68,7 @@ BUGS = (
     Mutation(
         name="policy-overrules-dead-letter-argument",
         area=AREA,
-        file="engine/settings.py",
+        file="engine/queue_settings.py",
         old="return by_policy if key in _POLICY_FIRST else argument",
         new="return by_policy",
         sees="A policy's dead-letter exchange replaces the one in the queue's arguments.",
@@ -76,7 +76,7 @@ BUGS = (
     Mutation(
         name="argument-overrules-overflow-policy",
         area=AREA,
-        file="engine/settings.py",
+        file="engine/queue_settings.py",
         old="return by_policy if key in _POLICY_FIRST else argument",
         new="return argument",
         sees="A queue's own x-overflow counts although a policy says otherwise.",

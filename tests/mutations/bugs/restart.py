@@ -8,7 +8,7 @@ BUGS = (
     Mutation(
         name="restart-loses-the-persistent",
         area=AREA,
-        file="restart.py",
+        file="engine/engine.py",
         old="lambda entry: entry.message.persistent",
         new="lambda entry: False",
         sees="Persistent messages in durable classic queues are gone after a restart.",
@@ -16,7 +16,7 @@ BUGS = (
     Mutation(
         name="restart-keeps-the-transient",
         area=AREA,
-        file="restart.py",
+        file="engine/engine.py",
         old="lambda entry: entry.message.persistent",
         new="lambda entry: True",
         sees="Transient messages in durable classic queues survive a restart.",
@@ -24,7 +24,7 @@ BUGS = (
     Mutation(
         name="restart-empties-quorum-queues",
         area=AREA,
-        file="restart.py",
+        file="engine/engine.py",
         old="elif not queue.is_quorum:",
         new="else:",
         sees="A quorum queue loses its transient messages at a restart; the real one keeps everything.",
@@ -32,7 +32,7 @@ BUGS = (
     Mutation(
         name="restart-keeps-passing-queues",
         area=AREA,
-        file="restart.py",
+        file="engine/engine.py",
         old="if not queue.durable:",
         new="if False:",
         sees="Queues that are not durable survive a restart.",
@@ -40,7 +40,7 @@ BUGS = (
     Mutation(
         name="restart-keeps-passing-exchanges",
         area=AREA,
-        file="restart.py",
+        file="engine/engine.py",
         old="if not exchange.durable:",
         new="if False:",
         sees="Exchanges that are not durable survive a restart.",

@@ -8,16 +8,16 @@ BUGS = (
     Mutation(
         name="any-message-expires",
         area=AREA,
-        file="engine/ready.py",
+        file="engine/ready_messages.py",
         old='''        return self.peek()
 
-    def pop_first_to_expire(self) -> Entry:
+    def pop_first_to_expire(self) -> QueueEntry:
         """Take the head."""
         return self.pop()
 ''',
         new='''        return min(self, key=lambda one: one.deadline_ms or NEVER, default=None)
 
-    def pop_first_to_expire(self) -> Entry:
+    def pop_first_to_expire(self) -> QueueEntry:
         """Take the head."""
         first = self.first_to_expire()
         others = [one for one in self if one is not first]
@@ -52,7 +52,7 @@ BUGS = (
         new=(
             "entry.redelivered = True\n"
             "        if self._ttl_ms is not None:\n"
-            "            entry.deadline_ms = house.now_ms + self._ttl_ms"
+            "            entry.deadline_ms = engine.now_ms + self._ttl_ms"
         ),
         sees="A requeued message has its whole TTL again.",
     ),
@@ -60,8 +60,8 @@ BUGS = (
         name="ttl-zero-never-delivered",
         area=AREA,
         file="engine/queues.py",
-        old="if self.consumers.all and not ready and not self._stalls():",
-        new="if ttl_ms != 0 and self.consumers.all and not ready and not self._stalls():",
+        old="if self.consumers.all and not ready and not self._send_buffer_is_full():",
+        new="if ttl_ms != 0 and self.consumers.all and not ready and not self._send_buffer_is_full():",
         sees="A message with TTL 0 dies although a consumer is free.",
     ),
     Mutation(
@@ -72,7 +72,7 @@ BUGS = (
         new=(
             "self._ttl_ms = settings.message_ttl_ms\n"
             "        for entry in self.ready if self._ttl_ms is not None else ():\n"
-            "            entry.deadline_ms = entry.since_ms + self._ttl_ms"
+            "            entry.deadline_ms = entry.enqueued_ms + self._ttl_ms"
         ),
         sees="A TTL policy set today lets messages expire that were queued before it.",
     ),
@@ -88,14 +88,14 @@ BUGS = (
         name="use-does-not-renew-expires",
         area=AREA,
         file="engine/queues.py",
-        old="self.used_ms = self.house.now_ms",
+        old="self.used_ms = self.engine.now_ms",
         new="pass",
         sees="x-expires counts from the declaration, however often the queue is used.",
     ),
     Mutation(
         name="delay-does-not-grow",
         area=AREA,
-        file="engine/settings.py",
+        file="engine/queue_settings.py",
         old="self.delayed_min_ms * max(failed, 1)",
         new="self.delayed_min_ms",
         sees="4.3: delayed retry waits the minimum every time.",
@@ -103,7 +103,7 @@ BUGS = (
     Mutation(
         name="delay-without-maximum",
         area=AREA,
-        file="engine/settings.py",
+        file="engine/queue_settings.py",
         old="return min(self.delayed_min_ms * max(failed, 1), self.delayed_max_ms)",
         new="return self.delayed_min_ms * max(failed, 1)",
         sees="4.3: delayed retry waits longer than its maximum.",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from redrive import wire
-from redrive.embedded.engine import PROFILES, Channel, Deliver, Effect, Engine, Got
+from redrive.embedded.engine import PROFILES, Channel, Deliver, Effect, Engine, GetOk
 
 START_MS = 1_700_000_000_000
 
@@ -32,11 +32,11 @@ class Rig:
     def pass_time(self, seconds: float) -> None:
         self.engine.advance_to(self.engine.now_ms + round(seconds * 1000))
 
-    def got(self, queue: str, *, no_ack: bool = False) -> Got | None:
+    def got(self, queue: str, *, no_ack: bool = False) -> GetOk | None:
         self.engine.take_effects()
         if not self.channel.get(queue, no_ack=no_ack):
             return None
-        (got,) = [effect for effect in self.engine.take_effects() if isinstance(effect, Got)]
+        (got,) = [effect for effect in self.engine.take_effects() if isinstance(effect, GetOk)]
         return got
 
     def get(self, queue: str) -> str | None:

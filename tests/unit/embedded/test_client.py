@@ -58,7 +58,7 @@ def test_a_published_message_is_confirmed_consumed_and_acked(profile: str, kind:
             delivery.ack()
         await deliveries.close()
         assert await messages_in(client, "q") == 0
-        assert broker.engine.in_hand == 0
+        assert broker.engine.unacked_count == 0
 
     run(scenario, profile)
 

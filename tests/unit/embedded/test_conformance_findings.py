@@ -1,15 +1,15 @@
 """What other people's suites found wrong (docs/conformance.md), each as RabbitMQ 3.10 and 4.3 were seen to do it."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
 from redrive import wire
 from redrive.client import Client
 from redrive.embedded import PROFILES, EmbeddedBroker, Faults
-from redrive.embedded.engine import Connection, Engine, Refusal
-from redrive.embedded.session import Session
+from redrive.embedded.client_session import ClientSession
+from redrive.embedded.engine import AmqpError, Connection, Engine
 from redrive.wire import methods
 from tests.unit.embedded.rig import START_MS, Rig
 
@@ -24,7 +24,7 @@ class Conversation:
         self.tags: Mapping[str, Collection[str]] = {}
         self.limits = wire.Limits()
         self.faults = Faults()
-        self.session = Session(self)
+        self.session = ClientSession(self)
         self.client = wire.Connection(wire.Role.CLIENT)
         self.client.send_protocol_header()
         self._carry()
@@ -43,19 +43,28 @@ class Conversation:
     def open(self, channel: int) -> list[methods.Method]:
         return self.ask(channel, methods.ChannelOpen())
 
-    def attach(self, connection: Connection, session: Session) -> None:
+    def attach(self, connection: Connection, session: ClientSession) -> None:
         """There is one session only."""
 
-    def spread(self) -> None:
+    def dispatch_effects(self) -> None:
         for effect in self.engine.take_effects():
             self.session.send_effect(effect)
 
-    def drop(self, session: Session) -> None:
+    def cut(self, session: ClientSession) -> None:
         session.end()
+
+    def call_after(self, delay_ms: int, session: ClientSession | None, action: Callable[[], None]) -> None:
+        raise AssertionError("there are no faults here")
+
+    def block_for(self, delay_ms: int) -> None:
+        raise AssertionError("there are no faults here")
+
+    def restart(self) -> None:
+        raise AssertionError("there are no faults here")
 
     def _carry(self) -> list[methods.Method]:
         self.session.receive(self.client.data_to_send())
-        self.spread()
+        self.dispatch_effects()
         self.session.flush_confirms()
         events = list(self.client.receive_data(self.session.wire.data_to_send()))
         return [event.method for event in events if isinstance(event, wire.Command)]
@@ -97,7 +106,7 @@ def test_a_body_above_the_versions_limit_is_refused_and_one_at_the_limit_taken(p
     rig.queue("q")
     limit = mebibytes * 1024 * 1024
     header = wire.Properties.of().raw
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(AmqpError) as refused:
         rig.channel.publish("", "q", header, bytes(limit + 1))
     text = f"PRECONDITION_FAILED - message size {limit + 1} is larger than configured max size {limit}"
     assert (refused.value.code, refused.value.text, refused.value.is_hard) == (406, text, False)

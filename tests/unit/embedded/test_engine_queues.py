@@ -2,7 +2,7 @@
 
 import pytest
 
-from redrive.embedded.engine import Confirm, Refused
+from redrive.embedded.engine import Confirm, ConfirmNack
 from redrive.embedded.engine.profiles import PROFILES
 from tests.unit.embedded.rig import Rig
 
@@ -87,7 +87,7 @@ def test_a_full_classic_queue_refuses_the_one_too_many_and_a_quorum_queue_the_ne
         for body in "abcde":
             rig.publish("q", body)
         outcomes = [type(effect) for effect in rig.effects()]
-        assert outcomes == [Confirm] * taken + [Refused] * (5 - taken)
+        assert outcomes == [Confirm] * taken + [ConfirmNack] * (5 - taken)
         assert rig.drain("q") == list("abcde")[:taken]
 
 
@@ -346,7 +346,7 @@ def test_delayed_messages_fill_a_queue_that_refuses() -> None:
         rig.channel.nack(tag)
     rig.effects()
     rig.publish("q", "c")
-    assert [type(effect) for effect in rig.effects()] == [Refused]
+    assert [type(effect) for effect in rig.effects()] == [ConfirmNack]
     rig.pass_time(1)
     assert rig.drain("q") == ["a", "b"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from redrive import wire
-from redrive.embedded.engine import Cancelled, Deliver, Refusal, TimedOut
+from redrive.embedded.engine import AmqpError, ConsumerCancelled, ConsumerTimedOut, Deliver
 from redrive.embedded.engine.profiles import PROFILES
 from redrive.topology import Arguments, Policy
 from tests.unit.embedded.rig import Rig
@@ -29,9 +29,9 @@ def seen(rig: Rig) -> list[str]:
         match effect:
             case Deliver():
                 heard.append(effect.message.body.decode())
-            case Cancelled():
+            case ConsumerCancelled():
                 heard.append(f"cancel {effect.consumer_tag}")
-            case TimedOut():
+            case ConsumerTimedOut():
                 heard.append(effect.refusal.text.partition(". This timeout")[0])
     return heard
 
@@ -142,7 +142,7 @@ def test_on_4_3_a_late_ack_is_fine_and_the_cancelled_consumer_gets_messages_agai
     assert seen(rig) == []
     rig.channel.ack(1)
     assert seen(rig) == ["m", "n"]
-    with pytest.raises(Refusal, match="unknown delivery tag 1"):
+    with pytest.raises(AmqpError, match="unknown delivery tag 1"):
         rig.channel.ack(1)
 
 
@@ -158,7 +158,7 @@ def test_on_4_3_late_settlements_of_several_cover_what_was_taken_back_and_what_i
     rig.channel.ack(2, multiple=True)
     assert seen(rig) == ["early"]
     rig.channel.ack(3)
-    assert rig.engine.in_hand == 0
+    assert rig.engine.unacked_count == 0
     assert rig.drain("q") == []
 
 
@@ -196,7 +196,7 @@ def test_a_policy_that_shortens_the_timeout_counts_from_the_delivery() -> None:
     timeout = Arguments({"consumer-timeout": 30_000})
     rig.engine.vhosts["/"].set_policy(Policy(name="p", pattern="^q$", definition=timeout))
     rig.pass_time(0)
-    assert [type(effect) for effect in rig.effects()] == [TimedOut]
+    assert [type(effect) for effect in rig.effects()] == [ConsumerTimedOut]
 
 
 @every_profile
@@ -207,6 +207,6 @@ def test_a_prefetch_of_zero_is_2000_in_a_quorum_queue(profile: str) -> None:
     for _ in range(2100):
         rig.publish("q", "m")
         rig.effects()
-    assert rig.engine.in_hand == 2000
+    assert rig.engine.unacked_count == 2000
     rig.channel.ack(1)
     assert len(rig.delivered()) == 1

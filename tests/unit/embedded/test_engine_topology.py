@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from redrive import wire
-from redrive.embedded.engine import Cancelled, Confirm, Refusal, Return
+from redrive.embedded.engine import AmqpError, BasicReturn, Confirm, ConsumerCancelled
 from redrive.embedded.engine.profiles import PROFILES
 from redrive.topology import Arguments, Policy
 from tests.unit.embedded.rig import START_MS, Rig
@@ -14,7 +14,7 @@ every_profile = pytest.mark.parametrize("profile", PROFILES)
 
 
 def refused(rig: Rig, act: Any) -> str:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(AmqpError) as refusal:
         act()
     return f"{refusal.value.code} {refusal.value.text}"
 
@@ -60,7 +60,7 @@ def test_a_mandatory_message_without_a_route_is_returned_before_it_is_confirmed(
     rig = Rig(profile)
     rig.channel.select_confirms()
     rig.channel.publish("", "nowhere", b"\0\0", b"m", True)
-    assert [type(effect) for effect in rig.effects()] == [Return, Confirm]
+    assert [type(effect) for effect in rig.effects()] == [BasicReturn, Confirm]
 
 
 def test_the_life_of_a_returned_message_says_when_it_was_returned() -> None:
@@ -118,10 +118,10 @@ def test_a_deleted_queue_cancels_its_consumers_and_deletes_an_auto_delete_exchan
     rig.publish("q", "in hand")
     rig.effects()
     rig.channel.delete_queue("q")
-    assert [effect.consumer_tag for effect in rig.effects() if isinstance(effect, Cancelled)] == ["tag"]
+    assert [effect.consumer_tag for effect in rig.effects() if isinstance(effect, ConsumerCancelled)] == ["tag"]
     assert "x" not in rig.engine.vhosts["/"].exchanges
     rig.channel.ack(1)  # of a queue that is gone: fine
-    assert rig.engine.in_hand == 0
+    assert rig.engine.unacked_count == 0
 
 
 @every_profile
@@ -202,11 +202,11 @@ def test_a_transaction_says_everything_at_its_commit_or_nothing(profile: str) ->
     channel.ack(got.delivery_tag)
     assert rig.get("q") is None
     channel.rollback()
-    assert rig.engine.in_hand == 1
+    assert rig.engine.unacked_count == 1
     rig.publish("q", "third")
     channel.ack(got.delivery_tag)
     channel.commit()
-    assert rig.engine.in_hand == 0
+    assert rig.engine.unacked_count == 0
     assert rig.drain("q") == ["third"]
 
 
@@ -244,11 +244,11 @@ def test_only_the_pseudo_queue_and_a_reply_address_in_use_can_be_declared(profil
     for name in ("amq.rabbitmq.reply-to", own):
         assert rig.channel.declare_queue(name, passive=passive) == (name, 0, 1)
     for name, code in ((f"{own}x", 404), ("amq.rabbitmq.reply-to.forged", 541 if profile == "4.3" else 404)):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(AmqpError) as caught:
             rig.open_channel().declare_queue(name, passive=passive)
         assert caught.value.code == code
     rig.channel.close()
-    with pytest.raises(Refusal):
+    with pytest.raises(AmqpError):
         rig.open_channel().declare_queue(own, passive=passive)
 
 
@@ -275,6 +275,6 @@ def test_only_an_impersonator_publishes_in_anothers_name(profile: str) -> None:
         if may:
             channel.publish("", "q", header, b"m")
             continue
-        with pytest.raises(Refusal, match="user_id property set to 'somebody' but authenticated user was 'guest'"):
+        with pytest.raises(AmqpError, match="user_id property set to 'somebody' but authenticated user was 'guest'"):
             channel.publish("", "q", header, b"m")
     assert rig.drain("q") == ["m"]

@@ -68,14 +68,14 @@ def test_a_delayed_frame_takes_effect_later_and_so_does_what_its_client_said_aft
     run(scenario)
 
 
-def test_a_delayed_ack_leaves_the_message_in_hand_until_then() -> None:
+def test_a_delayed_ack_leaves_the_message_unacked_until_then() -> None:
     async def scenario(broker: EmbeddedBroker, client: Client) -> None:
         await publish(await client.publisher(), "m")
         deliveries = await client.deliveries("q")
         broker.faults.delay("basic.ack", 3)
         (await anext(deliveries)).ack()
         await asyncio.sleep(2.9)
-        assert states(broker, "m") == ["in hand"]
+        assert states(broker, "m") == ["unacked"]
         await asyncio.sleep(0.2)
         assert states(broker, "m") == []
         await deliveries.close()
@@ -296,7 +296,7 @@ def test_under_any_luck_every_confirmed_message_is_consumed_and_none_is_left(see
     assert {name for _, name, _ in run.consumed} == names
     assert {name for name, outcome in run.tries if outcome == "Confirmed"} == names
     assert [len(queue.ready) for queue in run.broker.engine.queues()] == [0]
-    assert run.broker.engine.in_hand == 0
+    assert run.broker.engine.unacked_count == 0
     assert run.broker.faults.fired != []
 
 

@@ -1,7 +1,7 @@
 """Whatever clients send, the broker neither crashes nor wedges, and no message is lost or doubled by itself."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from redrive import wire
 from redrive.client import Client, Outgoing
 from redrive.embedded import PROFILES, EmbeddedBroker, Faults, PortTaken, UnknownProfile
-from redrive.embedded.engine import Connection, Engine, Refusal
-from redrive.embedded.session import Session
+from redrive.embedded.client_session import ClientSession
+from redrive.embedded.engine import AmqpError, Connection, Engine
 from redrive.topology import Arguments, Policy
 from redrive.wire import methods
 from tests.examples import examples
@@ -57,7 +57,7 @@ def do(rig: Rig, step: tuple[Any, ...], tags: list[int]) -> None:
             rig.channel.qos(prefetch)
             rig.channel.consume(queue, f"t{len(rig.channel.consumers)}", no_ack=no_ack, exclusive=False, arguments={})
             rig.engine.vhosts["/"].queues[queue].dispatch()
-            rig.engine.finish()
+            rig.engine.flush_dead_letters()
         case "ack", pick, multiple:
             rig.channel.ack(picked(rig, pick), multiple)
         case "nack", pick, multiple, requeue:
@@ -104,12 +104,12 @@ def test_random_operations_are_done_or_refused_and_the_books_balance(
     for step in steps:
         try:
             do(rig, step, tags)
-        except Refusal:
+        except AmqpError:
             rig.channel.close()
             rig.channel = rig.open_channel()
-        assert not rig.engine.dead, "the dead are buried when a command is through"
+        assert not rig.engine.pending_dead_letters, "the dead are buried when a command is through"
         in_hand = sum(len(channel.unacked) for channel in rig.connection.channels.values())
-        assert rig.engine.in_hand == in_hand
+        assert rig.engine.unacked_count == in_hand
         for queue in rig.engine.queues():
             assert queue.ready_bytes == sum(queue.size_of(entry.message) for entry in queue.ready)
             assert len(queue.ready) == len(list(queue.ready))
@@ -126,19 +126,28 @@ class Host:
         self.tags: Mapping[str, Collection[str]] = {}
         self.limits = wire.Limits()
         self.faults = Faults()
-        self.sessions: dict[Connection, Session] = {}
+        self.sessions: dict[Connection, ClientSession] = {}
 
-    def attach(self, connection: Connection, session: Session) -> None:
+    def attach(self, connection: Connection, session: ClientSession) -> None:
         self.sessions[connection] = session
 
-    def spread(self) -> None:
+    def dispatch_effects(self) -> None:
         for effect in self.engine.take_effects():
             session = self.sessions.get(effect.channel.connection)
             if session is not None:
                 session.send_effect(effect)
 
-    def drop(self, session: Session) -> None:
+    def cut(self, session: ClientSession) -> None:
         session.end()
+
+    def call_after(self, delay_ms: int, session: ClientSession | None, action: Callable[[], None]) -> None:
+        raise AssertionError("there are no faults here")
+
+    def block_for(self, delay_ms: int) -> None:
+        raise AssertionError("there are no faults here")
+
+    def restart(self) -> None:
+        raise AssertionError("there are no faults here")
 
 
 def handshake() -> bytes:
@@ -185,14 +194,14 @@ HANDSHAKE = handshake()
 @given(at=st.integers(0, len(HANDSHAKE) - 1), junk=st.binary(min_size=1, max_size=12), cut=st.booleans())
 def test_damaged_frames_end_at_worst_the_connection_that_sent_them(at: int, junk: bytes, cut: bool) -> None:
     host = Host()
-    session = Session(host)
+    session = ClientSession(host)
     session.receive(HANDSHAKE[:at] + junk + HANDSHAKE[at if cut else at + len(junk) :])
-    host.spread()
+    host.dispatch_effects()
     session.flush_confirms()
     session.wire.data_to_send()
     session.end()
-    assert host.engine.in_hand == 0
-    healthy = Session(host)
+    assert host.engine.unacked_count == 0
+    healthy = ClientSession(host)
     healthy.receive(HANDSHAKE)
     assert healthy.wire.is_open
 

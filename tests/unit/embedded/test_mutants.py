@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from redrive import wire
-from redrive.embedded.engine import Confirm, Got, Refusal, Refused
+from redrive.embedded.engine import AmqpError, Confirm, ConfirmNack, GetOk
 from redrive.embedded.engine.profiles import PROFILES
-from redrive.embedded.restart import forget_what_is_not_durable
 from redrive.topology import Arguments, Policy
 from redrive.wire import methods
 from tests.unit.embedded.rig import START_MS, Rig
@@ -17,14 +16,14 @@ every_profile = pytest.mark.parametrize("profile", PROFILES)
 every_kind = pytest.mark.parametrize("kind", ["classic", "quorum"])
 
 
-def taken(rig: Rig, queue: str) -> Got:
+def taken(rig: Rig, queue: str) -> GetOk:
     """The next message, in hand."""
     got = rig.got(queue)
     assert got is not None, f"nothing in {queue}"
     return got
 
 
-def headers_of(got: Got) -> dict[str, Any]:
+def headers_of(got: GetOk) -> dict[str, Any]:
     return wire.Properties(got.header).headers
 
 
@@ -175,7 +174,7 @@ def test_an_ack_of_several_settles_the_named_one_too_and_only_ready_messages_are
     tags = [taken(rig, "q").delivery_tag for _ in range(3)]
     assert rig.channel.declare_queue("q", passive=True)[1] == 1
     rig.channel.ack(tags[1], multiple=True)
-    assert rig.engine.in_hand == 1
+    assert rig.engine.unacked_count == 1
     rig.channel.nack(tags[2])
     assert rig.drain("q") == (["d", "c"] if (profile, kind) == ("3.10", "quorum") else ["c", "d"])
 
@@ -216,7 +215,7 @@ def test_an_exclusive_consumer_is_alone_whoever_comes_first(profile: str, first_
     rig = Rig(profile)
     rig.queue("q")
     rig.channel.consume("q", "first", no_ack=True, exclusive=first_is_exclusive, arguments={})
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(AmqpError) as refused:
         rig.channel.consume("q", "second", no_ack=True, exclusive=not first_is_exclusive, arguments={})
     assert (refused.value.code, "in exclusive use" in refused.value.text) == (403, True)
 
@@ -246,7 +245,7 @@ def test_a_queue_declared_again_with_another_argument_or_without_it_is_refused(
     assert rig.channel.declare_queue("q", durable=True, arguments=same) == ("q", 0, 0)
     without = {key: kept for key, kept in same.items() if key != f"x-{argument}"}
     for changed in ({**same, f"x-{argument}": other}, without):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(AmqpError) as refused:
             rig.channel.declare_queue("q", durable=True, arguments=changed)
         assert refused.value.text.startswith(f"PRECONDITION_FAILED - inequivalent arg 'x-{argument}' for queue 'q'")
 
@@ -254,7 +253,7 @@ def test_a_queue_declared_again_with_another_argument_or_without_it_is_refused(
 # Deaths
 
 
-def rejected_then_expired(profile: str) -> tuple[Rig, Got]:
+def rejected_then_expired(profile: str) -> tuple[Rig, GetOk]:
     """A message rejected in q, rejected in dead, expired in q, now from dead: no automatic circle."""
     rig = Rig(profile)
     rig.queue("dead", dead_letter_exchange="", dead_letter_routing_key="q")
@@ -471,9 +470,9 @@ def test_a_full_quorum_queue_takes_publishes_again_when_a_fifth_is_free(profile:
         (effect,) = rig.effects()
         return type(effect)
 
-    assert [outcome() for _ in range(7)] == [Confirm] * 6 + [Refused]
+    assert [outcome() for _ in range(7)] == [Confirm] * 6 + [ConfirmNack]
     rig.get("q")
-    assert outcome() is Refused  # 5 are left: not over the limit, and not low yet
+    assert outcome() is ConfirmNack  # 5 are left: not over the limit, and not low yet
     rig.get("q")
     assert outcome() is Confirm
     assert len(rig.drain("q")) == 5
@@ -488,7 +487,7 @@ def test_a_refused_message_goes_to_the_dead_letters_if_the_queue_says_so(profile
         rig.channel.select_confirms()
         for body in "ab":
             rig.publish("q", body)
-        assert [type(effect) for effect in rig.effects()] == [Confirm, Refused]
+        assert [type(effect) for effect in rig.effects()] == [Confirm, ConfirmNack]
         assert (rig.drain("q"), rig.drain("dead")) == (["a"], dead)
 
 
@@ -519,7 +518,7 @@ def test_one_full_queue_among_several_refuses_and_the_others_have_the_message(pr
     rig.channel.bind_queue("after", "x", "", {})
     rig.channel.select_confirms()
     rig.publish("", "m", exchange="x")
-    assert [type(effect) for effect in rig.effects()] == [Refused]
+    assert [type(effect) for effect in rig.effects()] == [ConfirmNack]
     assert {queue: rig.drain(queue) for queue in ("before", "full", "after")} == {
         "before": ["m"],
         "full": [],
@@ -545,7 +544,7 @@ def test_every_publish_of_a_packet_is_confirmed_and_the_refused_ones_by_themselv
     for queue in ("q", "q", "q", "q", "nowhere", "nowhere"):
         conversation.client.publish(1, "", queue, wire.Properties.of().raw, b"m")
     conversation.session.receive(conversation.client.data_to_send())
-    conversation.spread()
+    conversation.dispatch_effects()
     conversation.session.flush_confirms()
     outcomes: dict[int, str] = {}
     for event in conversation.client.receive_data(conversation.session.wire.data_to_send()):
@@ -611,11 +610,11 @@ def test_a_restart_keeps_persistent_dead_letters_and_forgets_exchanges_that_are_
         rig.publish("q", body, delivery_mode=mode)
         reject(rig, "q")
     rig.engine.disconnect(rig.connection)
-    forget_what_is_not_durable(rig.engine)
+    rig.engine.restart()
     rig.connection = rig.engine.connect("/", "guest")
     rig.channel = rig.open_channel()
     assert rig.drain("dead") == ["persistent"]
     rig.publish("", "by kept", exchange="kept")
-    with pytest.raises(Refusal):
+    with pytest.raises(AmqpError):
         rig.publish("", "by passing", exchange="passing")
     assert rig.drain("q") == ["by kept"]

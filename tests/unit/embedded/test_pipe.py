@@ -142,7 +142,7 @@ def test_a_client_works_through_a_pipe_and_comes_back_after_a_restart() -> None:
                 assert delivery.body == body
                 delivery.ack()
             await deliveries.close()
-            assert broker.engine.in_hand == 0
+            assert broker.engine.unacked_count == 0
             assert [len(queue.ready) for queue in broker.engine.queues()] == [0]
 
     run_in_virtual_time(main())

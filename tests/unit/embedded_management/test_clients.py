@@ -79,7 +79,7 @@ def test_a_deleted_vhost_goes_with_its_messages_and_tells_its_clients_and_no_oth
                 assert there.reasons == ["320 CONNECTION_FORCED - vhost 'v' is deleted"]
             await broker.advance(10)
             assert list(broker.engine.vhosts) == ["/"]
-            assert (broker.engine.in_hand, broker.depths()) == (0, {"q": 0})
+            assert (broker.engine.unacked_count, broker.depths()) == (0, {"q": 0})
             assert here.reasons == []
         with pytest.raises(KeyError):
             broker.remove_vhost("v")

@@ -55,7 +55,7 @@ def test_an_ackmode_decides_where_a_message_is_afterwards(ackmode: str, after: d
             ("hello", 0, False),
         ]
         assert depths(broker) == after
-        assert broker.engine.in_hand == 0
+        assert broker.engine.unacked_count == 0
 
     run(steps)
 

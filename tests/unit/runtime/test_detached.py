@@ -198,7 +198,7 @@ def test_a_handler_that_fails_while_it_is_ended_doubles_nothing() -> None:
                 await on.publish("orders", message_id=name)
             async with on.running(app, grace_s=0.01):
                 await until(lambda: began == 3)
-            await until(lambda: not [one for one in on.places("a", "b", "c") if one.startswith("in hand")])
+            await until(lambda: not [one for one in on.places("a", "b", "c") if one.startswith("unacked")])
             assert on.places("a", "b", "c") == ["ready in orders.parked"] * 3
 
     run_scenario(scenario())

@@ -169,7 +169,7 @@ def test_as_many_requests_are_open_at_once_as_the_target_allows_and_never_more(t
             open_now += 1
             seen.append(open_now)
             await gate.wait()
-            in_hand.append(sum(place.state == "in hand" for name in names for place in broker.whereabouts(name)))
+            in_hand.append(sum(place.state == "unacked" for name in names for place in broker.whereabouts(name)))
             open_now -= 1
             await wire.answer(204)
 

@@ -31,7 +31,7 @@ from redrive.core import (
     headers,
     read_history,
 )
-from redrive.embedded.engine import Confirm, Got
+from redrive.embedded.engine import Confirm, GetOk
 from redrive.topology import Compiled, DestinationType, QueuePlan
 from tests.unit.embedded.rig import START_MS, Rig
 
@@ -143,7 +143,7 @@ class Walker:
         self._obey(plan.commands(decision, message, report), got)
         return True
 
-    def _obey(self, commands: tuple[Command, ...], got: Got) -> None:
+    def _obey(self, commands: tuple[Command, ...], got: GetOk) -> None:
         channel, tag = self.rig.channel, got.delivery_tag
         for command in commands:
             self.walk.commands.append(command)
@@ -161,7 +161,7 @@ class Walker:
                 case RequeueDelivery():
                     channel.nack(tag)
 
-    def _copy(self, command: PublishCopy, got: Got) -> None:
+    def _copy(self, command: PublishCopy, got: GetOk) -> None:
         expiration = None if command.expiration_ms is None else str(command.expiration_ms)
         properties = wire.Properties(got.header).edit(
             headers=command.set_headers, drop=command.drop_headers, expiration=expiration, delivery_mode=2
@@ -172,7 +172,7 @@ class Walker:
         assert [type(effect) for effect in taken] == [Confirm], f"{command} was not taken: {taken}"
 
 
-def _letter(queue: str, got: Got) -> PlainMessage:
+def _letter(queue: str, got: GetOk) -> PlainMessage:
     return PlainMessage(
         queue=queue,
         exchange=got.message.exchange,

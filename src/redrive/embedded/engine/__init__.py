@@ -1,34 +1,45 @@
 """The engine: RabbitMQ's rules as a pure, deterministic machine. Commands in, effects out, the clock passed in.
 
-From the bottom up: `profiles` is where versions differ; `messages`, `deaths` and `ready` are messages, their deaths and
-their order; `settings`, `arguments`, `equivalence` and `policies` say what a queue is; `queues`, `limits`, `consumers`,
-`deadletters` and `overdue` are how it behaves; `exchanges`, `topics`, `matching` and `routing` lead there; `vhosts`,
-`connections` and the four halves of a channel are what a client can ask for; `engine` holds them all.
+From the bottom up: `profiles` is where versions differ; `messages`, `x_death` and `ready_messages` are messages, their
+deaths and their order; `arguments`, `policies`, `queue_settings` and `equivalence` say what a queue is; `queues` with
+`length_limits`, `delayed_messages`, `consumers`, `dead_letters` and `consumer_timeouts` is how it behaves, `streams`
+are the queues that are logs; `exchanges`, `topic_trie`, `headers_match` and `routing` lead there; `vhosts`,
+`connections` and `channels` (`channel_base`, `channel_publisher`, `channel_consumer`) are what a client can call;
+`engine` holds them all. `effects` is what comes out, `journal` what happened to each message.
 """
 
+from redrive.embedded.engine.amqp_errors import AmqpError
 from redrive.embedded.engine.channels import Channel
 from redrive.embedded.engine.connections import Connection
-from redrive.embedded.engine.effects import Cancelled, Confirm, Deliver, Effect, Got, Refused, Return, TimedOut
+from redrive.embedded.engine.effects import (
+    BasicReturn,
+    Confirm,
+    ConfirmNack,
+    ConsumerCancelled,
+    ConsumerTimedOut,
+    Deliver,
+    Effect,
+    GetOk,
+)
 from redrive.embedded.engine.engine import Engine
-from redrive.embedded.engine.journal import Hop, Place
+from redrive.embedded.engine.journal import Hop, MessageLocation
 from redrive.embedded.engine.profiles import PROFILES, Profile
-from redrive.embedded.engine.refusals import Refusal
 
 __all__ = [
     "PROFILES",
-    "Cancelled",
+    "AmqpError",
+    "BasicReturn",
     "Channel",
     "Confirm",
+    "ConfirmNack",
     "Connection",
+    "ConsumerCancelled",
+    "ConsumerTimedOut",
     "Deliver",
     "Effect",
     "Engine",
-    "Got",
+    "GetOk",
     "Hop",
-    "Place",
+    "MessageLocation",
     "Profile",
-    "Refusal",
-    "Refused",
-    "Return",
-    "TimedOut",
 ]

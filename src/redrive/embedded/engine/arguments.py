@@ -4,19 +4,28 @@ Arguments that RabbitMQ does not know it takes and ignores, and so does this bro
 RabbitMQ knows and this broker can't do is refused. The texts and their order were read off the brokers.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from redrive.embedded.engine.ages import read_age_ms
+from redrive.embedded.engine.amqp_errors import AmqpError, precondition, resource
 from redrive.embedded.engine.amqp_values import erlang, is_integer, type_name
 from redrive.embedded.engine.profiles import Profile
-from redrive.embedded.engine.refusals import Refusal, precondition, resource
-from redrive.embedded.engine.settings import CLASSIC, DROP_HEAD, QUORUM, REJECT_PUBLISH, REJECT_PUBLISH_DLX, STREAM
+from redrive.embedded.engine.queue_settings import (
+    CLASSIC,
+    DROP_HEAD,
+    QUORUM,
+    REJECT_PUBLISH,
+    REJECT_PUBLISH_DLX,
+    STREAM,
+)
 
 Check: TypeAlias = Callable[[Any, Mapping[str, Any], Profile], str | None]
 """What is wrong with a value, as RabbitMQ's text has it after the colon; None if nothing is."""
 
 _TEN_YEARS_MS = 315_360_000_000
+_AGE = re.compile(r"([0-9]+)(Y|M|D|h|m|s)")
+_AGE_UNIT_S = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _MASTER_LOCATORS = ("client-local", "min-masters", "random")
 _MASTER_LOCATOR_GONE = (
     "Feature `queue_master_locator` is deprecated.\nBy default, this feature is not permitted anymore.\nThe feature "
@@ -26,7 +35,7 @@ _MASTER_LOCATOR_GONE = (
 
 
 def queue_kind(arguments: Mapping[str, Any], where: str) -> str:
-    """The kind of queue asked for. Raises Refusal for one that does not exist, or not here."""
+    """The kind of queue asked for. Raises AmqpError for one that does not exist, or not here."""
     kind = arguments.get("x-queue-type", CLASSIC)
     if not isinstance(kind, str):
         raise _invalid("x-queue-type", where, f"{{unacceptable_type,{type_name(kind)}}}")
@@ -45,7 +54,7 @@ def check_queue(
     exclusive: bool,
     auto_delete: bool,
 ) -> str:
-    """The kind of a queue that may be declared like this. Raises Refusal."""
+    """The kind of a queue that may be declared like this. Raises AmqpError."""
     where = resource("queue", name, vhost)
     exchange = arguments.get("x-dead-letter-exchange", "")
     if not isinstance(exchange, str):
@@ -62,9 +71,9 @@ def check_queue(
             raise precondition(f"invalid arg '{key}' for {where} of queue type rabbit_{kind}_queue")
     locator = arguments.get("x-queue-master-locator", "client-local")
     if kind == CLASSIC and profile.deaths_in_headers and locator not in _MASTER_LOCATORS:
-        raise Refusal(541)  # 3.10 fails on it
+        raise AmqpError(541)  # 3.10 fails on it
     if "x-queue-master-locator" in arguments and kind == CLASSIC and profile.delayed_retry:
-        raise Refusal(541, _MASTER_LOCATOR_GONE)
+        raise AmqpError(541, _MASTER_LOCATOR_GONE)
     if kind != CLASSIC:
         for wrong, what in ((not durable, "non-durable"), (exclusive, "exclusive-owner"), (auto_delete, "auto-delete")):
             if wrong:
@@ -90,6 +99,19 @@ def check_consumer_priority(arguments: Mapping[str, Any], where: str) -> None:
     """x-priority of a consumer."""
     if "x-priority" in arguments and not is_integer(arguments["x-priority"]):
         raise _invalid("x-priority", where, f'"expected integer, got {type_name(arguments["x-priority"])}"')
+
+
+def read_age_ms(text: str, profile: Profile) -> int | None:
+    """A stream's length of time (`1h`, `7D`), or None if the text is not one.
+
+    3.10 and 4.0 fail with 541 on a text that does not begin with a digit.
+    """
+    match = _AGE.fullmatch(text)
+    if match is not None and int(match[1]):
+        return int(match[1]) * _AGE_UNIT_S[match[2]] * 1000
+    if profile.garbled_age_is_internal_error and not text[:1].isdigit():
+        raise AmqpError(541)
+    return None
 
 
 DELAYED_RETRY = frozenset({"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"})
@@ -135,7 +157,7 @@ def _check_filter_size(arguments: Mapping[str, Any], profile: Profile) -> None:
         raise precondition(f"Invalid value for{gap}x-stream-filter-size-bytes")
 
 
-def _invalid(key: str, where: str, problem: str) -> Refusal:
+def _invalid(key: str, where: str, problem: str) -> AmqpError:
     return precondition(f"invalid arg '{key}' for {where}: {problem}")
 
 

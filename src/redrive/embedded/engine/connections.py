@@ -1,4 +1,4 @@
-"""A client's connection as the engine sees it: who it is, its channels, the queues that live as long as it does."""
+"""A client's connection as the engine sees it: its user, its channels, its exclusive queues."""
 
 from typing import TYPE_CHECKING
 
@@ -31,15 +31,15 @@ class Connection:
         return channel
 
     def close(self) -> None:
-        """The connection is gone: channels end, exclusive queues are deleted."""
+        """Close the connection: its channels end, its exclusive queues are deleted."""
         for channel in list(self.channels.values()):
             channel.end()
         for queue in list(self.exclusive.values()):
             self.vhost.delete_queue(queue, why="its connection closed")
-        self.engine.finish()
+        self.engine.flush_dead_letters()
 
     def pause(self) -> None:
-        """The client does not read fast enough: give it no more."""
+        """The client does not read fast enough: deliver no more to it."""
         for channel in self.channels.values():
             channel.paused = True
 
@@ -47,5 +47,5 @@ class Connection:
         """It reads again."""
         for channel in list(self.channels.values()):
             channel.paused = False
-            channel.stand_all()
-        self.engine.finish()
+            channel.resume_consumers()
+        self.engine.flush_dead_letters()

@@ -1,8 +1,8 @@
-"""Who gets the next message: consumers by priority, then in turn, as long as they have room for one.
+"""Which consumer gets the next message: by priority, then round robin, as long as its prefetch has room.
 
-A consumer stands in its priority's ring while it may take messages. One without room leaves the ring when its turn
-comes and waits; it is put at the end of the ring when it has room again, so that giving out a message never searches.
-Those of one channel that all wait for its shared prefetch come back in the order in which they left: each has its turn.
+An eligible consumer is in the ring of its priority. One without room leaves the ring when its turn comes and is
+blocked; it joins the end of the ring when it has room again, so that a delivery never searches. Consumers of one
+channel that are blocked by its shared prefetch come back in the order in which they left: each has its turn.
 """
 
 from collections import deque
@@ -12,42 +12,41 @@ from typing import TYPE_CHECKING, Any
 from redrive.embedded.engine.amqp_values import is_integer
 
 if TYPE_CHECKING:
-    from redrive.embedded.engine.channel_state import ChannelState
+    from redrive.embedded.engine.channel_base import ChannelBase
     from redrive.embedded.engine.queues import Queue
 
 
 QUORUM_LIMIT = 2_000
-"""What a quorum queue takes a prefetch of 0 for (measured on all three)."""
+"""How a quorum queue reads a prefetch of 0 (measured on all three)."""
 
 
 class Consumer:
-    """A subscription. `in_hand` counts its unsettled messages; `prefetch` 0 is no limit; younger, higher `number`."""
+    """A subscription. `prefetch` 0 is no limit; a later consumer has a higher `number`."""
 
     __slots__ = (
         "channel",
         "exclusive",
-        "in_hand",
+        "is_eligible",
         "limit",
         "no_ack",
         "number",
         "prefetch",
         "priority",
         "queue",
-        "released",
-        "standing",
         "tag",
+        "timed_out",
         "timeout_ms",
+        "unacked_count",
     )
 
     def __init__(
         self,
-        channel: "ChannelState",
+        channel: "ChannelBase",
         queue: "Queue",
         tag: str,
         *,
         no_ack: bool,
         exclusive: bool,
-        prefetch: int,
         number: int,
         arguments: Mapping[str, Any],
     ) -> None:
@@ -56,38 +55,38 @@ class Consumer:
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive
-        self.prefetch = prefetch
+        self.prefetch = prefetch = channel.prefetch
         self.number = number
         self.priority = int(arguments.get("x-priority", 0))
         self.limit = QUORUM_LIMIT if queue.is_quorum and prefetch == 0 else prefetch
         self.timeout_ms = queue.consumer_timeout_ms
-        if queue.is_quorum and not queue.house.profile.overdue_closes_channel:
+        if queue.is_quorum and not queue.engine.profile.timeout_closes_channel:
             own_ms = arguments.get("x-consumer-timeout")
             self.timeout_ms = int(own_ms) if own_ms is not None and is_integer(own_ms) else self.timeout_ms
-        self.released = 0
-        self.in_hand = 0
-        self.standing = False
+        self.timed_out = 0
+        self.unacked_count = 0
+        self.is_eligible = False
 
     def has_room(self) -> bool:
-        """Whether it may be given a message now.
+        """Whether a message may be delivered to it now.
 
-        A consumer without acknowledgements takes no place of the channel's shared prefetch, but waits while others
-        have taken them all (3.10 and 4.0).
+        A consumer without acknowledgements uses nothing of the channel's shared prefetch, but waits while others have
+        used it up (3.10 and 4.0).
         """
         return self.has_room_of_its_own() and (self.channel.shared_prefetch == 0 or not self.channel.is_full)
 
     def has_room_of_its_own(self) -> bool:
-        """The same, whatever the channel's other consumers hold."""
+        """The same, without the channel's shared prefetch."""
         channel = self.channel
-        if channel.paused or self.released:
+        if channel.paused or self.timed_out:
             return False
         if self.no_ack:
             return True
-        return not (self.limit and self.in_hand >= self.limit)
+        return not (self.limit and self.unacked_count >= self.limit)
 
 
 class Consumers:
-    """The consumers of one queue. With `single_active` one at a time gets messages, the others wait for its end."""
+    """The consumers of one queue. With `single_active` one gets all messages until it is cancelled, then the next."""
 
     __slots__ = ("_rings", "_waiting", "active", "all", "single_active")
 
@@ -102,42 +101,42 @@ class Consumers:
         return len(self.all)
 
     def add(self, consumer: Consumer) -> None:
-        """A consumer arrives."""
+        """Add a consumer."""
         self.all.append(consumer)
         if self.single_active and self.active is None:
             self.active = consumer
-        self.stand(consumer)
+        self.make_eligible(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """A consumer goes."""
+        """Remove a consumer."""
         self.all.remove(consumer)
-        if consumer.standing:
+        if consumer.is_eligible:
             self._ring(consumer.priority).remove(consumer)
-            consumer.standing = False
+            consumer.is_eligible = False
         self._waiting.pop(consumer, None)
         if self.active is consumer:
             self.active = max(self.all, key=lambda one: one.priority) if self.all else None
 
-    def stand(self, consumer: Consumer) -> None:
-        """It has room: put it at the end of its ring, unless it stands there."""
-        if not consumer.standing:
-            consumer.standing = True
+    def make_eligible(self, consumer: Consumer) -> None:
+        """It has room: put it at the end of its ring, unless it is in there."""
+        if not consumer.is_eligible:
+            consumer.is_eligible = True
             self._waiting.pop(consumer, None)
             self._ring(consumer.priority).append(consumer)
 
-    def stand_again(self, channel: "ChannelState") -> None:
+    def unblock_channel(self, channel: "ChannelBase") -> None:
         """There is room on the channel: those of its consumers that waited for it stand, the first to leave first."""
         for consumer in list(self._waiting):
             if consumer.channel is channel and consumer.has_room_of_its_own():
-                self.stand(consumer)
+                self.make_eligible(consumer)
 
     def take(self) -> Consumer | None:
-        """The consumer whose turn it is, None if none has room."""
+        """The consumer whose turn it is; None if none has room."""
         if self.single_active:
             active = self.active
             if active is None or active.has_room():
                 return active
-            active.channel.note_refused(active.queue)
+            active.channel.note_blocked_queue(active.queue)
             return None
         for _, ring in self._rings:
             while ring:
@@ -147,9 +146,9 @@ class Consumers:
                         ring.rotate(-1)
                     return consumer
                 ring.popleft()
-                consumer.standing = False
+                consumer.is_eligible = False
                 self._waiting[consumer] = None
-                consumer.channel.note_refused(consumer.queue)
+                consumer.channel.note_blocked_queue(consumer.queue)
         return None
 
     def _ring(self, priority: int) -> deque[Consumer]:

@@ -1,9 +1,12 @@
-"""What the engine wants done, in the order it wants it: the only way anything leaves it.
+"""What the engine wants sent, in order: the only way anything leaves it.
 
-    Deliver   a message for a consumer          Got        the answer to basic.get
-    Confirm   a publish is taken                Refused    a publish is refused (basic.nack)
-    Return    a mandatory message had no route  Cancelled  the broker ends a consumer (its queue is gone, or it held
-    TimedOut  a channel held a message too long            a message too long)
+    Deliver            a message for a consumer
+    GetOk              the answer to basic.get
+    Confirm            a publish is confirmed (basic.ack)
+    ConfirmNack        a publish is refused (basic.nack)
+    BasicReturn        a mandatory message had no route
+    ConsumerCancelled  the broker cancels a consumer: its queue is gone, or it held a message too long
+    ConsumerTimedOut   the consumer timeout closes a channel
 
 Plain slotted classes built by position: a `Deliver` is made tens of thousands of times a second.
 """
@@ -11,9 +14,9 @@ Plain slotted classes built by position: a `Deliver` is made tens of thousands o
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from redrive.embedded.engine.channel_state import ChannelState
+    from redrive.embedded.engine.amqp_errors import AmqpError
+    from redrive.embedded.engine.channel_base import ChannelBase
     from redrive.embedded.engine.messages import Message
-    from redrive.embedded.engine.refusals import Refusal
 
 
 class Deliver:
@@ -23,7 +26,7 @@ class Deliver:
 
     def __init__(
         self,
-        channel: "ChannelState",
+        channel: "ChannelBase",
         consumer_tag: str,
         delivery_tag: int,
         redelivered: bool,
@@ -38,14 +41,14 @@ class Deliver:
         self.header = header
 
 
-class Got:
+class GetOk:
     """basic.get-ok, with how many messages are left."""
 
     __slots__ = ("channel", "delivery_tag", "header", "left", "message", "redelivered")
 
     def __init__(
         self,
-        channel: "ChannelState",
+        channel: "ChannelBase",
         delivery_tag: int,
         redelivered: bool,
         message: "Message",
@@ -65,49 +68,49 @@ class Confirm:
 
     __slots__ = ("channel", "number")
 
-    def __init__(self, channel: "ChannelState", number: int) -> None:
+    def __init__(self, channel: "ChannelBase", number: int) -> None:
         self.channel = channel
         self.number = number
 
 
-class Refused:
+class ConfirmNack:
     """basic.nack for a publish."""
 
     __slots__ = ("channel", "number")
 
-    def __init__(self, channel: "ChannelState", number: int) -> None:
+    def __init__(self, channel: "ChannelBase", number: int) -> None:
         self.channel = channel
         self.number = number
 
 
-class Return:
+class BasicReturn:
     """basic.return."""
 
     __slots__ = ("channel", "message")
 
-    def __init__(self, channel: "ChannelState", message: "Message") -> None:
+    def __init__(self, channel: "ChannelBase", message: "Message") -> None:
         self.channel = channel
         self.message = message
 
 
-class Cancelled:
+class ConsumerCancelled:
     """basic.cancel from the broker."""
 
     __slots__ = ("channel", "consumer_tag")
 
-    def __init__(self, channel: "ChannelState", consumer_tag: str) -> None:
+    def __init__(self, channel: "ChannelBase", consumer_tag: str) -> None:
         self.channel = channel
         self.consumer_tag = consumer_tag
 
 
-class TimedOut:
+class ConsumerTimedOut:
     """channel.close from the broker."""
 
     __slots__ = ("channel", "refusal")
 
-    def __init__(self, channel: "ChannelState", refusal: "Refusal") -> None:
+    def __init__(self, channel: "ChannelBase", refusal: "AmqpError") -> None:
         self.channel = channel
         self.refusal = refusal
 
 
-Effect: TypeAlias = Deliver | Got | Confirm | Refused | Return | Cancelled | TimedOut
+Effect: TypeAlias = Deliver | GetOk | Confirm | ConfirmNack | BasicReturn | ConsumerCancelled | ConsumerTimedOut

@@ -7,12 +7,11 @@ The texts are RabbitMQ's: "inequivalent arg 'x-message-ttl' for queue 'q' in vho
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from redrive.embedded.engine.ages import read_age_ms
+from redrive.embedded.engine.amqp_errors import precondition
 from redrive.embedded.engine.amqp_values import erlang, type_class, type_name
-from redrive.embedded.engine.arguments import DELAYED_RETRY, foreign_arguments
+from redrive.embedded.engine.arguments import DELAYED_RETRY, foreign_arguments, read_age_ms
 from redrive.embedded.engine.profiles import Profile
-from redrive.embedded.engine.refusals import precondition
-from redrive.embedded.engine.settings import CLASSIC, QUORUM, STREAM
+from redrive.embedded.engine.queue_settings import CLASSIC, QUORUM, STREAM
 
 _ABSENT = object()
 

@@ -1,13 +1,13 @@
-"""Exchanges and their bindings: who gets a message with these keys and headers."""
+"""Exchanges and their bindings: which destinations get a message with these keys and headers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redrive import wire
-from redrive.embedded.engine.matching import headers_match
+from redrive.embedded.engine.headers_match import headers_match
 from redrive.embedded.engine.messages import Message
-from redrive.embedded.engine.topics import TopicTrie
+from redrive.embedded.engine.topic_trie import TopicTrie
 
 if TYPE_CHECKING:
     from redrive.embedded.engine.queues import Queue

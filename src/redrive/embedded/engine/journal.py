@@ -1,7 +1,7 @@
 """The journal: every hop of every message that has an id, each with the rule that fired.
 
-A hop is a bare tuple, `(at_ms, rule, …)`, written on the hot path and made readable only when somebody asks. The
-journal is bounded: the oldest lives are forgotten, and a life that goes round and round loses its middle.
+A hop is a bare tuple, `(at_ms, rule, …)`, written on the hot path and made readable only when it is read. The journal
+is bounded: the oldest histories are forgotten, and a very long history loses its middle.
 """
 
 from collections import deque
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-LIVES_MAX = 100_000
+HISTORIES_MAX = 100_000
 HOPS_MAX = 1_000
 _HOPS_KEPT_AT_START = 100
 
 RawHop: TypeAlias = tuple[Any, ...]
-Life: TypeAlias = list[RawHop]
+History: TypeAlias = list[RawHop]
 
 PUBLISHED, RETURNED, REFUSED, DELIVERED, ACKED = "published", "returned", "refused", "delivered", "acked"
 REQUEUED, DELAYED, DIED, HELD, DROPPED, GONE = "requeued", "delayed", "died", "held", "dropped", "gone"
@@ -22,7 +22,7 @@ REQUEUED, DELAYED, DIED, HELD, DROPPED, GONE = "requeued", "delayed", "died", "h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """One step of a message's life: when (virtual milliseconds since 1970), which rule, and a sentence for people.
+    """One step of a message's history: when (virtual milliseconds since 1970), which rule, and a sentence for people.
 
     `queue` is where it happened, `targets` the queues that got a copy by it, `why` the reason of a death or an end,
     `delay_ms` how long a queue delays it by itself; each only where the rule has such a thing.
@@ -41,8 +41,8 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a copy of a message is now: `state` is ready, in hand, delayed or held (at-least-once, no target yet)."""
+class MessageLocation:
+    """Where a copy of a message is now: `state` is ready, unacked, delayed or held (at-least-once, no target yet)."""
 
     vhost: str
     queue: str
@@ -53,26 +53,26 @@ class Place:
 class Journal:
     """Lives by message id."""
 
-    def __init__(self, lives_max: int = LIVES_MAX) -> None:
-        self._lives: dict[str, Life] = {}
+    def __init__(self, histories_max: int = HISTORIES_MAX) -> None:
+        self._histories: dict[str, History] = {}
         self._order: deque[str] = deque()
-        self._lives_max = lives_max
+        self._histories_max = histories_max
 
-    def life_of(self, message_id: str) -> Life:
-        """The life to write into, a new one for an id never seen."""
-        life = self._lives.get(message_id)
-        if life is None:
-            life = self._lives[message_id] = []
+    def history_of(self, message_id: str) -> History:
+        """The history to write into, a new one for an id never seen."""
+        history = self._histories.get(message_id)
+        if history is None:
+            history = self._histories[message_id] = []
             self._order.append(message_id)
-            if len(self._order) > self._lives_max:
-                del self._lives[self._order.popleft()]
-        elif len(life) > HOPS_MAX:
-            del life[_HOPS_KEPT_AT_START : len(life) // 2]
-        return life
+            if len(self._order) > self._histories_max:
+                del self._histories[self._order.popleft()]
+        elif len(history) > HOPS_MAX:
+            del history[_HOPS_KEPT_AT_START : len(history) // 2]
+        return history
 
     def read(self, message_id: str) -> list[Hop]:
-        """The life for people; empty for an id never seen or forgotten."""
-        return [_readable(hop) for hop in self._lives.get(message_id, ())]
+        """The history for people; empty for an id never seen or forgotten."""
+        return [_readable(hop) for hop in self._histories.get(message_id, ())]
 
 
 def _readable(hop: RawHop) -> Hop:

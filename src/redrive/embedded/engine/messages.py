@@ -1,6 +1,6 @@
-"""A message as the broker keeps it, and what it refuses in one at publishing.
+"""A message as the broker keeps it, and what the broker refuses in one at basic.publish.
 
-A `Message` is shared by all queues it was routed to and never changes; an `Entry` is its place in one queue. The
+A `Message` is shared by all queues it was routed to and never changes; a `QueueEntry` is its place in one queue. The
 content header stays raw bytes: what nobody changes goes out as it came in.
 """
 
@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from redrive import wire
+from redrive.embedded.engine.amqp_errors import AmqpError, precondition
 from redrive.embedded.engine.amqp_values import type_name
-from redrive.embedded.engine.journal import Life
-from redrive.embedded.engine.refusals import Refusal, precondition
+from redrive.embedded.engine.journal import History
 
 if TYPE_CHECKING:
-    from redrive.embedded.engine.deaths import Death
+    from redrive.embedded.engine.x_death import XDeathEntry
 
 EXPIRATION_MAX_MS = 315_360_000_000
 """Ten years; one millisecond more is refused (measured on all three)."""
@@ -24,7 +24,7 @@ _INTEGER = re.compile(r"[+-]?\d+")
 
 
 class Message:
-    """What was published, or what dead-lettering made of it.
+    """A message as it was published, or as it was dead-lettered.
 
     `keys` are the routing key and the keys of CC and BCC. `deaths` is the broker's own record, the latest first (4.x;
     on 3.10 the headers are the record). `failed` and `acquired` are counters carried over from queues it died in;
@@ -41,10 +41,10 @@ class Message:
         "failed",
         "first_death",
         "header",
+        "history",
         "hop_ms",
         "hops",
         "keys",
-        "life",
         "message_id",
         "persistent",
         "priority",
@@ -60,16 +60,16 @@ class Message:
         self.expiration_ms: int | None = None
         self.priority: int | None = None
         self.persistent = False
-        self.deaths: tuple[Death, ...] = ()
-        self.first_death: Death | None = None
+        self.deaths: tuple[XDeathEntry, ...] = ()
+        self.first_death: XDeathEntry | None = None
         self.failed = 0
         self.acquired = 0
         self.hops = 0
         self.hop_ms = -1
-        self.life: Life | None = None
+        self.history: History | None = None
 
     def copy(self) -> "Message":
-        """The same message, to be changed before anyone else sees it."""
+        """A copy that the caller may change before it routes it."""
         other = Message(self.exchange, self.keys, self.header, self.body)
         other.bcc = self.bcc
         other.message_id = self.message_id
@@ -80,26 +80,35 @@ class Message:
         other.first_death = self.first_death
         other.failed = self.failed
         other.acquired = self.acquired
-        other.life = self.life
+        other.history = self.history
         return other
 
 
-class Entry:
-    """A message in a queue: its place in the order, its deadline, how often it came back, when it last went out."""
+class QueueEntry:
+    """A message in a queue: its place in the order, its deadline, how often it was requeued, its last delivery."""
 
-    __slots__ = ("acquired", "deadline_ms", "failed", "given_ms", "message", "redelivered", "sequence", "since_ms")
+    __slots__ = (
+        "acquired",
+        "deadline_ms",
+        "delivered_ms",
+        "enqueued_ms",
+        "failed",
+        "message",
+        "redelivered",
+        "sequence",
+    )
 
-    def __init__(self, message: Message, sequence: int, since_ms: int, deadline_ms: int | None) -> None:
+    def __init__(self, message: Message, sequence: int, enqueued_ms: int, deadline_ms: int | None) -> None:
         self.message = message
         self.sequence = sequence
-        self.since_ms = since_ms
+        self.enqueued_ms = enqueued_ms
         self.deadline_ms = deadline_ms
-        self.given_ms = since_ms
+        self.delivered_ms = enqueued_ms
         self.redelivered = False
         self.failed = 0
         self.acquired = 0
 
-    def __lt__(self, other: "Entry") -> bool:
+    def __lt__(self, other: "QueueEntry") -> bool:
         return self.sequence < other.sequence
 
 
@@ -108,7 +117,7 @@ def read_message(
 ) -> Message:
     """A publish as a message; `user` is whose id it may have, None for anybody's.
 
-    Raises Refusal for what RabbitMQ refuses in the properties.
+    Raises AmqpError for what RabbitMQ refuses in the properties.
     """
     message = Message(exchange, (routing_key,), header, body)
     flags = int.from_bytes(header[:2], "big")
@@ -133,7 +142,7 @@ def read_message(
             if sorts_headers:
                 message.header = wire.sort_headers(message.header, once=True)
     except wire.RemoteProtocolError as error:
-        raise Refusal(502, error.reply_text) from None
+        raise AmqpError(502, error.reply_text) from None
     return message
 
 

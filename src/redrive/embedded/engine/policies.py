@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from redrive.embedded.engine.settings import CLASSIC, QUORUM, STREAM, bounded
+from redrive.embedded.engine.queue_settings import CLASSIC, QUORUM, STREAM, bounded
 from redrive.topology import Policy
 
 _APPLIES = {

@@ -10,21 +10,21 @@ from enum import Enum, auto
 from redrive.topology import BrokerVersion
 
 
-class Returning(Enum):
-    """How a message comes back from a consumer to its queue."""
+class SettledBy(Enum):
+    """How an unacked message comes back to its queue, to be requeued or discarded."""
 
     NACK = auto()
     """basic.nack or basic.recover"""
     REJECT = auto()
     """basic.reject"""
-    LOST = auto()
-    """The channel or connection went while the message was in hand."""
+    CHANNEL_CLOSED = auto()
+    """The channel or connection closed while the message was unacked."""
     TIMEOUT = auto()
-    """The queue took it back after the consumer timeout (4.3)."""
+    """The queue requeued it after the consumer timeout (4.3)."""
 
 
 class QuorumPriorities(Enum):
-    """What a quorum queue makes of a message's priority."""
+    """How a quorum queue reads a message's priority."""
 
     NONE = auto()
     TWO_TO_ONE = auto()
@@ -37,8 +37,8 @@ class QuorumPriorities(Enum):
 class Profile:
     """One version's behaviour.
 
-    `acquired` and `failed` below are a message's two counters in a queue: how often it came back at all, and how often
-    it came back because a delivery failed.
+    `acquired` and `failed` below are a message's two counters in a queue: how often it was requeued at all, and how
+    often because a delivery failed.
     """
 
     name: str
@@ -46,26 +46,26 @@ class Profile:
     copyright: str
     platform: str
     deaths_in_headers: bool
-    """x-death lives in the headers and a client's own is believed (3.10); otherwise the broker keeps it apart."""
+    """x-death histories in the headers and a client's own is believed (3.10); otherwise the broker keeps it apart."""
     last_death_headers: bool
     delivery_limit_default: int | None
     negative_limit_is_none: bool
     limit_counts_acquired: bool
-    """Which counter the delivery limit looks at: 4.0 counts every return, the others what failed."""
-    failing_returns: frozenset[Returning]
-    """The returns that count as a failed delivery."""
-    failing_discards: frozenset[Returning]
+    """Which counter the delivery limit looks at: on 4.0 every requeue, on the others failed deliveries."""
+    failing_requeues: frozenset[SettledBy]
+    """The requeues that count as a failed delivery."""
+    failing_discards: frozenset[SettledBy]
     """The same for messages that are not requeued but dead-lettered."""
     carries_failed: bool
     """A quorum queue's dead letters take their failed deliveries along (shown by the next quorum queue)."""
     carries_everything: bool
-    """Classic queues count and carry too, the next queue counts on, and `redelivered` shows it (4.3)."""
+    """ClassicOrder queues count and carry too, the next queue counts on, and `redelivered` shows it (4.3)."""
     shows_zero_count: bool
     """basic.get shows an x-delivery-count of 0 (3.10; a consumer does not see it)."""
     shows_acquired: bool
     """x-acquired-count exists (4.3); 4.0 shows its own acquired counter as x-delivery-count."""
-    returns_to_back_without_limit: bool
-    """A quorum queue without delivery limit puts what is nacked or rejected at its end (3.10)."""
+    requeues_to_back_without_limit: bool
+    """A quorum queue without delivery limit requeues what is nacked or rejected at its end (3.10)."""
     quorum_priorities: QuorumPriorities
     quorum_size_has_header: bool
     """max-length-bytes of a quorum queue counts the properties too (4.3)."""
@@ -77,24 +77,24 @@ class Profile:
     """A queue declared without a type is compared as `classic`, not as having none."""
     delayed_retry: bool
     quorum_drops_backwards: bool
-    """What a quorum queue drops from its head at one stroke dies the latest first, and before what else dies then."""
+    """Of messages that a quorum queue drops from its head together the latest dies first, and all before others."""
     quorum_purge_takes_all: bool
     """Purging a quorum queue takes, and counts, delayed messages and held dead letters too (4.3)."""
-    consumers_return_first: bool
-    """When a channel ends, a quorum queue gets back what consumers had, in the order they came, then what basic.get
+    consumers_requeue_first: bool
+    """When a channel ends, a quorum queue requeues what consumers had, the oldest consumer first, then what basic.get
     had, by delivery tag as text; elsewhere all by tag as text (3.10)."""
-    overdue_closes_channel: bool
-    """A message held beyond the consumer timeout closes its channel; on 4.3 a quorum queue takes it back instead."""
+    timeout_closes_channel: bool
+    """A message unacked beyond the consumer timeout closes its channel; on 4.3 a quorum queue requeues it instead."""
     queues_set_timeout: bool
     """A queue may have a consumer timeout of its own, by argument or policy (not on 3.10)."""
     sorts_headers: bool
-    """Headers are written anew at publishing: sorted by key, each key once (4.x)."""
+    """Headers are rewritten at basic.publish: sorted by key, each key once (4.x)."""
     garbled_reply_to_is_internal_error: bool
-    """A reply-to address that can't be one closes the connection with 541 (4.3); elsewhere there is no such queue."""
+    """A malformed reply-to address closes the connection with 541 (4.3); elsewhere it is an unknown queue."""
     streams_only_ack: bool
     """What a stream delivered may only be acked: nack and reject close the connection (3.10)."""
     streams_lose_dead_letters: bool
-    """A message that dies at most once into a stream is lost (3.10)."""
+    """A message that is dead-lettered at most once into a stream is lost (3.10)."""
     streams_filter: bool
     """A stream's consumer may ask for messages with certain filter values (4.x)."""
     garbled_age_is_internal_error: bool
@@ -112,7 +112,7 @@ class Profile:
         return BrokerVersion(self.name)
 
 
-_EVERY_RETURN = frozenset(Returning)
+_EVERY_CAUSE = frozenset(SettledBy)
 
 V3_10 = Profile(
     name="3.10",
@@ -124,13 +124,13 @@ V3_10 = Profile(
     delivery_limit_default=None,
     negative_limit_is_none=False,
     limit_counts_acquired=True,
-    failing_returns=_EVERY_RETURN,
+    failing_requeues=_EVERY_CAUSE,
     failing_discards=frozenset(),
     carries_failed=False,
     carries_everything=False,
     shows_zero_count=True,
     shows_acquired=False,
-    returns_to_back_without_limit=True,
+    requeues_to_back_without_limit=True,
     quorum_priorities=QuorumPriorities.NONE,
     quorum_size_has_header=False,
     global_prefetch=True,
@@ -140,8 +140,8 @@ V3_10 = Profile(
     delayed_retry=False,
     quorum_drops_backwards=True,
     quorum_purge_takes_all=False,
-    consumers_return_first=False,
-    overdue_closes_channel=True,
+    consumers_requeue_first=False,
+    timeout_closes_channel=True,
     queues_set_timeout=False,
     sorts_headers=False,
     garbled_reply_to_is_internal_error=False,
@@ -164,13 +164,13 @@ V4_0 = Profile(
     delivery_limit_default=20,
     negative_limit_is_none=True,
     limit_counts_acquired=True,
-    failing_returns=frozenset({Returning.LOST}),
-    failing_discards=frozenset({Returning.NACK, Returning.REJECT}),
+    failing_requeues=frozenset({SettledBy.CHANNEL_CLOSED}),
+    failing_discards=frozenset({SettledBy.NACK, SettledBy.REJECT}),
     carries_failed=True,
     carries_everything=False,
     shows_zero_count=False,
     shows_acquired=False,
-    returns_to_back_without_limit=False,
+    requeues_to_back_without_limit=False,
     quorum_priorities=QuorumPriorities.TWO_TO_ONE,
     quorum_size_has_header=False,
     global_prefetch=True,
@@ -180,8 +180,8 @@ V4_0 = Profile(
     delayed_retry=False,
     quorum_drops_backwards=True,
     quorum_purge_takes_all=False,
-    consumers_return_first=True,
-    overdue_closes_channel=True,
+    consumers_requeue_first=True,
+    timeout_closes_channel=True,
     queues_set_timeout=True,
     sorts_headers=True,
     garbled_reply_to_is_internal_error=False,
@@ -204,13 +204,13 @@ V4_3 = Profile(
     delivery_limit_default=20,
     negative_limit_is_none=True,
     limit_counts_acquired=False,
-    failing_returns=frozenset({Returning.REJECT, Returning.LOST}),
-    failing_discards=frozenset({Returning.REJECT}),
+    failing_requeues=frozenset({SettledBy.REJECT, SettledBy.CHANNEL_CLOSED}),
+    failing_discards=frozenset({SettledBy.REJECT}),
     carries_failed=True,
     carries_everything=True,
     shows_zero_count=False,
     shows_acquired=True,
-    returns_to_back_without_limit=False,
+    requeues_to_back_without_limit=False,
     quorum_priorities=QuorumPriorities.STRICT,
     quorum_size_has_header=True,
     global_prefetch=False,
@@ -220,8 +220,8 @@ V4_3 = Profile(
     delayed_retry=True,
     quorum_drops_backwards=False,
     quorum_purge_takes_all=True,
-    consumers_return_first=True,
-    overdue_closes_channel=False,
+    consumers_requeue_first=True,
+    timeout_closes_channel=False,
     queues_set_timeout=True,
     sorts_headers=True,
     garbled_reply_to_is_internal_error=True,

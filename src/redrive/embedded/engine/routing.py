@@ -1,7 +1,7 @@
-"""The way of a message through exchanges: which queues take it.
+"""Routing: which queues get a message that was published to an exchange.
 
-Each exchange is visited once, however they are bound to one another, and a queue takes one copy at most. An exchange
-that leads nowhere passes the message to its alternate.
+Each exchange is visited once, however they are bound to one another, and a queue gets one copy at most. An exchange
+without a matching binding passes the message to its alternate exchange.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,12 @@
 """A stream: a log that every consumer reads for itself, from where it likes. Nothing leaves it.
 
-A consumer's prefetch is its credit: so many messages it may hold unsettled, and whatever it says of one earns it the
-next (on 3.10 it may only ack). What is stored is AMQP 1.0 within RabbitMQ, and shows it: tables and arrays among the
-headers are gone, a message without delivery mode has one on 4.x. On 3.10 what dies at most once into a stream is lost.
+A consumer's prefetch is its credit: so many messages may be unacked, and settling one earns it the next (on 3.10 it may
+only ack). RabbitMQ stores AMQP 1.0, and it shows: tables and arrays among the headers are gone, and a message without
+delivery mode has one on 4.x. On 3.10 a message that is dead-lettered at most once into a stream is lost.
 
-A message is a chunk of its own here; a real broker puts what arrives at once into one, and begins there for `last`, a
-time or an interval. Retention works on whole segment files, half a gigabyte each by default, and is not played.
+Each message is a chunk of its own here; a real broker puts what arrives together into one chunk, and begins there for
+`last`, a time or an interval. Retention works on whole segment files, half a gigabyte each by default, and is not
+modelled.
 """
 
 from bisect import bisect_left
@@ -15,31 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 from redrive import wire
 from redrive.embedded.engine import journal
-from redrive.embedded.engine.ages import read_age_ms
+from redrive.embedded.engine.amqp_errors import AmqpError, precondition, resource
 from redrive.embedded.engine.amqp_values import is_integer
+from redrive.embedded.engine.arguments import read_age_ms
 from redrive.embedded.engine.consumers import Consumer
-from redrive.embedded.engine.messages import Entry, Message
-from redrive.embedded.engine.profiles import Profile, Returning
+from redrive.embedded.engine.messages import Message, QueueEntry
+from redrive.embedded.engine.profiles import Profile, SettledBy
 from redrive.embedded.engine.queues import Queue
-from redrive.embedded.engine.refusals import Refusal, precondition, resource
 
 if TYPE_CHECKING:
-    from redrive.embedded.engine.channel_state import ChannelState
+    from redrive.embedded.engine.channel_base import ChannelBase
 
 
 class Stream(Queue):
-    """One stream. Its `ready` is always empty; the log is what `resting` shows."""
+    """One stream. Its `ready` is always empty; `ready_entries` is the log."""
 
     is_stream = True
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._log: list[Entry] = []
-        self._counts = True  # what is shown of a message is worked out for each delivery
+        self._log: list[QueueEntry] = []
+        self._counts_deliveries = True  # each delivery computes its own header
 
     @property
     def stored(self) -> int:
-        """How many messages there are; those in hand are among them."""
+        """How many messages there are, unacked ones included."""
         return len(self._log)
 
     @property
@@ -47,52 +48,52 @@ class Stream(Queue):
         """The size of their bodies."""
         return sum(len(entry.message.body) for entry in self._log)
 
-    def resting(self) -> Iterator[Entry]:
+    def ready_entries(self) -> Iterator[QueueEntry]:
         """Every message."""
         return iter(self._log)
 
-    def offer(self, message: Message, publisher: object | None = None) -> bool:
-        """Take a message, at its end. None of a publisher who waits for that: on 3.10 it is lost."""
-        house = self.house
-        if publisher is None and house.profile.streams_lose_dead_letters:
-            if message.life is not None:
-                why = f"{self.name} is a stream, which takes no dead letters at most once on {house.profile.name}"
-                message.life.append((house.now_ms, journal.DROPPED, why))
+    def enqueue(self, message: Message, publisher: object | None = None) -> bool:
+        """Append a message. Without a publisher it is a dead letter (at most once), which 3.10 loses."""
+        engine = self.engine
+        if publisher is None and engine.profile.streams_lose_dead_letters:
+            if message.history is not None:
+                why = f"{self.name} is a stream, which takes no dead letters at most once on {engine.profile.name}"
+                message.history.append((engine.now_ms, journal.DROPPED, why))
             return True
-        self._log.append(Entry(message, len(self._log), house.now_ms, None))
+        self._log.append(QueueEntry(message, len(self._log), engine.now_ms, None))
         self.dispatch()
         return True
 
-    def presented(self, entry: Entry, *, fetched: bool = False) -> tuple[bool, bytes]:
+    def as_delivered(self, entry: QueueEntry, *, fetched: bool = False) -> tuple[bool, bytes]:
         """Never redelivered; the header with its offset."""
-        return False, _stream_header(entry.message, entry.sequence, self.house.profile)
+        return False, _stream_header(entry.message, entry.sequence, self.engine.profile)
 
     def dispatch(self) -> None:
-        """Give each consumer what it has credit for."""
+        """Deliver to each consumer what it has credit for."""
         log = self._log
         for consumer in list(self.consumers.all):
             assert isinstance(consumer, StreamConsumer)
-            while consumer.position < len(log) and consumer.has_room() and not self._stalls():
+            while consumer.position < len(log) and consumer.has_room() and not self._send_buffer_is_full():
                 entry = log[consumer.position]
                 consumer.position += 1
                 if consumer.wants(entry.message):
-                    self.deliver(Entry(entry.message, entry.sequence, entry.since_ms, None), consumer)
+                    self.deliver(QueueEntry(entry.message, entry.sequence, entry.enqueued_ms, None), consumer)
 
-    def discard(self, entries: Iterable[Entry], how: Returning) -> None:
-        """Messages in hand are settled; they stay where they are."""
+    def discard(self, entries: Iterable[QueueEntry], how: SettledBy) -> None:
+        """Unacked messages are settled; they stay in the log."""
         for _ in entries:
-            self._let_go()
+            self._forget_unacked()
 
-    def give_back(self, entries: Iterable[Entry], how: Returning) -> None:
-        """The same: nobody's return makes a stream deliver anything again."""
+    def requeue(self, entries: Iterable[QueueEntry], how: SettledBy) -> None:
+        """The same: a stream never redelivers."""
         for _ in entries:
-            self._let_go()
+            self._forget_unacked()
 
     def purge(self) -> int:
-        """Raises Refusal."""
+        """Raises AmqpError."""
         raise self.refusal("queue.purge not supported by stream queues")
 
-    def keep(self, wanted: Any, *, why: str) -> None:
+    def keep_only(self, wanted: Any, *, why: str) -> None:
         """A stream keeps everything."""
 
     def end(self, why: str) -> None:
@@ -102,16 +103,16 @@ class Stream(Queue):
             self._note_end(entry, why)
         self._log.clear()
 
-    def refusal(self, what: str) -> Refusal:
+    def refusal(self, what: str) -> AmqpError:
         """540, as RabbitMQ words it for streams."""
-        return Refusal(540, f"{what} {resource('queue', self.name, self.vhost.name)}")
+        return AmqpError(540, f"{what} {resource('queue', self.name, self.vhost.name)}")
 
     def subscribe(
-        self, channel: "ChannelState", tag: str, *, no_ack: bool, number: int, arguments: Mapping[str, Any]
+        self, channel: "ChannelBase", tag: str, *, no_ack: bool, number: int, arguments: Mapping[str, Any]
     ) -> "StreamConsumer":
-        """basic.consume. Raises Refusal."""
+        """basic.consume. Raises AmqpError."""
         where = resource("queue", self.name, self.vhost.name)
-        profile = self.house.profile
+        profile = self.engine.profile
         if "x-priority" in arguments:
             raise precondition(f"invalid arg 'x-priority' for {where} of queue type rabbit_stream_queue")
         position = self._position(arguments.get("x-stream-offset", "next"), where)
@@ -120,11 +121,11 @@ class Stream(Queue):
             raise precondition(f"consumer prefetch count is not set for {named}")
         if no_ack:
             kind = "stream queues" if profile.deaths_in_headers else "stream"
-            raise Refusal(540, f"automatic acknowledgement not supported by {kind} {where}")
+            raise AmqpError(540, f"automatic acknowledgement not supported by {kind} {where}")
         return StreamConsumer(channel, self, tag, number=number, arguments=arguments, position=position)
 
     def _position(self, offset: Any, where: str) -> int:
-        """The number of the first message that a consumer reads. Raises Refusal."""
+        """The number of the first message that a consumer reads. Raises AmqpError."""
         if is_integer(offset):
             return max(0, int(offset))
         if isinstance(offset, datetime):
@@ -132,7 +133,7 @@ class Stream(Queue):
         if isinstance(offset, wire.Timestamp):
             return self._since(int(offset) * 1000)
         if not isinstance(offset, str):
-            raise Refusal(541)
+            raise AmqpError(541)
         match offset:
             case "first":
                 return 0
@@ -140,15 +141,15 @@ class Stream(Queue):
                 return max(0, len(self._log) - 1)
             case "next":
                 return len(self._log)
-        age_ms = read_age_ms(offset, self.house.profile)
+        age_ms = read_age_ms(offset, self.engine.profile)
         if age_ms is None:
             shown = f'<<"{offset}">>' if offset else "<<>>"
             problem = f"{{invalid_stream_offset_arg,{{longstr,{shown}}}}}"
             raise precondition(f"invalid arg 'x-stream-offset' for {where}: {problem}")
-        return self._since(self.house.now_ms - age_ms)
+        return self._since(self.engine.now_ms - age_ms)
 
     def _since(self, at_ms: int) -> int:
-        return bisect_left(self._log, at_ms, key=lambda entry: entry.since_ms)
+        return bisect_left(self._log, at_ms, key=lambda entry: entry.enqueued_ms)
 
 
 class StreamConsumer(Consumer):
@@ -158,7 +159,7 @@ class StreamConsumer(Consumer):
 
     def __init__(
         self,
-        channel: "ChannelState",
+        channel: "ChannelBase",
         stream: Stream,
         tag: str,
         *,
@@ -166,12 +167,9 @@ class StreamConsumer(Consumer):
         arguments: Mapping[str, Any],
         position: int,
     ) -> None:
-        prefetch = channel.prefetch
-        super().__init__(
-            channel, stream, tag, no_ack=False, exclusive=False, prefetch=prefetch, number=number, arguments=arguments
-        )
+        super().__init__(channel, stream, tag, no_ack=False, exclusive=False, number=number, arguments=arguments)
         self.position = position
-        chosen = arguments.get("x-stream-filter") if stream.house.profile.streams_filter else None
+        chosen = arguments.get("x-stream-filter") if stream.engine.profile.streams_filter else None
         if isinstance(chosen, str):
             chosen = [chosen]
         self._filters = None if chosen is None else frozenset(one for one in chosen if isinstance(one, str))

@@ -1,8 +1,8 @@
 """Deadlines: what is due next, in virtual time.
 
-A heap with lazy deletion. Whoever sets an alarm checks, when it rings, whether there is still something to do: a queue
-whose head has changed finds nothing expired and sets the next alarm. Two alarms of one moment ring in the order they
-were set.
+A heap with lazy deletion. The owner of a timer checks, when it fires, whether there is still something to do: a queue
+whose head has changed finds nothing expired and sets the next timer. Two timers of one moment fire in the order in
+which they were set.
 """
 
 import heapq
@@ -13,21 +13,21 @@ NEVER = 1 << 62
 
 
 class Sleeper(Protocol):
-    """Who can be woken."""
+    """An object that a timer can wake."""
 
     def wake(self, now_ms: int) -> None:
-        """The moment has come; it may have come for nothing."""
+        """The timer fires; there may be nothing left to do."""
 
 
 class Timers:
-    """Alarms by moment."""
+    """Timers by moment."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Sleeper]] = []
         self._count = 0
 
     def set(self, at_ms: int, sleeper: Sleeper) -> None:
-        """Wake the sleeper at that moment, or as soon after it as time is told."""
+        """Wake the sleeper at that moment, or as soon after it as the engine learns the time."""
         self._count += 1
         heapq.heappush(self._heap, (at_ms, self._count, sleeper))
 
@@ -37,7 +37,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> tuple[int, Sleeper] | None:
-        """The earliest alarm that is due, taken out."""
+        """Take out the earliest timer that is due."""
         if not self._heap or self._heap[0][0] > now_ms:
             return None
         at_ms, _, sleeper = heapq.heappop(self._heap)

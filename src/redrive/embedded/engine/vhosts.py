@@ -1,18 +1,10 @@
-"""A vhost: its exchanges, queues, bindings and policies, and everything that may be done to them by name."""
+"""A vhost: its exchanges, queues, bindings and policies, and what can be done to them by name."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from redrive.embedded.engine.amqp_values import type_name
-from redrive.embedded.engine.arguments import check_queue
-from redrive.embedded.engine.effects import Cancelled
-from redrive.embedded.engine.equivalence import compare_arguments, compare_field, compare_queue_arguments
-from redrive.embedded.engine.exchanges import Binding, Destination, Exchange
-from redrive.embedded.engine.matching import check_match
-from redrive.embedded.engine.policies import Policies
-from redrive.embedded.engine.queues import Queue
-from redrive.embedded.engine.refusals import (
-    Refusal,
+from redrive.embedded.engine.amqp_errors import (
+    AmqpError,
     access_refused,
     default_exchange,
     locked,
@@ -21,7 +13,15 @@ from redrive.embedded.engine.refusals import (
     resource,
     unsupported,
 )
-from redrive.embedded.engine.settings import CLASSIC, STREAM, settle
+from redrive.embedded.engine.amqp_values import type_name
+from redrive.embedded.engine.arguments import check_queue
+from redrive.embedded.engine.effects import ConsumerCancelled
+from redrive.embedded.engine.equivalence import compare_arguments, compare_field, compare_queue_arguments
+from redrive.embedded.engine.exchanges import Binding, Destination, Exchange
+from redrive.embedded.engine.headers_match import check_match
+from redrive.embedded.engine.policies import Policies
+from redrive.embedded.engine.queue_settings import CLASSIC, STREAM, effective_settings
+from redrive.embedded.engine.queues import Queue
 from redrive.embedded.engine.streams import Stream
 from redrive.topology import Policy
 
@@ -49,7 +49,7 @@ _BUILT_IN = {
 
 
 class Vhost:
-    """Everything under one name."""
+    """One vhost."""
 
     def __init__(self, engine: "Engine", name: str) -> None:
         self.engine = engine
@@ -59,13 +59,13 @@ class Vhost:
         self.exchanges["amq.rabbitmq.trace"] = Exchange("amq.rabbitmq.trace", "topic", internal=True)
         self.policies = Policies()
         self.default_queue_type: str | None = None
-        """Fills in the type of queues declared without one (4.x; 3.10 takes it and ignores it)."""
+        """The type of queues declared without one (4.x; 3.10 accepts it and ignores it)."""
         self._bound: dict[int, dict[int, Binding]] = {}
 
     # Exchanges
 
     def exchange(self, name: str) -> Exchange:
-        """The exchange of that name. Raises Refusal (404)."""
+        """The exchange of that name. Raises AmqpError (404)."""
         found = self.exchanges.get(name)
         if found is None:
             raise not_found("exchange", name, self.name)
@@ -81,14 +81,14 @@ class Vhost:
         internal: bool,
         arguments: Mapping[str, Any],
     ) -> None:
-        """Make an exchange, or find it made like this. Raises Refusal."""
+        """Create an exchange, or check that the existing one is equivalent. Raises AmqpError."""
         if name == "":
             raise default_exchange()
         if kind in _NOT_HERE:
             raise unsupported(f"exchanges of type {kind}")
         if kind not in _KINDS:
             hard = self.engine.profile.unknown_exchange_type_is_hard
-            raise Refusal(503 if hard else 406, f"unknown exchange type '{kind}'")
+            raise AmqpError(503 if hard else 406, f"unknown exchange type '{kind}'")
         where = resource("exchange", name, self.name)
         found = self.exchanges.get(name)
         if found is None:
@@ -110,7 +110,7 @@ class Vhost:
         compare_arguments(arguments, found.arguments, ("alternate-exchange",), where)
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """Delete an exchange; one that is not there is fine. Raises Refusal."""
+        """Delete an exchange; a missing one is fine. Raises AmqpError."""
         if name == "":
             raise default_exchange()
         if name.startswith("amq."):
@@ -125,7 +125,7 @@ class Vhost:
     # Queues
 
     def queue(self, name: str, connection: "Connection | None" = None) -> Queue:
-        """The queue of that name, if this connection may use it. Raises Refusal (404, 405)."""
+        """The queue of that name, if this connection may use it. Raises AmqpError (404, 405)."""
         found = self.queues.get(name)
         if found is None:
             raise not_found("queue", name, self.name)
@@ -142,7 +142,7 @@ class Vhost:
         owner: "Connection | None",
         arguments: Mapping[str, Any],
     ) -> Queue:
-        """Make a queue, or find it made like this. Raises Refusal."""
+        """Create a queue, or check that the existing one is equivalent. Raises AmqpError."""
         where = resource("queue", name, self.name)
         profile = self.engine.profile
         if durable and owner is None and not auto_delete:
@@ -166,14 +166,13 @@ class Vhost:
             auto_delete=auto_delete,
         )
         made = (Stream if kind == STREAM else Queue)(
-            self.engine,
             self,
             name,
             durable=durable,
             auto_delete=auto_delete,
             owner=owner,
             arguments=arguments,
-            settings=settle(kind, arguments, self.policies.definition(name, kind), profile),
+            settings=effective_settings(kind, arguments, self.policies.definition(name, kind), profile),
         )
         self.queues[name] = made
         if owner is not None:
@@ -181,14 +180,14 @@ class Vhost:
         return made
 
     def _typed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With the vhost's default queue type, where none is given; only queues that could be quorum queues get it."""
+        """The arguments with the vhost's default queue type where none is given."""
         default = self.default_queue_type
         if default in (None, CLASSIC) or "x-queue-type" in arguments or not self.engine.profile.fills_in_queue_type:
             return arguments
         return {**arguments, "x-queue-type": default}
 
     def delete_queue(self, queue: Queue, *, why: str = "deleted") -> int:
-        """Delete a queue with all in it, its bindings and its consumers; how many messages were ready."""
+        """Delete a queue with its messages, bindings and consumers; returns how many messages were ready."""
         count = len(queue.ready)
         self.queues.pop(queue.name, None)
         queue.end(why)
@@ -197,16 +196,16 @@ class Vhost:
         for consumer in list(queue.consumers.all):
             consumer.channel.forget(consumer)
             if consumer.channel.connection.wants_cancel:
-                self.engine.effects.append(Cancelled(consumer.channel, consumer.tag))
+                self.engine.effects.append(ConsumerCancelled(consumer.channel, consumer.tag))
         self._unbind_all(queue)
         return count
 
     def count_consumers(self, queue: Queue) -> int:
-        """As queue.declare-ok tells it: a quorum queue counts whoever holds a message of it, cancelled or not."""
+        """The number in queue.declare-ok: a quorum queue also counts cancelled consumers that hold a message of it."""
         count = len(queue.consumers)
         if queue.is_stream:
-            return 0  # to a stream they are readers of its own kind
-        if not (queue.is_quorum and queue.in_hand):
+            return 0  # RabbitMQ does not count a stream's readers
+        if not (queue.is_quorum and queue.unacked_count):
             return count
         holders: set[int] = set()
         for connection in self.engine.connections:
@@ -219,7 +218,7 @@ class Vhost:
     # Bindings
 
     def bind(self, source: str, destination: Destination, key: str, arguments: Mapping[str, Any]) -> None:
-        """Bind a queue or an exchange to an exchange; twice is once. Raises Refusal."""
+        """Bind a queue or an exchange to an exchange; twice is once. Raises AmqpError."""
         exchange = self.exchange(source)
         if exchange.kind == "headers":
             check_match(arguments)
@@ -228,7 +227,7 @@ class Vhost:
             self._bound.setdefault(id(destination), {})[id(binding)] = binding
 
     def unbind(self, source: str, destination: Destination, key: str, arguments: Mapping[str, Any]) -> None:
-        """Take a binding away; one that is not there is fine."""
+        """Remove a binding; a missing one is fine."""
         exchange = self.exchanges.get(source)
         if exchange is None:
             return
@@ -245,26 +244,28 @@ class Vhost:
         self.apply_policies()
 
     def remove_policy(self, name: str, *, operator: bool = False) -> None:
-        """Take a policy away."""
+        """Remove a policy."""
         self.policies.remove(name, operator=operator)
         self.apply_policies()
 
     def apply_policies(self) -> None:
-        """See every queue and exchange in the light of the policies there are."""
+        """Apply the present policies to every queue and exchange."""
         for queue in list(self.queues.values()):
             definition = self.policies.definition(queue.name, queue.kind)
-            queue.apply(settle(queue.kind, queue.arguments, definition, self.engine.profile))
+            queue.apply(effective_settings(queue.kind, queue.arguments, definition, self.engine.profile))
         for exchange in self.exchanges.values():
             self._apply_policy(exchange)
-        self.engine.overdue_ms = min(self.engine.overdue_ms, self.engine.now_ms)  # a timeout may be shorter now
-        self.engine.finish()
+        self.engine.timeout_check_ms = min(
+            self.engine.timeout_check_ms, self.engine.now_ms
+        )  # a timeout may be shorter now
+        self.engine.flush_dead_letters()
 
     def _apply_policy(self, exchange: Exchange) -> None:
         by_policy = self.policies.definition(exchange.name, "exchange").get("alternate-exchange")
         exchange.alternate = exchange.arguments.get("alternate-exchange", by_policy)
 
     def remove_exchange(self, exchange: Exchange) -> None:
-        """An exchange goes, with every binding from it and to it."""
+        """Remove an exchange with every binding from it and to it."""
         del self.exchanges[exchange.name]
         for binding in list(exchange.bindings.values()):
             self._bound[id(binding.destination)].pop(id(binding), None)

@@ -1,7 +1,7 @@
-"""Bindings: of a vhost, of one end, between two. Every queue is bound to the default exchange, and shown so.
+"""Bindings: of a vhost, of one end, between two ends. Every queue is bound to the default exchange, and shown so.
 
-A binding's address ends in its properties key: the routing key, and for one with arguments "~" and a hash of them. The
-hash is ours: RabbitMQ's is Erlang's `phash2`, which clients take from a listing and never compute.
+A binding's path ends in its properties key: the routing key, and with arguments "~" and a hash of them. The hash is
+ours: RabbitMQ's is Erlang's `phash2`, which clients take from a listing and never compute.
 """
 
 import base64
@@ -10,22 +10,22 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote_plus, unquote_plus
 
+from redrive.embedded.engine.amqp_errors import default_exchange
 from redrive.embedded.engine.exchanges import Binding, Exchange
-from redrive.embedded.engine.refusals import default_exchange
 from redrive.embedded.engine.vhosts import Vhost
+from redrive.embedded.management.broker_view import BrokerView
 from redrive.embedded.management.exchanges import exchange_name, find_exchange
-from redrive.embedded.management.fields import short, table, text
-from redrive.embedded.management.house import House
 from redrive.embedded.management.json_values import to_json, write_json
-from redrive.embedded.management.listing import chosen, listed
+from redrive.embedded.management.pagination import chosen, listed
 from redrive.embedded.management.replies import JSON, Reply, done, found, made, object_not_found, refused
+from redrive.embedded.management.request_fields import short, table, text
 from redrive.embedded.management.routes import Request, Routes
 
 _KINDS = {"q": "queue", "e": "exchange"}
 
 
 def add_routes(routes: Routes) -> None:
-    """The addresses of bindings."""
+    """The routes of bindings."""
     routes.add("bindings", get=_list_all)
     routes.add("bindings/{vhost}", get=_list)
     for letter, kind in _KINDS.items():
@@ -38,7 +38,7 @@ def add_routes(routes: Routes) -> None:
 
 
 def all_bindings(vhost: Vhost) -> Iterator[Binding]:
-    """The bindings that somebody made, those of the default exchange left out."""
+    """The bindings that were declared, without those of the default exchange."""
     for exchange in vhost.exchanges.values():
         yield from exchange.bindings.values()
 
@@ -82,48 +82,48 @@ def _all(vhost: Vhost) -> list[dict[str, JSON]]:
 
 
 def _list_all(request: Request) -> Reply:
-    vhosts = request.house.engine.vhosts
+    vhosts = request.view.engine.vhosts
     return listed([one for name in sorted(vhosts) for one in _all(vhosts[name])], request.query)
 
 
 def _list(request: Request, vhost: str) -> Reply:
-    return listed(_all(request.house.vhost(vhost)), request.query)
+    return listed(_all(request.view.vhost(vhost)), request.query)
 
 
 def _of_queue(request: Request, vhost: str, queue: str) -> Reply:
-    house = request.house.vhost(vhost)
-    if queue not in house.queues:
+    engine_vhost = request.view.vhost(vhost)
+    if queue not in engine_vhost.queues:
         raise object_not_found()
     ends = {"destination": queue, "destination_type": "queue"}
-    return listed([one for one in _all(house) if ends.items() <= one.items()], request.query)
+    return listed([one for one in _all(engine_vhost) if ends.items() <= one.items()], request.query)
 
 
 def _from_exchange(request: Request, vhost: str, exchange: str) -> Reply:
-    house = request.house.vhost(vhost)
-    name = find_exchange(house, exchange).name
-    return listed([one for one in _all(house) if one["source"] == name], request.query)
+    engine_vhost = request.view.vhost(vhost)
+    name = find_exchange(engine_vhost, exchange).name
+    return listed([one for one in _all(engine_vhost) if one["source"] == name], request.query)
 
 
 def _to_exchange(request: Request, vhost: str, exchange: str) -> Reply:
-    house = request.house.vhost(vhost)
-    ends = {"destination": find_exchange(house, exchange).name, "destination_type": "exchange"}
-    return listed([one for one in _all(house) if ends.items() <= one.items()], request.query)
+    engine_vhost = request.view.vhost(vhost)
+    ends = {"destination": find_exchange(engine_vhost, exchange).name, "destination_type": "exchange"}
+    return listed([one for one in _all(engine_vhost) if ends.items() <= one.items()], request.query)
 
 
 class _Ends:
-    """The addresses between an exchange and a queue, or between two exchanges."""
+    """The routes between an exchange and a queue, or between two exchanges."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
     def list_all(self, request: Request, vhost: str, source: str, destination: str) -> Reply:
-        return listed(self._between(request.house, vhost, source, destination), request.query)
+        return listed(self._between(request.view, vhost, source, destination), request.query)
 
     def post(self, request: Request, vhost: str, source: str, destination: str) -> Reply:
         fields = request.fields()
         key, arguments = short(text(fields, "routing_key", ""), "routing_key"), table(fields, "arguments")
         name = exchange_name(source)
-        with request.house.channel(vhost, request.user) as channel:
+        with request.view.channel(vhost, request.user) as channel:
             if self._kind == "exchange":
                 channel.bind_exchange(exchange_name(destination), name, key, arguments)
             else:
@@ -135,29 +135,29 @@ class _Ends:
         return made(headers={"location": f"../../../../{place.replace('%7E', '~')}"})
 
     def get(self, request: Request, vhost: str, source: str, destination: str, key: str) -> Reply:
-        return found(chosen(self._one(request.house, vhost, source, destination, key), request.query))
+        return found(chosen(self._one(request.view, vhost, source, destination, key), request.query))
 
     def delete(self, request: Request, vhost: str, source: str, destination: str, key: str) -> Reply:
-        one = self._one(request.house, vhost, source, destination, key)
+        one = self._one(request.view, vhost, source, destination, key)
         name = exchange_name(source)
-        house = request.house.vhost(vhost)
-        for binding in list(all_bindings(house)):
-            if binding.source.name == name and _show(house, binding) == one:
-                house.unbind(name, binding.destination, binding.routing_key, binding.arguments)
+        engine_vhost = request.view.vhost(vhost)
+        for binding in list(all_bindings(engine_vhost)):
+            if binding.source.name == name and _show(engine_vhost, binding) == one:
+                engine_vhost.unbind(name, binding.destination, binding.routing_key, binding.arguments)
                 return done()
         # Only the default exchange's remain, and those can't be taken away.
         raise refused(default_exchange())
 
-    def _between(self, house: House, vhost: str, source: str, destination: str) -> list[dict[str, JSON]]:
+    def _between(self, view: BrokerView, vhost: str, source: str, destination: str) -> list[dict[str, JSON]]:
         name = exchange_name(source)
         wanted = destination if self._kind == "queue" else exchange_name(destination)
         ends = {"source": name, "destination": wanted, "destination_type": self._kind}
-        return [one for one in _all(house.vhost(vhost)) if ends.items() <= one.items()]
+        return [one for one in _all(view.vhost(vhost)) if ends.items() <= one.items()]
 
-    def _one(self, house: House, vhost: str, source: str, destination: str, key: str) -> dict[str, JSON]:
+    def _one(self, view: BrokerView, vhost: str, source: str, destination: str, key: str) -> dict[str, JSON]:
         parts = key.split("~") if key != "~" else [""]
         wanted = "~".join(_quoted(unquote_plus(part)) for part in parts) or "~"
-        for one in self._between(house, vhost, source, destination):
+        for one in self._between(view, vhost, source, destination):
             if one["properties_key"] == wanted:
                 return one
         raise object_not_found()

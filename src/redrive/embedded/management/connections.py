@@ -1,15 +1,15 @@
-"""Who is connected: connections, channels, consumers. Only what the engine and the sockets know is told."""
+"""Connections, channels and consumers, as far as the engine and the sockets know them."""
 
 from redrive.embedded.engine.consumers import Consumer
-from redrive.embedded.management.house import NODE, Client, House
+from redrive.embedded.management.broker_view import NODE, BrokerView, ClientConnection
 from redrive.embedded.management.json_values import to_json
-from redrive.embedded.management.listing import chosen, listed
+from redrive.embedded.management.pagination import chosen, listed
 from redrive.embedded.management.replies import JSON, Reply, done, found, object_not_found
 from redrive.embedded.management.routes import Request, Routes
 
 
 def add_routes(routes: Routes) -> None:
-    """The addresses of connections, channels and consumers."""
+    """The routes of connections, channels and consumers."""
     routes.add("connections", get=_list_connections)
     routes.add("connections/{name}", get=_get_connection, delete=_close_connection)
     routes.add("connections/{name}/channels", get=_list_channels)
@@ -21,8 +21,8 @@ def add_routes(routes: Routes) -> None:
     routes.add("consumers/{vhost}", get=_list_consumers)
 
 
-def show_consumer(consumer: Consumer, client: Client | None) -> dict[str, JSON]:
-    """A consumer; `client` is None for one whose socket is going just now."""
+def show_consumer(consumer: Consumer, client: ClientConnection | None) -> dict[str, JSON]:
+    """A consumer; `client` is None if its connection is being closed."""
     channel, queue = consumer.channel, consumer.queue
     name = "" if client is None else client.name
     single = queue.consumers.single_active
@@ -48,7 +48,7 @@ def show_consumer(consumer: Consumer, client: Client | None) -> dict[str, JSON]:
     }
 
 
-def _show(client: Client) -> dict[str, JSON]:
+def _show(client: ClientConnection) -> dict[str, JSON]:
     connection = client.connection
     return {
         "channel_max": client.channel_max,
@@ -71,7 +71,7 @@ def _show(client: Client) -> dict[str, JSON]:
     }
 
 
-def _show_channels(client: Client) -> list[dict[str, JSON]]:
+def _show_channels(client: ClientConnection) -> list[dict[str, JSON]]:
     details = {"name": client.name, "peer_host": client.peer_host, "peer_port": client.peer_port}
     return [
         {
@@ -96,39 +96,39 @@ def _show_channels(client: Client) -> list[dict[str, JSON]]:
     ]
 
 
-def _clients(house: House, vhost: str | None) -> list[Client]:
-    wanted = None if vhost is None else house.vhost(vhost)
-    return [client for client in house.clients() if wanted is None or client.connection.vhost is wanted]
+def _clients(view: BrokerView, vhost: str | None) -> list[ClientConnection]:
+    wanted = None if vhost is None else view.vhost(vhost)
+    return [client for client in view.clients() if wanted is None or client.connection.vhost is wanted]
 
 
 def _list_connections(request: Request, vhost: str | None = None) -> Reply:
-    return listed([_show(client) for client in _clients(request.house, vhost)], request.query)
+    return listed([_show(client) for client in _clients(request.view, vhost)], request.query)
 
 
 def _get_connection(request: Request, name: str) -> Reply:
-    return found(chosen(_show(_named(request.house, name)), request.query))
+    return found(chosen(_show(_named(request.view, name)), request.query))
 
 
 def _close_connection(request: Request, name: str) -> Reply:
-    client = _named(request.house, name)
-    request.house.close(client.connection, request.headers.get("x-reason", "Closed via management plugin"))
+    client = _named(request.view, name)
+    request.view.close(client.connection, request.headers.get("x-reason", "Closed via management plugin"))
     return done()
 
 
-def _named(house: House, name: str) -> Client:
-    for client in house.clients():
+def _named(view: BrokerView, name: str) -> ClientConnection:
+    for client in view.clients():
         if client.name == name:
             return client
     raise object_not_found()
 
 
 def _list_channels(request: Request, vhost: str | None = None, name: str | None = None) -> Reply:
-    clients = _clients(request.house, vhost) if name is None else [_named(request.house, name)]
+    clients = _clients(request.view, vhost) if name is None else [_named(request.view, name)]
     return listed([channel for client in clients for channel in _show_channels(client)], request.query)
 
 
 def _get_channel(request: Request, channel: str) -> Reply:
-    for client in request.house.clients():
+    for client in request.view.clients():
         for shown in _show_channels(client):
             if shown["name"] == channel:
                 return found(chosen(shown, request.query))
@@ -138,7 +138,7 @@ def _get_channel(request: Request, channel: str) -> Reply:
 def _list_consumers(request: Request, vhost: str | None = None) -> Reply:
     shown = [
         show_consumer(consumer, client)
-        for client in _clients(request.house, vhost)
+        for client in _clients(request.view, vhost)
         for channel in client.connection.channels.values()
         for consumer in channel.consumers.values()
     ]

@@ -1,23 +1,23 @@
-"""Definitions: everything that was declared as one JSON document, out and in.
+"""Definitions: export and import of everything that was declared, as one JSON document.
 
-An import never deletes, leaves what exists as it is whatever the document says of it, overwrites policies, and stops at
-the first refusal with all that came before in place: as RabbitMQ does. Users and permissions are not imported: the
-embedded broker's users come with it.
+An import never deletes, leaves existing objects unchanged, overwrites policies, and stops at the first error with what
+came before in place: as RabbitMQ does. Users and permissions are not imported: the embedded broker's users are given
+when it is created.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from redrive.core import InvalidDefinitions
-from redrive.embedded.engine import Refusal
-from redrive.embedded.engine.refusals import NAMES
+from redrive.embedded.engine import AmqpError
+from redrive.embedded.engine.amqp_errors import NAMES
 from redrive.embedded.engine.vhosts import Vhost as EngineVhost
 from redrive.embedded.management.bindings import all_bindings, destination_type
-from redrive.embedded.management.house import NODE, House, VhostNote
+from redrive.embedded.management.broker_view import NODE, BrokerView, VhostNote
 from redrive.embedded.management.json_values import from_json, to_json
-from redrive.embedded.management.policy_rules import check_policy
+from redrive.embedded.management.policy_validation import check_policy
 from redrive.embedded.management.queues import shown_arguments
-from redrive.embedded.management.replies import JSON, Problem, Reply, bad_request, done, found, not_found
+from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, done, found, not_found
 from redrive.embedded.management.routes import Request, Routes, read_json
 from redrive.embedded.management.users import show_permissions, show_users
 from redrive.embedded.management.vhosts import describe_vhost, make_vhost
@@ -36,15 +36,15 @@ from redrive.topology import (
 
 
 def add_routes(routes: Routes) -> None:
-    """The addresses of definitions."""
+    """The routes of definitions."""
     routes.add("definitions", get=_export, post=_import)
     routes.add("definitions/{vhost}", get=_export_vhost, post=_import_vhost)
 
 
 def _export(request: Request) -> Reply:
-    house = request.house
-    described = house.dialect.described_definitions
-    extra = _versions(house) | (
+    view = request.view
+    described = view.api_profile.described_definitions
+    extra = _versions(view) | (
         {
             "rabbitmq_definition_format": "cluster",
             "original_cluster_name": NODE,
@@ -54,51 +54,51 @@ def _export(request: Request) -> Reply:
         else {}
     )
     extra |= {
-        "users": show_users(house),
-        "permissions": show_permissions(house),
+        "users": show_users(view),
+        "permissions": show_permissions(view),
         "topic_permissions": [],
         "global_parameters": [],
         "parameters": [],
     }
-    vhosts = list(house.engine.vhosts.values())
+    vhosts = list(view.engine.vhosts.values())
     named = [
         Vhost(
             name=vhost.name,
             extra=Arguments(
-                {"metadata": describe_vhost(house, vhost.name), "limits": _no_limits(house)} if described else {}
+                {"metadata": describe_vhost(view, vhost.name), "limits": _no_limits(view)} if described else {}
             ),
         )
         for vhost in vhosts
     ]
-    return found(read_json(write_definitions(_topology(house, vhosts, named, extra)).encode(), "not_json"))
+    return found(read_json(write_definitions(_topology(view, vhosts, named, extra)).encode(), "not_json"))
 
 
 def _export_vhost(request: Request, vhost: str) -> Reply:
-    house = request.house
-    if vhost not in house.engine.vhosts:
+    view = request.view
+    if vhost not in view.engine.vhosts:
         raise bad_request("vhost_not_found")
-    extra: dict[str, JSON] = {"rabbit_version": house.engine.profile.server_version}
-    if house.dialect.described_definitions:
-        metadata = describe_vhost(house, vhost)
-        extra = _versions(house) | {
+    extra: dict[str, JSON] = {"rabbit_version": view.engine.profile.server_version}
+    if view.api_profile.described_definitions:
+        metadata = describe_vhost(view, vhost)
+        extra = _versions(view) | {
             "rabbitmq_definition_format": "single_virtual_host",
             "original_vhost_name": vhost,
             "explanation": f"Definitions of virtual host '{vhost}'",
             "metadata": metadata,
             "description": metadata["description"],
-            "limits": _no_limits(house),
+            "limits": _no_limits(view),
         }
     extra["parameters"] = []
-    topology = _topology(house, [house.engine.vhosts[vhost]], [Vhost(name=vhost)], extra)
+    topology = _topology(view, [view.engine.vhosts[vhost]], [Vhost(name=vhost)], extra)
     return found(read_json(write_definitions(topology, per_vhost=True, vhost=vhost).encode(), "not_json"))
 
 
-def _no_limits(house: House) -> JSON:
-    return {} if house.dialect.limits_are_a_map else []
+def _no_limits(view: BrokerView) -> JSON:
+    return {} if view.api_profile.limits_are_a_map else []
 
 
-def _versions(house: House) -> dict[str, JSON]:
-    version = house.engine.profile.server_version
+def _versions(view: BrokerView) -> dict[str, JSON]:
+    version = view.engine.profile.server_version
     return {
         "rabbit_version": version,
         "rabbitmq_version": version,
@@ -107,9 +107,9 @@ def _versions(house: House) -> dict[str, JSON]:
     }
 
 
-def _topology(house: House, vhosts: Iterable[EngineVhost], named: list[Vhost], extra: dict[str, JSON]) -> Topology:
-    """What there is, as the topology room knows it. Exclusive queues are their connections' own and left out."""
-    dialect = house.dialect
+def _topology(view: BrokerView, vhosts: Iterable[EngineVhost], named: list[Vhost], extra: dict[str, JSON]) -> Topology:
+    """The broker's objects as a topology. Exclusive queues belong to their connections and are left out."""
+    api_profile = view.api_profile
     exchanges, queues, bindings, policies = [], [], [], []
     for vhost in vhosts:
         hidden = {id(queue) for queue in vhost.queues.values() if queue.owner is not None}
@@ -124,7 +124,7 @@ def _topology(house: House, vhosts: Iterable[EngineVhost], named: list[Vhost], e
                 arguments=Arguments(to_json(one.arguments)),
             )
             for one in vhost.exchanges.values()
-            if not one.internal or dialect.exports_internal_exchanges
+            if not one.internal or api_profile.exports_internal_exchanges
         ]
         queues += [
             Queue(
@@ -133,7 +133,7 @@ def _topology(house: House, vhosts: Iterable[EngineVhost], named: list[Vhost], e
                 durable=one.durable,
                 auto_delete=one.auto_delete,
                 arguments=Arguments(shown_arguments(one)),
-                extra=Arguments({"type": one.kind} if dialect.definitions_have_queue_type else {}),
+                extra=Arguments({"type": one.kind} if api_profile.definitions_have_queue_type else {}),
             )
             for one in vhost.queues.values()
             if id(one) not in hidden
@@ -162,27 +162,27 @@ def _topology(house: House, vhosts: Iterable[EngineVhost], named: list[Vhost], e
 
 
 def _import(request: Request) -> Reply:
-    house = request.house
+    view = request.view
     content = _document(request.body)
     listed = content.get("vhosts", [])
     for one in listed if isinstance(listed, list) else []:
         if isinstance(one, dict) and isinstance(one.get("name"), str):
-            _import_vhost_itself(house, one)
+            _import_vhost_itself(view, one)
     topology = _parsed(request.body, vhost=None)
     for name in topology.used_vhosts():
-        if name not in house.engine.vhosts:
-            told = f'Please create virtual host "{name}" prior to importing definitions.'
-            raise bad_request(told if house.dialect.missing_vhost_is_told else ["no_such_vhost", name])
-    _declare(house, topology)
+        if name not in view.engine.vhosts:
+            explained = f'Please create virtual host "{name}" prior to importing definitions.'
+            raise bad_request(explained if view.api_profile.missing_vhost_is_explained else ["no_such_vhost", name])
+    _declare(view, topology)
     return done()
 
 
 def _import_vhost(request: Request, vhost: str) -> Reply:
     """The address decides on the vhost, whatever the objects say."""
-    if vhost not in request.house.engine.vhosts:
+    if vhost not in request.view.engine.vhosts:
         raise not_found("vhost_not_found")
     _document(request.body)
-    _declare(request.house, _parsed(request.body, vhost=vhost).moved(vhost))
+    _declare(request.view, _parsed(request.body, vhost=vhost).moved(vhost))
     return done()
 
 
@@ -205,20 +205,20 @@ def _parsed(body: bytes, *, vhost: str | None) -> Topology:
     return definitions.topology
 
 
-def _import_vhost_itself(house: House, item: dict[str, Any]) -> None:
+def _import_vhost_itself(view: BrokerView, item: dict[str, Any]) -> None:
     metadata = item.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     wanted = metadata.get("default_queue_type")
-    if make_vhost(house, item["name"], default_queue_type=None if wanted is None else str(wanted)):
+    if make_vhost(view, item["name"], default_queue_type=None if wanted is None else str(wanted)):
         description, tags = metadata.get("description"), metadata.get("tags")
-        house.notes[item["name"]] = VhostNote(
+        view.notes[item["name"]] = VhostNote(
             description if isinstance(description, str) else "",
             [str(tag) for tag in tags] if isinstance(tags, list) else [],
         )
 
 
-def _declare(house: House, topology: Topology) -> None:
-    vhosts = house.engine.vhosts
+def _declare(view: BrokerView, topology: Topology) -> None:
+    vhosts = view.engine.vhosts
     try:
         for exchange in topology.exchanges:
             if exchange.name not in vhosts[exchange.vhost].exchanges:
@@ -231,7 +231,7 @@ def _declare(house: House, topology: Topology) -> None:
                     arguments=from_json(exchange.arguments.thaw()),
                 )
         for policy in topology.policies:
-            _set_policy(house, policy)
+            _set_policy(view, policy)
         for queue in topology.queues:
             if queue.name not in vhosts[queue.vhost].queues:
                 vhosts[queue.vhost].declare_queue(
@@ -242,15 +242,15 @@ def _declare(house: House, topology: Topology) -> None:
                     arguments=from_json(queue.arguments.thaw()),
                 )
         for binding in topology.bindings:
-            _bind(house, binding)
-    except Refusal as refusal:
+            _bind(view, binding)
+    except AmqpError as refusal:
         raise bad_request(f"{NAMES[refusal.code].lower()}: {refusal.reason}") from None
 
 
-def _set_policy(house: House, policy: Policy) -> None:
+def _set_policy(view: BrokerView, policy: Policy) -> None:
     problem = check_policy(
-        house.engine.profile.version,
-        house.dialect,
+        view.engine.profile.version,
+        view.api_profile,
         pattern=policy.pattern,
         apply_to=policy.apply_to,
         priority=policy.priority,
@@ -258,25 +258,25 @@ def _set_policy(house: House, policy: Policy) -> None:
         operator=policy.operator,
     )
     if problem is not None:
-        place = house.dialect.policy_place.format(vhost=policy.vhost, name=policy.name)
+        place = view.api_profile.policy_place.format(vhost=policy.vhost, name=policy.name)
         raise bad_request(f"Validation failed\n\n{problem}\n {place}")
-    house.engine.vhosts[policy.vhost].set_policy(policy)
+    view.engine.vhosts[policy.vhost].set_policy(policy)
 
 
-def _bind(house: House, binding: Binding) -> None:
-    vhost = house.engine.vhosts[binding.vhost]
+def _bind(view: BrokerView, binding: Binding) -> None:
+    vhost = view.engine.vhosts[binding.vhost]
     to_queue = binding.destination_type is DestinationType.QUEUE
     destination = (vhost.queues if to_queue else vhost.exchanges).get(binding.destination)
     if binding.source == "":
         return  # every queue is bound to the default exchange
     if destination is None or binding.source not in vhost.exchanges:
-        if house.dialect.missing_binding_ends_aborts_import:
+        if view.api_profile.missing_binding_ends_aborts_import:
             raise _missing(binding, source=binding.source not in vhost.exchanges, destination=destination is None)
         return
     vhost.bind(binding.source, destination, binding.routing_key, from_json(binding.arguments.thaw()))
 
 
-def _missing(binding: Binding, *, source: bool, destination: bool) -> Problem:
+def _missing(binding: Binding, *, source: bool, destination: bool) -> ManagementError:
     ends = [("exchange", binding.source)] * source + [
         (binding.destination_type.value, binding.destination)
     ] * destination

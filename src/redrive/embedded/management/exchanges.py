@@ -1,29 +1,29 @@
-"""Exchanges: list, make, delete. The default exchange is called `amq.default` in addresses."""
+"""Exchanges: list, declare, delete. The default exchange is called `amq.default` in paths."""
 
 from redrive.embedded.engine.exchanges import Exchange
 from redrive.embedded.engine.vhosts import Vhost
-from redrive.embedded.management.fields import flag, short, table, text
 from redrive.embedded.management.json_values import to_json
-from redrive.embedded.management.listing import chosen, listed
+from redrive.embedded.management.pagination import chosen, listed
 from redrive.embedded.management.policies import policy_name
 from redrive.embedded.management.replies import JSON, Reply, done, found, made, object_not_found
+from redrive.embedded.management.request_fields import flag, short, table, text
 from redrive.embedded.management.routes import Request, Routes
 
 
 def add_routes(routes: Routes) -> None:
-    """The addresses of exchanges."""
+    """The routes of exchanges."""
     routes.add("exchanges", get=_list_all)
     routes.add("exchanges/{vhost}", get=_list)
     routes.add("exchanges/{vhost}/{exchange}", get=_get, put=_put, delete=_delete)
 
 
 def exchange_name(segment: str) -> str:
-    """The exchange that a segment of an address names."""
+    """The exchange that a segment of a path names."""
     return "" if segment == "amq.default" else segment
 
 
 def find_exchange(vhost: Vhost, segment: str) -> Exchange:
-    """The same as an object. Raises Problem (404)."""
+    """The same as an object. Raises ManagementError (404)."""
     exchange = vhost.exchanges.get(exchange_name(segment))
     if exchange is None:
         raise object_not_found()
@@ -50,25 +50,25 @@ def _listed(request: Request, vhosts: list[Vhost]) -> Reply:
 
 
 def _list_all(request: Request) -> Reply:
-    vhosts = request.house.engine.vhosts
+    vhosts = request.view.engine.vhosts
     return _listed(request, [vhosts[name] for name in sorted(vhosts)])
 
 
 def _list(request: Request, vhost: str) -> Reply:
-    return _listed(request, [request.house.vhost(vhost)])
+    return _listed(request, [request.view.vhost(vhost)])
 
 
 def _get(request: Request, vhost: str, exchange: str) -> Reply:
-    house = request.house.vhost(vhost)
-    shown = _show(house, find_exchange(house, exchange)) | {"incoming": [], "outgoing": []}
+    engine_vhost = request.view.vhost(vhost)
+    shown = _show(engine_vhost, find_exchange(engine_vhost, exchange)) | {"incoming": [], "outgoing": []}
     return found(chosen(shown, request.query))
 
 
 def _put(request: Request, vhost: str, exchange: str) -> Reply:
     fields = request.fields()
     name = short(exchange_name(exchange), "exchange")
-    is_new = name not in request.house.vhost_for_command(vhost).exchanges
-    with request.house.channel(vhost, request.user) as channel:
+    is_new = name not in request.view.vhost_for_command(vhost).exchanges
+    with request.view.channel(vhost, request.user) as channel:
         channel.declare_exchange(
             name,
             text(fields, "type", "direct"),
@@ -81,7 +81,7 @@ def _put(request: Request, vhost: str, exchange: str) -> Reply:
 
 
 def _delete(request: Request, vhost: str, exchange: str) -> Reply:
-    name = find_exchange(request.house.vhost(vhost), exchange).name
-    with request.house.channel(vhost, request.user) as channel:
+    name = find_exchange(request.view.vhost(vhost), exchange).name
+    with request.view.channel(vhost, request.user) as channel:
         channel.delete_exchange(name, if_unused=request.query.get("if-unused") == "true")
     return done()

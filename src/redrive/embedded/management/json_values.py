@@ -19,7 +19,7 @@ _WHOLE_MIN, _WHOLE_MAX = -(2**63), 2**63 - 1
 
 
 def to_json(value: Any) -> JSON:
-    """A table's value, ready for `json`. Bytes that are no text lose what can't be shown."""
+    """A table's value, ready for `json`. Bytes that are not UTF-8 are decoded with replacement characters."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -38,7 +38,7 @@ def to_json(value: Any) -> JSON:
 
 
 def from_json(value: JSON, depth: int = 0) -> Any:
-    """JSON as a table's value. Raises Problem for a number that AMQP can't carry, and for nesting without end."""
+    """JSON as a table's value. Raises ManagementError for a number that AMQP can't carry, and for too deep nesting."""
     if depth > DEPTH_MAX:
         raise bad_request(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, bool):

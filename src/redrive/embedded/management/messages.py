@@ -1,7 +1,8 @@
-"""Messages by hand: get some from a queue, publish one to an exchange.
+"""Messages: get some from a queue, publish one to an exchange.
 
-`ackmode` says what becomes of what was got: `ack_requeue_true` is a nack, `reject_requeue_true` a reject,
-`reject_requeue_false` a dead-lettering, and `ack_requeue_false` a get without acknowledgement: gone.
+`ackmode` says what happens to the messages: `ack_requeue_true` nacks them and `reject_requeue_true` rejects them, both
+with requeue; `reject_requeue_false` dead-letters them; `ack_requeue_false` gets them without acknowledgement, so they
+are gone.
 """
 
 import base64
@@ -9,12 +10,12 @@ import binascii
 from typing import Any
 
 from redrive import wire
-from redrive.embedded.engine import Channel, Got, Refusal, Refused, Return
+from redrive.embedded.engine import AmqpError, BasicReturn, Channel, ConfirmNack, GetOk
+from redrive.embedded.management.broker_view import BrokerView
 from redrive.embedded.management.exchanges import exchange_name
-from redrive.embedded.management.fields import short, text, whole
-from redrive.embedded.management.house import House
 from redrive.embedded.management.json_values import from_json, to_json
-from redrive.embedded.management.replies import JSON, Problem, Reply, bad_request, found, key_missing, not_found
+from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, found, key_missing, not_found
+from redrive.embedded.management.request_fields import short, text, whole
 from redrive.embedded.management.routes import Request, Routes
 
 _COUNT_MAX = 1_000_000
@@ -35,13 +36,13 @@ _NUMBERS = ("delivery_mode", "priority", "timestamp")
 
 
 def add_routes(routes: Routes) -> None:
-    """The addresses of messages."""
+    """The routes of messages."""
     routes.add("queues/{vhost}/{queue}/get", post=_get)
     routes.add("exchanges/{vhost}/{exchange}/publish", post=_publish)
 
 
 def _get(request: Request, vhost: str, queue: str) -> Reply:
-    fields, house = request.fields(), request.house
+    fields, view = request.fields(), request.view
     ackmode = text(fields, "ackmode")
     count = whole(fields, "count")
     encoding = text(fields, "encoding")
@@ -50,11 +51,11 @@ def _get(request: Request, vhost: str, queue: str) -> Reply:
         raise bad_request(f"Invalid ackmode value: {ackmode}. Valid values are: {', '.join(_ACKMODES)}")
     if encoding not in ("auto", "base64"):
         raise bad_request("Unsupported encoding. Please use auto or base64.")
-    if queue not in house.vhost_for_command(vhost).queues:
-        named = house.dialect.missing_queue_is_named
+    if queue not in view.vhost_for_command(vhost).queues:
+        named = view.api_profile.missing_queue_is_named
         raise not_found(f"NOT_FOUND - no queue '{queue}' in vhost '{vhost}'" if named else "queue_not_found")
-    with house.channel(vhost, request.user) as channel:
-        got = _take(house, channel, queue, count, no_ack=ackmode == "ack_requeue_false")
+    with view.channel(vhost, request.user) as channel:
+        got = _take(view, channel, queue, count, no_ack=ackmode == "ack_requeue_false")
         for one in got:
             match ackmode:
                 case "ack_requeue_true":
@@ -66,20 +67,20 @@ def _get(request: Request, vhost: str, queue: str) -> Reply:
     return found([_show(one, encoding, truncate) for one in got])
 
 
-def _take(house: House, channel: Channel, queue: str, count: int, *, no_ack: bool) -> list[Got]:
-    """So many messages; below zero all there are."""
-    got: list[Got] = []
+def _take(view: BrokerView, channel: Channel, queue: str, count: int, *, no_ack: bool) -> list[GetOk]:
+    """Get `count` messages; below zero all there are."""
+    got: list[GetOk] = []
     for _ in range(_COUNT_MAX if count < 0 else min(count, _COUNT_MAX)):
         try:
             if not channel.get(queue, no_ack=no_ack):
                 break
-        except Refusal as refusal:
+        except AmqpError as refusal:
             raise bad_request(f"{refusal.code} {refusal.reason}") from None
-        got += [effect for effect in house.take_effects_of(channel) if isinstance(effect, Got)]
+        got += [effect for effect in view.take_effects_of(channel) if isinstance(effect, GetOk)]
     return got
 
 
-def _show(got: Got, encoding: str, truncate: int | None) -> dict[str, JSON]:
+def _show(got: GetOk, encoding: str, truncate: int | None) -> dict[str, JSON]:
     message = got.message
     body = message.body if truncate is None else message.body[: max(0, truncate)]
     payload, written = _payload(body, encoding)
@@ -106,23 +107,23 @@ def _payload(body: bytes, encoding: str) -> tuple[str, str]:
 
 
 def _publish(request: Request, vhost: str, exchange: str) -> Reply:
-    fields, house, name = request.fields(), request.house, exchange_name(exchange)
+    fields, view, name = request.fields(), request.view, exchange_name(exchange)
     for needed in ("routing_key", "payload", "payload_encoding", "properties"):
         if needed not in fields:
             raise key_missing(needed)
     body = _body(text(fields, "payload"), text(fields, "payload_encoding"))
     header = _header(fields["properties"])
-    known = name in house.vhost_for_command(vhost).exchanges
-    if not known and not house.dialect.missing_exchange_is_bad_request:
+    known = name in view.vhost_for_command(vhost).exchanges
+    if not known and not view.api_profile.missing_exchange_is_bad_request:
         raise not_found("exchange_not_found")
-    with house.channel(vhost, request.user) as channel:
+    with view.channel(vhost, request.user) as channel:
         channel.select_confirms()
         try:
             channel.publish(name, short(text(fields, "routing_key"), "routing_key"), header, body, True)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             raise bad_request(f"{refusal.code} {refusal.text}") from None
-        effects = house.take_effects_of(channel)
-    return found({"routed": not any(isinstance(effect, Return | Refused) for effect in effects)})
+        effects = view.take_effects_of(channel)
+    return found({"routed": not any(isinstance(effect, BasicReturn | ConfirmNack) for effect in effects)})
 
 
 def _body(payload: str, encoding: str) -> bytes:
@@ -158,4 +159,4 @@ def _header(properties: JSON) -> bytes:
     try:
         return wire.Properties.of(headers=from_json(headers), **values).raw
     except wire.EncodingError as error:
-        raise Problem(400, "bad_request", str(error)) from None
+        raise ManagementError(400, "bad_request", str(error)) from None

@@ -1,11 +1,11 @@
-"""Policies and operator policies: list, set, take away; and which one a queue or an exchange goes by."""
+"""Policies and operator policies: list, set, remove; and which one applies to a queue or an exchange."""
 
 import re
 
 from redrive.embedded.engine.vhosts import Vhost
 from redrive.embedded.management.json_values import to_json
-from redrive.embedded.management.listing import chosen, listed
-from redrive.embedded.management.policy_rules import check_policy
+from redrive.embedded.management.pagination import chosen, listed
+from redrive.embedded.management.policy_validation import check_policy
 from redrive.embedded.management.replies import (
     JSON,
     Reply,
@@ -27,7 +27,7 @@ _KINDS_OF = {
 
 
 def add_routes(routes: Routes) -> None:
-    """The addresses of policies, and of parameters, which operator policies are to RabbitMQ."""
+    """The routes of policies, and of parameters, which operator policies are to RabbitMQ."""
     for word, operator in (("policies", False), ("operator-policies", True)):
         some = _Policies(operator)
         routes.add(word, get=some.list_all)
@@ -65,30 +65,30 @@ def _show(policy: Policy) -> dict[str, JSON]:
 
 
 class _Policies:
-    """The addresses of one of the two kinds."""
+    """The routes of one of the two kinds."""
 
     def __init__(self, operator: bool) -> None:
         self._operator = operator
 
     def list_all(self, request: Request) -> Reply:
-        vhosts = request.house.engine.vhosts
+        vhosts = request.view.engine.vhosts
         return listed([_show(one) for name in sorted(vhosts) for one in self._of(vhosts[name])], request.query)
 
     def list_one(self, request: Request, vhost: str) -> Reply:
-        return listed([_show(one) for one in self._of(request.house.vhost(vhost))], request.query)
+        return listed([_show(one) for one in self._of(request.view.vhost(vhost))], request.query)
 
     def get(self, request: Request, vhost: str, policy: str) -> Reply:
-        return found(chosen(_show(self._one(request.house.vhost(vhost), policy)), request.query))
+        return found(chosen(_show(self._one(request.view.vhost(vhost), policy)), request.query))
 
     def put(self, request: Request, vhost: str, policy: str) -> Reply:
-        house = request.house.vhost_for_command(vhost)
-        is_new = all(one.name != policy for one in self._of(house))
-        house.set_policy(self._read(request, vhost, policy))
+        engine_vhost = request.view.vhost_for_command(vhost)
+        is_new = all(one.name != policy for one in self._of(engine_vhost))
+        engine_vhost.set_policy(self._read(request, vhost, policy))
         return made(new=is_new)
 
     def delete(self, request: Request, vhost: str, policy: str) -> Reply:
-        house = request.house.vhost(vhost)
-        house.remove_policy(self._one(house, policy).name, operator=self._operator)
+        engine_vhost = request.view.vhost(vhost)
+        engine_vhost.remove_policy(self._one(engine_vhost, policy).name, operator=self._operator)
         return done()
 
     def _read(self, request: Request, vhost: str, name: str) -> Policy:
@@ -102,8 +102,8 @@ class _Policies:
         pattern, priority = fields["pattern"], fields.get("priority", 0)
         apply_to = fields.get("apply-to", "all")
         problem = check_policy(
-            request.house.engine.profile.version,
-            request.house.dialect,
+            request.view.engine.profile.version,
+            request.view.api_profile,
             pattern=pattern,
             apply_to=apply_to,
             priority=priority,
@@ -133,8 +133,8 @@ class _Policies:
 
 
 def _list_parameters(request: Request, component: str = "operator_policy", vhost: str | None = None) -> Reply:
-    house = request.house
-    vhosts = [house.vhost(vhost)] if vhost is not None else list(house.engine.vhosts.values())
+    view = request.view
+    vhosts = [view.vhost(vhost)] if vhost is not None else list(view.engine.vhosts.values())
     if component != "operator_policy":
         return found([])
     shown = [

@@ -1,21 +1,21 @@
-"""Queues: what they are, how deep, and their making and ending. Depths are of this moment, not seconds old."""
+"""Queues: list, declare, delete, purge. Depths are of this moment, not seconds old as RabbitMQ's are."""
 
 from redrive.embedded.engine import Engine
 from redrive.embedded.engine.queues import Queue
-from redrive.embedded.engine.ready import QuorumStrict
+from redrive.embedded.engine.ready_messages import QuorumStrictOrder
 from redrive.embedded.engine.streams import Stream
+from redrive.embedded.management.broker_view import NODE, BrokerView
 from redrive.embedded.management.connections import show_consumer
-from redrive.embedded.management.fields import flag, short, table
-from redrive.embedded.management.house import NODE, House
 from redrive.embedded.management.json_values import to_json
-from redrive.embedded.management.listing import chosen, listed
+from redrive.embedded.management.pagination import chosen, listed
 from redrive.embedded.management.policies import policy_name
 from redrive.embedded.management.replies import JSON, Reply, bad_request, done, found, made, object_not_found
+from redrive.embedded.management.request_fields import flag, short, table
 from redrive.embedded.management.routes import Request, Routes
 
 
 def add_routes(routes: Routes) -> None:
-    """The addresses of queues."""
+    """The routes of queues."""
     routes.add("queues", get=_list_all)
     routes.add("queues/{vhost}", get=_list)
     routes.add("queues/{vhost}/{queue}", get=_get, put=_put, delete=_delete)
@@ -23,20 +23,24 @@ def add_routes(routes: Routes) -> None:
 
 
 def shown_arguments(queue: Queue) -> dict[str, JSON]:
-    """A queue's arguments as this version shows them: 4.x writes the type down that was left out."""
+    """A queue's arguments as this version shows them: 4.x adds the type if it was left out."""
     arguments = {key: to_json(value) for key, value in sorted(queue.arguments.items())}
-    if queue.house.profile.fills_in_queue_type:
+    if queue.engine.profile.fills_in_queue_type:
         arguments.setdefault("x-queue-type", queue.kind)
     return arguments
 
 
-def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: bool = False) -> dict[str, JSON]:
-    vhost, in_hand = queue.vhost, in_hand_bytes.get(id(queue), 0)
+def _show(view: BrokerView, queue: Queue, unacked_bytes: dict[int, int], *, alone: bool = False) -> dict[str, JSON]:
+    vhost, unacked = queue.vhost, unacked_bytes.get(id(queue), 0)
     active = queue.consumers.active
     ready = queue.ready_bytes + sum(queue.size_of(entry.message) for entry in queue.delayed)
-    held = 0 if queue.holding is None else sum(queue.size_of(entry.message) for entry in queue.holding.entries())
+    held = (
+        0
+        if queue.held_dead_letters is None
+        else sum(queue.size_of(entry.message) for entry in queue.held_dead_letters.entries())
+    )
     if isinstance(queue, Stream):
-        ready, in_hand = queue.stored_bytes, 0
+        ready, unacked = queue.stored_bytes, 0
     shown: dict[str, JSON] = {
         "arguments": shown_arguments(queue),
         "auto_delete": queue.auto_delete,
@@ -44,12 +48,12 @@ def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: b
         "durable": queue.durable,
         "effective_policy_definition": to_json(vhost.policies.definition(queue.name, queue.kind)),
         "exclusive": queue.owner is not None,
-        "message_bytes": ready + in_hand + held,
+        "message_bytes": ready + unacked + held,
         "message_bytes_ready": ready,
-        "message_bytes_unacknowledged": in_hand,
+        "message_bytes_unacknowledged": unacked,
         "messages": queue.stored,
         "messages_ready": queue.stored if queue.is_stream else len(queue.ready),
-        "messages_unacknowledged": 0 if queue.is_stream else queue.in_hand,
+        "messages_unacknowledged": 0 if queue.is_stream else queue.unacked_count,
         "name": queue.name,
         "node": NODE,
         "operator_policy": policy_name(vhost, queue.name, queue.kind, operator=True),
@@ -73,10 +77,10 @@ def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: b
             "leader": NODE,
             "members": [NODE],
             "online": [NODE],
-            "messages_dlx": queue.held,
+            "messages_dlx": queue.held_count,
             "message_bytes_dlx": held,
         }
-        if house.dialect.shows_quorum_details:
+        if view.api_profile.shows_quorum_details:
             shown |= {
                 "delayed_retry": _delayed_retry(queue),
                 "delivery_limit": "unlimited"
@@ -90,38 +94,38 @@ def _show(house: House, queue: Queue, in_hand_bytes: dict[int, int], *, alone: b
         owner = next((one.tag for one in queue.consumers.all if one.exclusive), None)
         shown["exclusive_consumer_tag"] = owner
     if alone:
-        names = {client.connection: client for client in house.clients()}
+        names = {client.connection: client for client in view.clients()}
         details = [show_consumer(one, names.get(one.channel.connection)) for one in queue.consumers.all]
         shown |= {"consumer_details": details, "deliveries": [], "incoming": []}
     return shown
 
 
 def _listed(request: Request, queues: list[Queue]) -> Reply:
-    in_hand = _in_hand_bytes(request.house.engine)
+    unacked_bytes = _unacked_bytes(request.view.engine)
     ordered = sorted(queues, key=lambda queue: (queue.vhost.name, queue.name))
-    return listed([_show(request.house, queue, in_hand) for queue in ordered], request.query)
+    return listed([_show(request.view, queue, unacked_bytes) for queue in ordered], request.query)
 
 
 def _list_all(request: Request) -> Reply:
-    return _listed(request, request.house.engine.queues())
+    return _listed(request, request.view.engine.queues())
 
 
 def _list(request: Request, vhost: str) -> Reply:
-    return _listed(request, list(request.house.vhost(vhost).queues.values()))
+    return _listed(request, list(request.view.vhost(vhost).queues.values()))
 
 
 def _get(request: Request, vhost: str, queue: str) -> Reply:
-    house = request.house
-    one = _found(house, vhost, queue)
-    return found(chosen(_show(house, one, _in_hand_bytes(house.engine), alone=True), request.query))
+    view = request.view
+    one = _found(view, vhost, queue)
+    return found(chosen(_show(view, one, _unacked_bytes(view.engine), alone=True), request.query))
 
 
 def _put(request: Request, vhost: str, queue: str) -> Reply:
     fields = request.fields()
     if fields.get("node", NODE) != NODE:
         raise bad_request(f"Node {fields['node']} is not a cluster member")
-    is_new = queue not in request.house.vhost_for_command(vhost).queues
-    with request.house.channel(vhost, request.user) as channel:
+    is_new = queue not in request.view.vhost_for_command(vhost).queues
+    with request.view.channel(vhost, request.user) as channel:
         channel.declare_queue(
             short(queue, "queue"),
             durable=flag(fields, "durable"),
@@ -132,8 +136,8 @@ def _put(request: Request, vhost: str, queue: str) -> Reply:
 
 
 def _delete(request: Request, vhost: str, queue: str) -> Reply:
-    _found(request.house, vhost, queue)
-    with request.house.channel(vhost, request.user) as channel:
+    _found(request.view, vhost, queue)
+    with request.view.channel(vhost, request.user) as channel:
         channel.delete_queue(
             queue,
             if_unused=request.query.get("if-unused") == "true",
@@ -143,8 +147,8 @@ def _delete(request: Request, vhost: str, queue: str) -> Reply:
 
 
 def _purge(request: Request, vhost: str, queue: str) -> Reply:
-    _found(request.house, vhost, queue)
-    with request.house.channel(vhost, request.user) as channel:
+    _found(request.view, vhost, queue)
+    with request.view.channel(vhost, request.user) as channel:
         channel.purge_queue(queue)
     return done()
 
@@ -159,33 +163,33 @@ def _delayed_retry(queue: Queue) -> str:
 
 
 def _by_priority(queue: Queue) -> dict[str, JSON]:
-    """What waits in a quorum queue of 4.3, by priority, and apart from that what came back."""
+    """The ready messages of a quorum queue of 4.3, by priority, and how many of them were requeued."""
     ready = queue.ready
-    assert isinstance(ready, QuorumStrict)
+    assert isinstance(ready, QuorumStrictOrder)
     counts: dict[str, JSON] = {str(priority): count for priority, count in ready.count_by_priority().items()}
     return {
         "messages_active_priorities": len(counts),
         "messages_by_priority": counts,
-        "messages_ready_returned": ready.returned,
+        "messages_ready_returned": ready.requeued,
     }
 
 
 def _delayed_moments(queue: Queue) -> dict[str, JSON]:
-    """When the first and the last delayed message are due; nothing is said where there is none."""
+    """When the first and the last delayed message are due; empty without delayed messages."""
     if not queue.delayed:
         return {}
     return {"next_delayed_at": queue.delayed.next_ms, "last_delayed_at": queue.delayed.last_ms}
 
 
-def _found(house: House, vhost: str, name: str) -> Queue:
-    queue = house.vhost(vhost).queues.get(name)
+def _found(view: BrokerView, vhost: str, name: str) -> Queue:
+    queue = view.vhost(vhost).queues.get(name)
     if queue is None:
         raise object_not_found()
     return queue
 
 
-def _in_hand_bytes(engine: Engine) -> dict[int, int]:
-    """The bytes that clients hold of each queue, by the queue's identity."""
+def _unacked_bytes(engine: Engine) -> dict[int, int]:
+    """The unacked bytes of each queue, by the queue's `id`."""
     held: dict[int, int] = {}
     for connection in engine.connections:
         for channel in connection.channels.values():

@@ -1,17 +1,17 @@
-"""What a handler answers, and how RabbitMQ's management plugin says no.
+"""What a handler answers, and the errors of RabbitMQ's management plugin.
 
-A refusal of the engine becomes the status that the plugin gives it: 404 stays 404, "access refused" is 401, and all the
-rest is a bad request with the broker's own text.
+An AmqpError of the engine becomes the status that the plugin gives it: 404 stays 404, "access refused" is 401, and all
+the rest is a bad request with the broker's own text.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.core import RedriveError
-from redrive.embedded.engine import Refusal
+from redrive.embedded.engine import AmqpError
 
 JSON = Any
-"""Foreign JSON: whoever reads it checks it there."""
+"""JSON from outside: its reader checks it."""
 
 NOTHING = object()
 """Stands for an answer without a body."""
@@ -41,8 +41,8 @@ def made(*, new: bool = True, headers: dict[str, str] | None = None) -> Reply:
     return Reply(status=201 if new else 204, headers=headers or {})
 
 
-class Problem(RedriveError):
-    """An answer that says no. `reason` is text, or a list where RabbitMQ shows an Erlang tuple."""
+class ManagementError(RedriveError):
+    """An error answer. `reason` is text, or a list where RabbitMQ shows an Erlang tuple."""
 
     def __init__(self, status: int, error: str, reason: JSON, headers: dict[str, str] | None = None) -> None:
         self.status = status
@@ -57,30 +57,30 @@ class Problem(RedriveError):
         return Reply(status=self.status, content=content, headers=self.headers)
 
 
-def bad_request(reason: JSON) -> Problem:
+def bad_request(reason: JSON) -> ManagementError:
     """400."""
-    return Problem(400, "bad_request", reason)
+    return ManagementError(400, "bad_request", reason)
 
 
-def key_missing(name: str) -> Problem:
+def key_missing(name: str) -> ManagementError:
     """400 for a body without a key that must be there."""
     return bad_request(f"[{{key_missing,{name}}}]")
 
 
-def object_not_found() -> Problem:
-    """404 for an address that leads to nothing."""
-    return Problem(404, "Object Not Found", "Not Found")
+def object_not_found() -> ManagementError:
+    """404 for an object that does not exist."""
+    return ManagementError(404, "Object Not Found", "Not Found")
 
 
-def not_found(reason: str) -> Problem:
-    """404 for something that a command is about."""
-    return Problem(404, "not_found", reason)
+def not_found(reason: str) -> ManagementError:
+    """404 for an object that a command needs."""
+    return ManagementError(404, "not_found", reason)
 
 
-def refused(refusal: Refusal) -> Problem:
-    """What the engine does not do, as the plugin reports it."""
+def refused(refusal: AmqpError) -> ManagementError:
+    """An AmqpError as the plugin reports it."""
     if refusal.code == 404:
         return not_found(refusal.reason)
     if refusal.code == 403:
-        return Problem(401, "not_authorised", "Access refused.")
+        return ManagementError(401, "not_authorised", "Access refused.")
     return bad_request(refusal.reason)

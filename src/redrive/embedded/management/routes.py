@@ -1,4 +1,4 @@
-"""Which handler an address has. A route is words and `{names}`; the names are the handler's arguments.
+"""Maps paths to handlers. A route is words and `{names}`; the names are the handler's arguments.
 
 Segments are percent-decoded one by one, so that a vhost called "/" is one segment ("%2F"). An empty segment is a name
 too: the default exchange's.
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from redrive.embedded.management.house import House
-from redrive.embedded.management.replies import JSON, Problem, Reply, bad_request, object_not_found
+from redrive.embedded.management.broker_view import BrokerView
+from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, object_not_found
 
 _TARGET_BYTES_MAX = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request that a handler answers: who asks, of what house, and what was said."""
+    """A request for a handler: the broker, the user, the query, headers and body."""
 
-    house: House
+    view: BrokerView
     user: str
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
 
     def fields(self) -> dict[str, JSON]:
-        """The body as an object; an empty one is {}. Raises Problem."""
+        """The body as an object; an empty one is {}. Raises ManagementError."""
         content = read_json(self.body, "not_json") if self.body.strip() else {}
         if not isinstance(content, dict):
             raise bad_request("not_json")
@@ -45,13 +45,13 @@ class Routes:
         self._by_length: dict[int, list[tuple[tuple[str, ...], dict[str, Handler]]]] = {}
 
     def add(self, route: str, **handlers: Handler) -> None:
-        """What an address answers, by method in lower case: `add("vhosts/{vhost}", get=…, put=…)`."""
+        """Add the handlers of a route, by method in lower case: `add("vhosts/{vhost}", get=…, put=…)`."""
         parts = tuple(route.split("/"))
         upper = {method.upper(): handler for method, handler in handlers.items()}
         self._by_length.setdefault(len(parts), []).append((parts, upper))
 
     def find(self, method: str, segments: list[str]) -> tuple[Handler, dict[str, str]]:
-        """The handler and its arguments. Raises Problem (404, or 405 with what would do)."""
+        """The handler and its arguments. Raises ManagementError (404, or 405 with the allowed methods)."""
         for parts, handlers in self._by_length.get(len(segments), ()):
             if not all(part[:1] == "{" or part == segment for part, segment in zip(parts, segments, strict=True)):
                 continue
@@ -63,7 +63,7 @@ class Routes:
             allowed = {"allow": ", ".join([*(["HEAD"] if "GET" in handlers else []), *handlers, "OPTIONS"])}
             if method == "OPTIONS":
                 return _options(allowed), names
-            raise Problem(405, "method_not_allowed", f"{method} is not for this address", allowed)
+            raise ManagementError(405, "method_not_allowed", f"{method} is not for this address", allowed)
         raise object_not_found()
 
 
@@ -72,9 +72,9 @@ def _options(allowed: dict[str, str]) -> Handler:
 
 
 def split_target(target: str) -> tuple[list[str], dict[str, str]]:
-    """The segments after /api, decoded, and the query. Raises Problem (404, 414)."""
+    """The segments after /api, decoded, and the query. Raises ManagementError (404, 414)."""
     if len(target) > _TARGET_BYTES_MAX:
-        raise Problem(414, "bad_request", "the address is too long")
+        raise ManagementError(414, "bad_request", "the address is too long")
     path, _, query = target.partition("?")
     try:
         segments = [unquote(part, errors="strict") for part in path.split("/")]

@@ -13,7 +13,7 @@ import binascii
 import hmac
 
 from redrive.embedded.broker import EmbeddedBroker
-from redrive.embedded.engine import Refusal
+from redrive.embedded.engine import AmqpError
 from redrive.embedded.errors import NotRunning, PortTaken
 from redrive.embedded.management import (
     bindings,
@@ -27,9 +27,9 @@ from redrive.embedded.management import (
     users,
     vhosts,
 )
-from redrive.embedded.management.house import House
+from redrive.embedded.management.broker_view import BrokerView
 from redrive.embedded.management.json_values import write_json
-from redrive.embedded.management.replies import NOTHING, Problem, Reply, refused
+from redrive.embedded.management.replies import NOTHING, ManagementError, Reply, refused
 from redrive.embedded.management.routes import Request, Routes, split_target
 from redrive.http1 import HEAD_BYTES_MAX, Http1Server, HttpError, HttpRequest, read_request, response_bytes
 
@@ -45,7 +45,7 @@ class ManagementServer:
 
     def __init__(self, broker: EmbeddedBroker, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._broker = broker
-        self._house = House(broker)
+        self._view = BrokerView(broker)
         self._routes = Routes()
         for room in _ROOMS:
             room.add_routes(self._routes)
@@ -92,22 +92,22 @@ class ManagementServer:
             segments, query = split_target(request.target)
             user = self._login(request.headers.get("authorization"))
             handler, names = self._routes.find(request.method, segments)
-            asked = Request(house=self._house, user=user, query=query, headers=request.headers, body=request.body)
-            with self._house.turn():
+            asked = Request(view=self._view, user=user, query=query, headers=request.headers, body=request.body)
+            with self._view.turn():
                 return handler(asked, **names)
-        except Problem as problem:
+        except ManagementError as problem:
             return problem.reply()
-        except Refusal as refusal:
+        except AmqpError as refusal:
             return refused(refusal).reply()
         except NotRunning as stopped:
-            return Problem(503, "service_unavailable", str(stopped)).reply()
+            return ManagementError(503, "service_unavailable", str(stopped)).reply()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request and its answer; whether there may be another."""
         try:
             request = await read_request(reader, writer)
         except HttpError as error:
-            problem = Problem(error.status.value, "bad_request", error.reason)
+            problem = ManagementError(error.status.value, "bad_request", error.reason)
             writer.write(_bytes(problem.reply(), keep_alive=False))
             await _drain(writer)
             return False
@@ -119,10 +119,10 @@ class ManagementServer:
         return request.keep_alive
 
     def _login(self, authorization: str | None) -> str:
-        """Who asks. Raises Problem (401)."""
+        """Who asks. Raises ManagementError (401)."""
         scheme, _, given = (authorization or "").partition(" ")
-        reason = "Not_Authorized" if authorization is None else self._house.dialect.login_failed
-        denied = Problem(401, "not_authorized", reason, {"www-authenticate": _REALM})
+        reason = "Not_Authorized" if authorization is None else self._view.api_profile.login_failed
+        denied = ManagementError(401, "not_authorized", reason, {"www-authenticate": _REALM})
         if scheme.lower() != "basic":
             raise denied
         try:
@@ -133,7 +133,7 @@ class ManagementServer:
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise denied
         if not _MANAGERS.intersection(self._broker.tags[user]):
-            raise Problem(401, "not_authorised", "Not management user")
+            raise ManagementError(401, "not_authorised", "Not management user")
         return user
 
 

@@ -1,27 +1,27 @@
-"""The cold methods: what each asks of the engine, and what is answered.
+"""The rare AMQP methods: which engine command each calls, and its answer. One function a method.
 
-One function a method. Where an answer depends on nothing it is sent at once; what the engine wants sent beside it
-(deliveries, a message that was fetched) is in its effects and goes out in its place.
+Publishes and acks are the session's own. What the engine sends beside an answer (deliveries, a fetched message) is in
+its effects and goes out in its place.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from redrive import wire
-from redrive.embedded.engine import Channel, Refusal
+from redrive.embedded.engine import AmqpError, Channel
 from redrive.wire import methods
 
 Answer = wire.methods.Method | None
 
 
 def run_command(channel: Channel, method: methods.Method) -> tuple[Answer, Callable[[], None] | None]:
-    """Do what a method asks; its answer (None: there is none, or an effect is it), and what to do once that is queued.
+    """Run a method; its answer (None: there is none, or an effect is it), and what to call once that is queued.
 
-    Raises Refusal.
+    Raises AmqpError.
     """
     handler = _HANDLERS.get(type(method))
     if handler is None:
-        raise Refusal(540, f"{method.NAME} is not implemented")
+        raise AmqpError(540, f"{method.NAME} is not implemented")
     answer = handler(channel, method)
     if isinstance(answer, tuple):
         reply, then = answer
@@ -95,16 +95,16 @@ def _qos(channel: Channel, method: methods.BasicQos) -> Answer:
 
 
 def _consume(channel: Channel, method: methods.BasicConsume) -> tuple[Answer, Callable[[], None]]:
-    tag = method.consumer_tag or f"amq.ctag-{channel.engine.unique()}"
+    tag = method.consumer_tag or f"amq.ctag-{channel.engine.unique_name()}"
     consumer = channel.consume(
         method.queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=method.arguments
     )
 
     def begin() -> None:
-        # Messages flow only once the client knows its tag.
+        # Messages mode only once the client knows its tag.
         if consumer is not None:
             consumer.queue.dispatch()
-            channel.engine.finish()
+            channel.engine.flush_dead_letters()
 
     return methods.BasicConsumeOk(consumer_tag=tag), begin
 
@@ -148,9 +148,9 @@ def _tx_rollback(channel: Channel, _method: methods.TxRollback) -> Answer:
     return methods.TxRollbackOk()
 
 
-def _flow(_channel: Channel, method: methods.ChannelFlow) -> Answer:
+def _mode(_channel: Channel, method: methods.ChannelFlow) -> Answer:
     if not method.active:
-        raise Refusal(540, "active=false")
+        raise AmqpError(540, "active=false")
     return methods.ChannelFlowOk(active=True)
 
 
@@ -183,7 +183,7 @@ _HANDLERS: dict[type[methods.Method], Callable[[Channel, Any], Any]] = {
     methods.TxSelect: _tx_select,
     methods.TxCommit: _tx_commit,
     methods.TxRollback: _tx_rollback,
-    methods.ChannelFlow: _flow,
+    methods.ChannelFlow: _mode,
     methods.ChannelFlowOk: _nothing,
     methods.AccessRequest: _access,
 }

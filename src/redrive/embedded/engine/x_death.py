@@ -1,8 +1,8 @@
-"""x-death: how a message's deaths are recorded, and when they make a circle.
+"""x-death: how a message's deaths are recorded, and when they make a cycle.
 
-Two ways of keeping books. Since 3.13 the broker keeps the deaths itself, the latest first, and writes them into the
-headers on the way out; a header that a client brought is overwritten. 3.10 has no books but the header, believes a
-client's, and reverses the older entries at every death (so that only the first one's place can be relied on).
+There are two ways. Since 3.13 the broker keeps the deaths itself, the latest first, and writes them into the headers on
+the way out; a header that a client set is overwritten. 3.10 has nothing but the header, believes a client's, and
+reverses the older entries at every death (so that only the first entry's position can be relied on).
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ EXPIRED, REJECTED, MAXLEN, DELIVERY_LIMIT = "expired", "rejected", "maxlen", "de
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class XDeathEntry:
     """All deaths of a message in one queue for one reason; everything but `count` is the first one's."""
 
     queue: str
@@ -46,7 +46,7 @@ def record_death(
     message: Message, *, queue: str, reason: str, exchange: str, key: str | None, now_ms: int, profile: Profile
 ) -> Message:
     """The message as it is published to the dead-letter exchange `exchange`, with `key` if the queue sets one."""
-    death = Death(
+    death = XDeathEntry(
         queue=queue,
         reason=reason,
         count=1,
@@ -78,9 +78,9 @@ def record_death(
 
 
 def is_cycle(message: Message, target: str, profile: Profile) -> list[str] | None:
-    """The circle that brings a dead message to `target` again with nobody having rejected it on the way, else None.
+    """The cycle that brings a dead message to `target` again without a rejection on the way, or None.
 
-    Looked for from the latest death back to the target's own. `message` has its present death recorded already.
+    Searched from the latest death back to the target's own. `message` already has its present death recorded.
     """
     way: list[str] = []
     for queue, reason in _recorded(message, profile):
@@ -92,7 +92,7 @@ def is_cycle(message: Message, target: str, profile: Profile) -> list[str] | Non
     return None
 
 
-def _pointer(which: str, death: Death) -> dict[str, Any]:
+def _pointer(which: str, death: XDeathEntry) -> dict[str, Any]:
     return {
         f"x-{which}-death-reason": death.reason,
         f"x-{which}-death-queue": death.queue,
@@ -100,7 +100,7 @@ def _pointer(which: str, death: Death) -> dict[str, Any]:
     }
 
 
-def _deaths_with(deaths: tuple[Death, ...], new: Death) -> tuple[Death, ...]:
+def _deaths_with(deaths: tuple[XDeathEntry, ...], new: XDeathEntry) -> tuple[XDeathEntry, ...]:
     for death in deaths:
         if death.queue == new.queue and death.reason == new.reason:
             rest = tuple(one for one in deaths if one is not death)
@@ -108,7 +108,7 @@ def _deaths_with(deaths: tuple[Death, ...], new: Death) -> tuple[Death, ...]:
     return (new, *deaths)
 
 
-def _headers_with(headers: dict[str, Any], new: Death) -> dict[str, Any]:
+def _headers_with(headers: dict[str, Any], new: XDeathEntry) -> dict[str, Any]:
     """3.10: what to set in the headers."""
     if "x-death" not in headers:
         return {"x-death": [new.table()], **_pointer("first", new)}
@@ -146,7 +146,7 @@ def _recorded(message: Message, profile: Profile) -> list[tuple[str, str]]:
     deaths = wire.Properties(message.header).header("x-death")
     if not isinstance(deaths, list):
         return []
-    # What is no table was put there by a client, so the circle is not automatic: it counts as a rejection.
+    # An entry that is not a table was set by a client, so the cycle is not automatic: it counts as a rejection.
     return [
         (str(one.get("queue")), str(one.get("reason"))) if isinstance(one, dict) else ("", REJECTED) for one in deaths
     ]

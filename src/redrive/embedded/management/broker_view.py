@@ -1,8 +1,8 @@
-"""The door to the broker: everything the handlers need of `EmbeddedBroker` that its public side does not offer.
+"""The broker as the handlers see it: everything they need of `EmbeddedBroker` beyond its public methods.
 
-One request is one turn, as a client's bytes are: the engine is told the time, commands run, effects go out. A command
-runs on a connection of its own that is gone afterwards, as the management plugin's do; that connection has no session,
-so what the engine wants sent to it is picked out of the effects here.
+One request is one turn, as a client's bytes are: set the engine's time, run commands, send effects. A command runs on
+a connection of its own that is closed afterwards, as the management plugin's are; that connection has no session, so
+its effects are taken out here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,14 +12,14 @@ from typing import Any
 from redrive.embedded.broker import EmbeddedBroker
 from redrive.embedded.engine import Channel, Connection, Effect, Engine
 from redrive.embedded.engine.vhosts import Vhost
-from redrive.embedded.management.dialects import DIALECTS, Dialect
+from redrive.embedded.management.api_profiles import API_PROFILES, ApiProfile
 from redrive.embedded.management.replies import not_found, object_not_found
 
 NODE = "redrive@embedded"
-"""What the broker calls itself, as a node and as a cluster."""
+"""The broker's name, as a node and as a cluster."""
 
 
-class House:
+class BrokerView:
     """The broker as the handlers see it."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
@@ -32,30 +32,30 @@ class House:
         return self.broker.engine
 
     @property
-    def dialect(self) -> Dialect:
+    def api_profile(self) -> ApiProfile:
         """How this version answers."""
-        return DIALECTS[self.engine.profile.name]
+        return API_PROFILES[self.engine.profile.name]
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Run commands at the present moment; what they bring about reaches the clients. Raises NotRunning."""
+        """Run commands at the present moment, then send their effects to the clients. Raises NotRunning."""
         server = self.broker._running()
-        server.time.tell()
+        server.timekeeper.sync_engine()
         try:
             yield
         finally:
-            self.engine.finish()
-            server.settle()
+            self.engine.flush_dead_letters()
+            server.finish_turn()
 
     def vhost(self, name: str) -> Vhost:
-        """The vhost that an address names. Raises Problem (404)."""
+        """The vhost that a path names. Raises ManagementError (404)."""
         found = self.engine.vhosts.get(name)
         if found is None:
             raise object_not_found()
         return found
 
     def vhost_for_command(self, name: str) -> Vhost:
-        """The vhost that a command is for; its absence is worded otherwise. Raises Problem (404)."""
+        """The vhost of a command; a missing one has another text there. Raises ManagementError (404)."""
         found = self.engine.vhosts.get(name)
         if found is None:
             raise not_found("vhost_not_found")
@@ -63,7 +63,7 @@ class House:
 
     @contextmanager
     def channel(self, vhost: str, user: str) -> Iterator[Channel]:
-        """A channel for one command. What the command leaves in hand goes back to its queue."""
+        """A channel for one command. What the command leaves unacked is requeued."""
         connection = self.engine.connect(self.vhost_for_command(vhost).name, user)
         try:
             yield connection.open_channel(1)
@@ -71,15 +71,19 @@ class House:
             self.engine.disconnect(connection)
 
     def take_effects_of(self, channel: Channel) -> list[Effect]:
-        """What the engine wants sent to that channel."""
+        """Take the effects for that channel out of the engine's."""
         mine = [effect for effect in self.engine.effects if effect.channel is channel]
         self.engine.effects[:] = [effect for effect in self.engine.effects if effect.channel is not channel]
         return mine
 
-    def clients(self) -> list["Client"]:
-        """Everybody connected over AMQP."""
+    def clients(self) -> list["ClientConnection"]:
+        """Every client connected over AMQP."""
         server = self.broker._running()
-        return [Client(self, connection) for connection in self.engine.connections if connection in server._sessions]
+        return [
+            ClientConnection(self, connection)
+            for connection in self.engine.connections
+            if connection in server._sessions
+        ]
 
     def close(self, connection: Connection, text: str) -> None:
         """connection.close with 320 and that text."""
@@ -90,7 +94,7 @@ class House:
 
 
 class VhostNote:
-    """What people wrote about a vhost; the engine has no use for it."""
+    """A vhost's description and tags; the engine does not need them."""
 
     __slots__ = ("description", "tags")
 
@@ -99,12 +103,12 @@ class VhostNote:
         self.tags = tags or []
 
 
-class Client:
-    """A connection with what its socket tells."""
+class ClientConnection:
+    """A client's connection with its session and socket."""
 
-    def __init__(self, house: House, connection: Connection) -> None:
+    def __init__(self, view: BrokerView, connection: Connection) -> None:
         self.connection = connection
-        server = house.broker._running()
+        server = view.broker._running()
         session = server._sessions[connection]
         self.heartbeat_s = session.wire.heartbeat_s
         self.frame_max = server.server_limits.frame_max
@@ -115,13 +119,13 @@ class Client:
         peer = None if transport is None else transport.get_extra_info("peername")
         own = None if transport is None else transport.get_extra_info("sockname")
         self.peer_host, self.peer_port = ("", 0) if peer is None else (str(peer[0]), int(peer[1]))
-        self.host, self.port = (house.broker.host, house.broker.port) if own is None else (str(own[0]), int(own[1]))
+        self.host, self.port = (view.broker.host, view.broker.port) if own is None else (str(own[0]), int(own[1]))
 
     @property
     def name(self) -> str:
-        """As RabbitMQ names connections: both ends."""
+        """The connection's name as RabbitMQ makes it: both ends."""
         return f"{self.peer_host}:{self.peer_port} -> {self.host}:{self.port}"
 
     def arguments_of(self, channel: int, tag: str) -> Mapping[str, Any]:
-        """What a consumer was asked for with."""
+        """The arguments of a consumer's basic.consume."""
         return self._consumer_arguments.get((channel, tag), {})

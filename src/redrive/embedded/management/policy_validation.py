@@ -1,13 +1,13 @@
-"""What RabbitMQ refuses in a policy, in its own words; read off the three brokers.
+"""Validates policies as RabbitMQ does, with its texts, which were read off the three brokers.
 
-Which version knows a key is the topology room's knowledge (`check_for`). Values are shown as Erlang writes them.
+Which version knows a key is decided by the topology room (`check_for`). Values are shown as Erlang writes them.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from redrive.embedded.management.dialects import Dialect
+from redrive.embedded.management.api_profiles import ApiProfile
 from redrive.embedded.management.replies import JSON
 from redrive.topology import Arguments, BrokerVersion, Policy, Topology, check_for
 
@@ -16,7 +16,7 @@ Accepts: TypeAlias = Callable[[JSON], bool]
 
 def check_policy(
     version: BrokerVersion,
-    dialect: Dialect,
+    api_profile: ApiProfile,
     *,
     pattern: JSON,
     apply_to: JSON,
@@ -24,7 +24,7 @@ def check_policy(
     definition: Mapping[str, JSON],
     operator: bool,
 ) -> str | None:
-    """The sentence with which a policy is refused; None if it is fine."""
+    """The error text for a policy; None if it is valid."""
     if not isinstance(priority, int | float) or isinstance(priority, bool):
         return f"priority should be a number, actually was {erlang_term(priority)}"
     if not isinstance(pattern, str):
@@ -33,8 +33,8 @@ def check_policy(
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         return f'pattern should be regular expression but is invalid: {{"{error}",{getattr(error, "pos", 0)}}}'
-    if apply_to not in dialect.apply_to:
-        return f"apply-to '{apply_to}' unrecognised; {dialect.apply_to_choice}"
+    if apply_to not in api_profile.apply_to:
+        return f"apply-to '{apply_to}' unrecognised; {api_profile.apply_to_choice}"
     if not definition:
         return "no policy provided"
     unknown = [key for key in sorted(definition) if not _knows(version, key, definition[key], operator=operator)]

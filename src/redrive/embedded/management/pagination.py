@@ -1,18 +1,18 @@
-"""Lists as tools ask for them: some columns, sorted, page by page, by name.
+"""Lists with the query's columns, sorting, pages and name filter.
 
-RabbitMQ's page is an object around the list, and only comes when a page is asked for.
+RabbitMQ puts an object around the list only when the query asks for a page.
 """
 
 import re
 from typing import Any
 
-from redrive.embedded.management.replies import JSON, Problem, Reply, bad_request, found
+from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, found
 
 PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX = 100, 500
 
 
 def listed(items: list[dict[str, JSON]], query: dict[str, str]) -> Reply:
-    """A list under a request's query. Raises Problem."""
+    """A list as the query asks for it. Raises ManagementError."""
     if "page" not in query:
         return found([chosen(item, query) for item in _sorted(items, query)])
     page, size = _whole(query["page"]), _whole(query.get("page_size", str(PAGE_SIZE_DEFAULT)))
@@ -21,7 +21,7 @@ def listed(items: list[dict[str, JSON]], query: dict[str, str]) -> Reply:
     kept = _sorted(_named(items, query), query)
     if page > 1 and (page - 1) * size >= len(kept):
         reason = f"Page out of range, page: {page} page size: {size}, len: {len(kept)}"
-        raise Problem(400, "page_out_of_range", reason)
+        raise ManagementError(400, "page_out_of_range", reason)
     shown = kept[(page - 1) * size : page * size]
     return found(
         {
@@ -37,7 +37,7 @@ def listed(items: list[dict[str, JSON]], query: dict[str, str]) -> Reply:
 
 
 def chosen(item: dict[str, JSON], query: dict[str, str]) -> dict[str, JSON]:
-    """An object with the columns that were asked for; `a.b` is b inside a."""
+    """An object with the query's columns; `a.b` is b inside a."""
     if "columns" not in query:
         return item
     shown: dict[str, JSON] = {}
@@ -74,7 +74,7 @@ def _sorted(items: list[dict[str, JSON]], query: dict[str, str]) -> list[dict[st
 
 
 def _key(item: JSON, path: list[str]) -> tuple[int, Any]:
-    """Numbers before texts, as Erlang orders them; what is not there comes first."""
+    """Numbers before texts, as Erlang orders them; missing values come first."""
     for name in path:
         item = item.get(name) if isinstance(item, dict) else None
     if item is None:

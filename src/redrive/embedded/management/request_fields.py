@@ -1,4 +1,4 @@
-"""The fields of a request's body: read once, with RabbitMQ's refusals for what they are not."""
+"""Reads the fields of a request's body, with RabbitMQ's errors for wrong ones."""
 
 from redrive.embedded.management.json_values import from_json
 from redrive.embedded.management.replies import JSON, bad_request, key_missing
@@ -8,7 +8,7 @@ _FLAGS = {"true": True, "false": False}
 
 
 def flag(fields: dict[str, JSON], name: str, *, default: bool = False) -> bool:
-    """A yes or no; the words will do. Raises Problem."""
+    """A boolean, or its name as text. Raises ManagementError."""
     value = fields.get(name, default)
     if isinstance(value, str) and value in _FLAGS:
         return _FLAGS[value]
@@ -18,7 +18,7 @@ def flag(fields: dict[str, JSON], name: str, *, default: bool = False) -> bool:
 
 
 def text(fields: dict[str, JSON], name: str, default: str | None = None) -> str:
-    """A text, which without a default must be there. Raises Problem."""
+    """A text; without a default it is required. Raises ManagementError."""
     if name not in fields and default is None:
         raise key_missing(name)
     value = fields.get(name, default)
@@ -28,7 +28,7 @@ def text(fields: dict[str, JSON], name: str, default: str | None = None) -> str:
 
 
 def short(name: str, kind: str) -> str:
-    """A name or a key that AMQP can carry. Raises Problem; RabbitMQ itself is so strict with queues only."""
+    """A name or a key that AMQP can carry. Raises ManagementError; RabbitMQ itself is this strict with queues only."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -39,7 +39,7 @@ def short(name: str, kind: str) -> str:
 
 
 def whole(fields: dict[str, JSON], name: str, default: int | None = None) -> int:
-    """A whole number; digits in a text will do. Raises Problem."""
+    """An integer, or its digits as text. Raises ManagementError."""
     if name not in fields and default is None:
         raise key_missing(name)
     value = fields.get(name, default)
@@ -51,7 +51,7 @@ def whole(fields: dict[str, JSON], name: str, default: int | None = None) -> int
 
 
 def table(fields: dict[str, JSON], name: str) -> dict[str, JSON]:
-    """A table, ready for AMQP; absent and [] are an empty one. Raises Problem."""
+    """An AMQP table; a missing one and [] are empty. Raises ManagementError."""
     value = fields.get(name, {})
     if value == []:
         return {}

@@ -1,4 +1,4 @@
-"""What a queue goes by: its arguments and the one policy that matches it, made one.
+"""A queue's effective settings: its arguments merged with the one policy that matches it.
 
 Precedence, measured on all three: dead-letter exchange, key and strategy are the argument's; numbers are the smaller of
 the two; overflow and the kind of delayed retry are the policy's. An operator policy bounds a policy the same way.
@@ -30,8 +30,8 @@ _POLICY_FIRST = frozenset({"overflow", "delayed-retry-type"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """A queue's behaviour; None is "not set" or "no limit"."""
+class QueueSettings:
+    """A queue's effective settings; None is "not set" or "no limit"."""
 
     kind: str
     message_ttl_ms: int | None
@@ -58,8 +58,10 @@ class Settings:
         return min(self.delayed_min_ms * max(failed, 1), self.delayed_max_ms)
 
 
-def settle(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any], profile: Profile) -> Settings:
-    """Arguments and effective policy as one."""
+def effective_settings(
+    kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any], profile: Profile
+) -> QueueSettings:
+    """Merge arguments and the effective policy."""
 
     def chosen(key: str) -> Any:
         argument, by_policy = arguments.get(f"x-{key}"), policy.get(key)
@@ -76,7 +78,7 @@ def settle(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any], p
     quorum = kind == QUORUM
     overflow = chosen("overflow") or DROP_HEAD
     if quorum and overflow == REJECT_PUBLISH_DLX:
-        overflow = DROP_HEAD  # what a quorum queue makes of it
+        overflow = DROP_HEAD  # a quorum queue reads it as drop-head
     exchange = chosen("dead-letter-exchange")
     limit = number("delivery-limit") if quorum else None
     has_limit = limit is not None
@@ -86,7 +88,7 @@ def settle(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any], p
         limit = None
     delayed = quorum and profile.delayed_retry
     delayed_min_ms = number("delayed-retry-min") if delayed else None
-    return Settings(
+    return QueueSettings(
         kind=kind,
         message_ttl_ms=number("message-ttl"),
         expires_ms=number("expires"),

@@ -1,6 +1,6 @@
-"""What the broker says no to, in RabbitMQ's own words.
+"""The errors that the broker answers with, in RabbitMQ's own words.
 
-A `Refusal` closes the channel, or with a hard code the connection, as AMQP 0-9-1 sorts them. The texts were read off
+An `AmqpError` closes the channel, or with a hard code the connection, as AMQP 0-9-1 sorts them. The texts were read off
 the three brokers; `resource` is how RabbitMQ names things in them: "queue 'orders' in vhost '/'".
 """
 
@@ -29,8 +29,8 @@ HARD = frozenset({320, 402, 501, 502, 503, 504, 505, 506, 530, 540, 541})
 """The codes that close the connection; all others close the channel."""
 
 
-class Refusal(RedriveError):
-    """A command is refused. `text` is what a client reads, the code's name in front."""
+class AmqpError(RedriveError):
+    """The broker refuses a command. `text` is what the client reads, the code's name in front."""
 
     def __init__(self, code: int, reason: str = "") -> None:
         self.code = code
@@ -44,7 +44,7 @@ class Refusal(RedriveError):
 
     @property
     def is_hard(self) -> bool:
-        """Whether the connection goes, not only the channel."""
+        """Whether it closes the connection, not only the channel."""
         return self.code in HARD
 
 
@@ -53,35 +53,35 @@ def resource(kind: str, name: str, vhost: str) -> str:
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 
-def not_found(kind: str, name: str, vhost: str) -> Refusal:
+def not_found(kind: str, name: str, vhost: str) -> AmqpError:
     """404 for a queue or an exchange."""
-    return Refusal(404, f"no {resource(kind, name, vhost)}")
+    return AmqpError(404, f"no {resource(kind, name, vhost)}")
 
 
-def precondition(reason: str) -> Refusal:
+def precondition(reason: str) -> AmqpError:
     """406."""
-    return Refusal(406, reason)
+    return AmqpError(406, reason)
 
 
-def access_refused(reason: str) -> Refusal:
+def access_refused(reason: str) -> AmqpError:
     """403."""
-    return Refusal(403, reason)
+    return AmqpError(403, reason)
 
 
-def locked(name: str, vhost: str) -> Refusal:
+def locked(name: str, vhost: str) -> AmqpError:
     """405: the queue is another connection's, or its exclusiveness differs."""
-    return Refusal(
+    return AmqpError(
         405,
         f"cannot obtain exclusive access to locked {resource('queue', name, vhost)}. It could be originally declared "
         "on another connection or the exclusive property value does not match that of the original declaration.",
     )
 
 
-def default_exchange() -> Refusal:
+def default_exchange() -> AmqpError:
     """403: nothing can be done to the nameless exchange."""
     return access_refused("operation not permitted on the default exchange")
 
 
-def unsupported(what: str) -> Refusal:
-    """540 for what RabbitMQ can and the embedded broker can't: said, never ignored."""
-    return Refusal(540, f"the embedded broker does not support {what}; use a real RabbitMQ for it")
+def unsupported(what: str) -> AmqpError:
+    """540 for what RabbitMQ can do and the embedded broker can't: reported, never ignored."""
+    return AmqpError(540, f"the embedded broker does not support {what}; use a real RabbitMQ for it")

@@ -1,32 +1,31 @@
-"""One client's conversation: wire events in, engine commands out, and effects back onto the wire. No I/O.
+"""One client's AMQP session: wire events in, engine commands out, and effects back onto the wire. No I/O.
 
-Refusals are turned into channel.close or connection.close here, with RabbitMQ's code and text and the method they are
-about. The host carries bytes, keeps the sessions and their order, and tells the engine the time.
+An AmqpError becomes channel.close or connection.close here, with RabbitMQ's code and text and the method it is about.
+The host (the server) carries bytes, keeps the sessions and their order, and passes the time to the engine.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 from redrive import wire
-from redrive.embedded.commands import run_command
-from redrive.embedded.confirming import Confirms
+from redrive.embedded.confirms import Confirms
 from redrive.embedded.credentials import IMPERSONATOR, MECHANISMS, check_login, has_capability, server_properties
 from redrive.embedded.engine import (
+    AmqpError,
+    BasicReturn,
     Channel,
     Confirm,
+    ConfirmNack,
     Connection,
+    ConsumerTimedOut,
     Deliver,
     Effect,
     Engine,
-    Got,
-    Refusal,
-    Refused,
-    Return,
-    TimedOut,
+    GetOk,
 )
-from redrive.embedded.faults import Faults
-from redrive.embedded.mishaps import Action
+from redrive.embedded.faults import FaultAction, Faults
+from redrive.embedded.method_handlers import run_command
 from redrive.wire import methods
 
 _PUBLISH, _ACK, _REJECT, _NACK = 0x003C0028, 0x003C0050, 0x003C005A, 0x003C0078
@@ -43,18 +42,27 @@ class Host(Protocol):
     limits: wire.Limits
     faults: Faults
 
-    def attach(self, connection: Connection, session: "Session") -> None:
-        """The session speaks for that connection from now on."""
+    def attach(self, connection: Connection, session: "ClientSession") -> None:
+        """The session belongs to that connection from now on."""
 
-    def spread(self) -> None:
-        """Put the engine's effects on the wire of whom they are for."""
+    def dispatch_effects(self) -> None:
+        """Pass the engine's effects to the sessions they are for."""
 
-    def drop(self, session: "Session") -> None:
-        """Cut the session's transport, without a word."""
+    def cut(self, session: "ClientSession") -> None:
+        """Cut the session's transport without connection.close."""
+
+    def call_after(self, delay_ms: int, session: "ClientSession | None", action: Callable[[], None]) -> None:
+        """Run something for a session after so many of the broker's milliseconds."""
+
+    def block_for(self, delay_ms: int) -> None:
+        """Block publishers for so long."""
+
+    def restart(self) -> None:
+        """Cut all connections and forget what is not durable."""
 
 
-class Session:
-    """A client, from its first byte to its last."""
+class ClientSession:
+    """A client's connection, from its first byte to its last."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -62,31 +70,31 @@ class Session:
         self.wire = wire.Connection(wire.Role.SERVER, host.limits)
         self.connection: Connection | None = None
         self.blocked: str | None = None
-        """Why nobody may publish now. RabbitMQ tells a connection when it tries, and takes the message afterwards."""
-        self.is_stopped = False
-        """It tried to publish while that was so: nothing more is read from it."""
-        self.knows_blocked = False
+        """Why publishers are blocked. RabbitMQ says so when a connection publishes, and takes the message later."""
+        self.holds_publish = False
+        """The client published while publishers were blocked: the server stops reading from it."""
+        self.supports_blocked = False
         self.is_over = False
-        """Nothing more is to be said; what is queued may still be sent."""
+        """No more events are handled; what is queued may still be sent."""
         self.is_mute = False
-        """It hears and says nothing more: framing is lost, or the client never got as far as speaking AMQP properly."""
-        self.has_said_goodbye = False
-        """The client closed the connection: the socket is its to close, too."""
+        """The broker ignores the client without closing the socket: framing is lost, or the handshake went wrong."""
+        self.client_closed = False
+        """The client sent connection.close: it also closes the socket."""
         self.client_properties: dict[str, Any] = {}
-        """What the client says of itself."""
+        """client-properties of connection.start-ok."""
         self.consumer_arguments: dict[tuple[int, str], Mapping[str, Any]] = {}
-        """What consumers were asked for with, by channel and tag; the engine keeps only what it goes by."""
+        """The arguments of basic.consume, by channel and tag; the engine keeps only those that it uses."""
         self._user = ""
         self._wants_cancel = False
         self._channels_max = 0
-        self._confirms = Confirms(self, self.wire, host.faults)
+        self._confirms = Confirms(self, host)
         self._held_back: list[bytes] | None = None
-        """What came after a frame that has to wait, for a fault's delay or because nobody may publish."""
-        self._stopped_at: wire.Published | None = None
+        """Bytes that came after a frame that waits, for a fault's delay or because publishers are blocked."""
+        self._held_publish: wire.Published | None = None
 
     @property
     def is_opening(self) -> bool:
-        """Whether it is in the middle of its handshake."""
+        """Whether it is in its handshake."""
         return self.connection is None and not self.is_over
 
     def receive(self, data: bytes) -> None:
@@ -97,21 +105,21 @@ class Session:
         try:
             for event in self.wire.receive_data(data):
                 if self.blocked is not None and isinstance(event, wire.Published):
-                    self._stop_at(event)
+                    self._hold_publish(event)
                     return
-                if self._host.faults.watching and not self._pass(event):
+                if self._host.faults.watching and not self._survives_faults(event):
                     return
                 self._handle(event)
                 if self.is_over:
                     return
         except wire.RemoteProtocolError as error:
             self.end()  # the answer is queued, where RabbitMQ gives one
-            # A method or protocol that nobody knows is hung up on at once.
+            # An unknown method or protocol closes the socket at once.
             is_known = error.reply_code is not wire.ReplyCode.NOT_IMPLEMENTED
             self.is_mute = is_known and self.wire.state is wire.ConnectionState.CLOSED
 
     def end(self) -> None:
-        """The client is gone, or is to go: its channels end, once."""
+        """End the session: its channels end, once."""
         self.is_over = True
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -123,10 +131,10 @@ class Session:
         try:
             self.wire.close(code, _cut(text), method)
         except wire.LocalProtocolError:
-            self._host.drop(self)
+            self._host.cut(self)
 
     def send_effect(self, effect: Effect) -> None:
-        """One effect for this client. A message that can't be carried in its frames closes the connection (501)."""
+        """Send one effect. A message that does not fit the client's frames closes the connection (501)."""
         channel = effect.channel
         if not channel.is_open:
             return
@@ -153,12 +161,12 @@ class Session:
             self.close(501, f"FRAME_ERROR - {error.reply_text}")
 
     def flush_confirms(self) -> None:
-        """The confirms of this turn: one frame for each channel, as far as they are in a row."""
+        """Send the confirms of this turn: one frame for each channel, as far as they are in a row."""
         self._confirms.flush()
 
     def _send_rare(self, number: int, effect: Effect) -> None:
         self.flush_confirms()
-        if isinstance(effect, Got):
+        if isinstance(effect, GetOk):
             message = effect.message
             self.wire.get_ok(
                 number,
@@ -170,48 +178,46 @@ class Session:
                 effect.header,
                 message.body,
             )
-        elif isinstance(effect, Return):
+        elif isinstance(effect, BasicReturn):
             message = effect.message
             self.wire.return_message(
                 number, 312, "NO_ROUTE", message.exchange, message.keys[0], message.header, message.body
             )
-        elif isinstance(effect, Refused):
+        elif isinstance(effect, ConfirmNack):
             self.wire.nack(number, effect.number, False, False)
-        elif isinstance(effect, TimedOut):
+        elif isinstance(effect, ConsumerTimedOut):
             assert isinstance(effect.channel, Channel)
             self._refuse(effect.channel, effect.refusal, 0)
         else:
             assert not isinstance(effect, Deliver | Confirm)
             self.wire.send(number, methods.BasicCancel(consumer_tag=effect.consumer_tag, nowait=True))
 
-    def _pass(self, event: wire.Event) -> bool:
-        """Whether faults let the event pass. Cutting before it means that it never arrived."""
-        faults = self._host.faults
-        firing = faults.on_frame(event)
-        stage = faults.stage
-        if firing is None or stage is None:
+    def _survives_faults(self, event: wire.Event) -> bool:
+        """Apply the fault of an event, if any; whether the caller still has to handle the event."""
+        fault = self._host.faults.on_frame(event)
+        if fault is None:
             return True
-        match firing.action:
-            case Action.CLOSE_BEFORE:
-                self._host.drop(self)
-            case Action.CLOSE_AFTER:
+        match fault.action:
+            case FaultAction.CLOSE_BEFORE:
+                self._host.cut(self)
+            case FaultAction.CLOSE_AFTER:
                 self._handle(event)
-                self._host.drop(self)
-            case Action.RESTART:
+                self._host.cut(self)
+            case FaultAction.RESTART:
                 self._handle(event)
-                stage.restart()
-            case Action.DELAY:
+                self._host.restart()
+            case FaultAction.DELAY:
                 self._held_back = []
-                stage.call_in(firing.for_ms, self, partial(self._let_go, event))
+                self._host.call_after(fault.for_ms, self, partial(self._end_delay, event))
             case _:
-                stage.block_for(firing.for_ms)
+                self._host.block_for(fault.for_ms)
                 return True
         return False
 
-    def _let_go(self, event: wire.Event) -> None:
-        """A delay is over: the frame, and what came after it."""
+    def _end_delay(self, event: wire.Event) -> None:
+        """A fault's delay is over: handle the frame, and what came after it."""
         if self.blocked is not None and isinstance(event, wire.Published):
-            self._stop_at(event)
+            self._hold_publish(event)
             return
         data = b"".join(self._held_back or ())
         self._held_back = None
@@ -219,27 +225,31 @@ class Session:
             self._handle(event)
             self.receive(data)
 
-    def _stop_at(self, event: wire.Published) -> None:
-        """It publishes although nobody may: it is told so, and waits with this message and all that comes after."""
-        self.is_stopped = True
-        self._stopped_at = event
+    def _hold_publish(self, event: wire.Published) -> None:
+        """The client publishes while publishers are blocked: say so, and hold the message and all that comes after."""
+        self.holds_publish = True
+        self._held_publish = event
         if self._held_back is None:
             self._held_back = []
-        if self.knows_blocked and self.blocked is not None and not self.is_over:
+        if self.supports_blocked and self.blocked is not None and not self.is_over:
             self.wire.send(0, methods.ConnectionBlocked(reason=self.blocked))
 
-    def go_on(self) -> None:
-        """Everybody may publish again: it is told so if it was stopped, and what it said meanwhile is heard."""
+    def block(self, reason: str) -> None:
+        """Publishers are blocked from now on."""
+        self.blocked = reason
+
+    def unblock(self) -> None:
+        """Publishers are unblocked: say so if a publish was held, and handle what the client sent meanwhile."""
         self.blocked = None
-        event, self._stopped_at = self._stopped_at, None
+        event, self._held_publish = self._held_publish, None
         if event is None or self.is_over:
             return
-        self.is_stopped = False
-        if self.knows_blocked:
+        self.holds_publish = False
+        if self.supports_blocked:
             self.wire.send(0, methods.ConnectionUnblocked())
         data = b"".join(self._held_back or ())
         self._held_back = None
-        if not self._host.faults.watching or self._pass(event):
+        if not self._host.faults.watching or self._survives_faults(event):
             self._handle(event)
             self.receive(data)
         elif self._held_back is not None:
@@ -253,7 +263,7 @@ class Session:
             if channel is not None:
                 try:
                     channel.ack(event.delivery_tag, event.multiple)
-                except Refusal as refusal:
+                except AmqpError as refusal:
                     self._refuse(channel, refusal, _ACK)
         elif isinstance(event, wire.Command):
             if event.channel:
@@ -261,7 +271,7 @@ class Session:
             else:
                 self._on_connection_method(event.method)
         elif isinstance(event, wire.Nack | wire.Reject):
-            self._on_return(event)
+            self._on_negative_ack(event)
         elif isinstance(event, wire.Greeted):
             properties = server_properties(self._engine.profile)
             self.wire.send(0, methods.ConnectionStart(server_properties=properties, mechanisms=MECHANISMS))
@@ -273,10 +283,10 @@ class Session:
         exchange, routing_key = event.route
         try:
             channel.publish(exchange, routing_key, event.header, event.body, event.mandatory, event.immediate)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             self._refuse(channel, refusal, _PUBLISH)
 
-    def _on_return(self, event: wire.Nack | wire.Reject) -> None:
+    def _on_negative_ack(self, event: wire.Nack | wire.Reject) -> None:
         channel = self._channel(event.channel)
         if channel is None:
             return
@@ -285,7 +295,7 @@ class Session:
                 channel.nack(event.delivery_tag, event.multiple, event.requeue)
             else:
                 channel.reject(event.delivery_tag, event.requeue)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             self._refuse(channel, refusal, _NACK if isinstance(event, wire.Nack) else _REJECT)
 
     def _on_method(self, number: int, method: methods.Method) -> None:
@@ -311,14 +321,14 @@ class Session:
         # What a queue's deletion sets off (basic.cancel to its consumers) comes after its delete-ok, on every version.
         answers_first = isinstance(method, methods.QueueDelete)
         if answers_first:
-            self._host.spread()
+            self._host.dispatch_effects()
         try:
             answer, then = run_command(channel, method)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             self._refuse(channel, refusal, method.INDEX)
             return
         if not answers_first:
-            self._host.spread()
+            self._host.dispatch_effects()
         if answer is not None and not self.is_over:
             self.flush_confirms()
             self.wire.send(number, answer)
@@ -340,7 +350,7 @@ class Session:
             case methods.ConnectionOpen():
                 self._on_open(method)
             case methods.ConnectionClose():
-                self.has_said_goodbye = True
+                self.client_closed = True
                 self.end()
             case methods.ConnectionCloseOk():
                 self.end()
@@ -350,14 +360,14 @@ class Session:
     def _on_start_ok(self, method: methods.ConnectionStartOk) -> None:
         properties = self.client_properties = dict(method.client_properties)
         self._wants_cancel = has_capability(properties, "consumer_cancel_notify")
-        self.knows_blocked = has_capability(properties, "connection.blocked")
+        self.supports_blocked = has_capability(properties, "connection.blocked")
         if method.mechanism not in MECHANISMS.split():
             self.end()
             self.is_mute = True
             return
         try:
             self._user = check_login(self._host.users, method.mechanism, method.response)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             if has_capability(properties, "authentication_failure_close"):
                 self.close(refusal.code, refusal.text)
             else:
@@ -374,11 +384,11 @@ class Session:
                 wants_cancel=self._wants_cancel,
                 may_impersonate=IMPERSONATOR in self._host.tags.get(self._user, ()),
             )
-        except Refusal as refusal:
+        except AmqpError as refusal:
             self.close(refusal.code, refusal.text, method.INDEX)
             return
         self.connection = connection
-        # RabbitMQ counts the open channels; what number a client gives one is the client's affair.
+        # RabbitMQ limits the number of open channels, not their numbers.
         self._channels_max, self.wire.channel_max = self.wire.channel_max, _CHANNEL_NUMBER_MAX
         self.wire.send(0, methods.ConnectionOpenOk())
         self._host.attach(connection, self)
@@ -391,12 +401,12 @@ class Session:
         for place in [one for one in self.consumer_arguments if one[0] == channel.number]:
             del self.consumer_arguments[place]
 
-    def _refuse(self, channel: Channel, refusal: Refusal, index: int) -> None:
+    def _refuse(self, channel: Channel, refusal: AmqpError, index: int) -> None:
         if refusal.is_hard:
-            self._host.spread()
+            self._host.dispatch_effects()
             self.close(refusal.code, refusal.text, index)
             return
-        self._host.spread()
+        self._host.dispatch_effects()
         self.flush_confirms()
         self._close_channel(channel)
         close = methods.ChannelClose(

@@ -1,14 +1,14 @@
-"""max-length: when a queue is full, and whom it tells.
+"""max-length and max-length-bytes: when a queue is full, and which publishers it refuses.
 
 A classic queue refuses the message that would make it too long. A quorum queue takes that one too, then refuses every
-publisher it knows until it has drained to four fifths of its length (its soft limit); a publisher that it meets only
-then is welcome.
+publisher it knows until it has drained to four fifths of its length (its soft limit); a publisher that it does not know
+yet is admitted even then, unless the queue is over its limit.
 """
 
 from typing import TYPE_CHECKING
 
 from redrive.embedded.engine.messages import Message
-from redrive.embedded.engine.settings import DROP_HEAD, Settings
+from redrive.embedded.engine.queue_settings import DROP_HEAD, QueueSettings
 
 if TYPE_CHECKING:
     from redrive.embedded.engine.queues import Queue
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _SOFT_LIMIT = 0.8
 
 
-class Limits:
+class LengthLimits:
     """One queue's limits; `bounded` if it has any, `refusing` if it refuses publishers rather than drop its head."""
 
     __slots__ = ("_blocked", "_bytes_max", "_known", "_length_max", "_quorum", "bounded", "refusing")
 
-    def __init__(self, settings: Settings, quorum: bool) -> None:
+    def __init__(self, settings: QueueSettings, quorum: bool) -> None:
         self._length_max = settings.length_max
         self._bytes_max = settings.bytes_max
         self._quorum = quorum
@@ -43,14 +43,14 @@ class Limits:
             size = queue.size_of(message)
             return not too_long and (self._bytes_max is None or queue.ready_bytes + size <= self._bytes_max)
         if publisher is None:
-            return True  # at-most-once dead letters: nobody waits for an answer, so nobody is refused
+            return True  # at-most-once dead letters have no publisher that could be refused
         if id(publisher) not in self._known:
             self._known.add(id(publisher))
             if self.is_over(queue):
                 self._blocked.add(id(publisher))
         return id(publisher) not in self._blocked
 
-    def note(self, queue: "Queue") -> None:
+    def update(self, queue: "Queue") -> None:
         """The queue's length has changed."""
         if not self.refusing or not self._quorum:
             return
@@ -66,4 +66,4 @@ class Limits:
 
 
 def _length(queue: "Queue") -> int:
-    return len(queue.ready) + len(queue.delayed) + queue.held
+    return len(queue.ready) + len(queue.delayed) + queue.held_count

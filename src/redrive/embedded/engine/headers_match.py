@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from redrive.embedded.engine.amqp_errors import precondition
 from redrive.embedded.engine.amqp_values import erlang, is_integer, type_class, type_name
-from redrive.embedded.engine.refusals import precondition
 
 KINDS = ("all", "any", "all-with-x", "any-with-x")
 

@@ -1,20 +1,20 @@
-"""Messages that wait for their next try in a quorum queue: 4.3's delayed retry.
+"""Delayed messages of a quorum queue: 4.3's delayed retry.
 
-They come back by the moment they are due, and at one moment by age; but the first that was put off until the earliest
-moment comes first, whatever its age (so it is on 4.3.6, which keeps that one apart).
+They become ready in the order of their moments, and at one moment by age; but the first that was delayed until the
+earliest moment comes first, whatever its age (4.3.6 keeps that one apart).
 """
 
 import heapq
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from redrive.embedded.engine.messages import Entry
+from redrive.embedded.engine.messages import QueueEntry
 from redrive.embedded.engine.timers import NEVER
 
-_Item: TypeAlias = tuple[int, int, Entry]
+_Item: TypeAlias = tuple[int, int, QueueEntry]
 
 
-class Delayed:
+class DelayedMessages:
     """The delayed messages of one queue."""
 
     __slots__ = ("_heap", "_next")
@@ -26,7 +26,7 @@ class Delayed:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[QueueEntry]:
         return (entry for _, _, entry in self._heap)
 
     @property
@@ -39,14 +39,14 @@ class Delayed:
         """When the last one is due."""
         return max((ready_ms for ready_ms, _, _ in self._heap), default=NEVER)
 
-    def add(self, ready_ms: int, entry: Entry) -> None:
+    def add(self, ready_ms: int, entry: QueueEntry) -> None:
         """Keep a message until then."""
         item = (ready_ms, entry.sequence, entry)
         heapq.heappush(self._heap, item)
         if self._next is None or ready_ms < self._next[0]:
             self._next = item
 
-    def pop(self) -> Entry:
+    def pop(self) -> QueueEntry:
         """Take the next one."""
         item = self._next
         assert item is not None
