@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive.client import Client
-from redrive.deadletters import CollectOptions, Collector, Redriver, RedriverParts, Source
+from redrive.deadletters import CollectOptions, Collector, CollectorParts, Redriver, RedriverParts, Source
 from redrive.records import ID_RANDOM_BITS, Filter, NameTerm, NewOperation, OperationKind, Selection, make_id
 from redrive.stores import Store, open_store
 from redrive.wiring import seldom_collected
@@ -64,15 +64,17 @@ async def collect(client: Client, store: Store, chosen: argparse.Namespace, watc
             watch.look(stored.count)
 
     collector = Collector(
-        client,
-        store,
+        CollectorParts(
+            client=client,
+            store=store,
+            owner="bench",
+            clock_ms=_now_ms,
+            random_bits=_luck,
+            observer=stored,
+            options=CollectOptions(),
+            pause_at=look,
+        ),
         [source],
-        owner="bench",
-        clock_ms=_now_ms,
-        random_bits=_luck,
-        observer=stored,
-        options=CollectOptions(),
-        pause_at=look,
     )
     watch.start()
     report = await collector.run(once=True)

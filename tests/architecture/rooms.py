@@ -30,6 +30,7 @@ LAYERS = (
         rooms={
             "http1": set(),
             "client": {"core", "wire"},
+            "inspection": {"client"},
             "management": {"core", "topology"},
             "stores": {"core", "wire", "records"},
             "embedded": {"core", "wire", "topology", "http1"},
@@ -39,9 +40,9 @@ LAYERS = (
     Layer(
         owns="use cases",
         rooms={
-            "runtime": {"core", "wire", "topology", "client"},
-            "deploy": {"core", "topology", "client"},
-            "deadletters": {"core", "wire", "records", "topology", "client", "management", "stores"},
+            "runtime": {"core", "wire", "topology", "client", "inspection"},
+            "deploy": {"core", "topology", "client", "inspection"},
+            "deadletters": {"core", "wire", "records", "topology", "client", "inspection", "management", "stores"},
             "simulation": {"core", "topology", "embedded", "runtime"},
         },
     ),
@@ -54,6 +55,7 @@ LAYERS = (
                 "topology",
                 "records",
                 "client",
+                "inspection",
                 "management",
                 "stores",
                 "embedded",

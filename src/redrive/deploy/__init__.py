@@ -1,20 +1,17 @@
 """Bringing a topology to a broker: what is missing, what differs, and declaring it in a safe order."""
 
 from redrive.deploy.apply import ApplyFailed, Difference, Inspection, apply, inspect, read_difference
-from redrive.deploy.dead_lettering import SettingsUnreadable, find_dead_letter_exchange
-from redrive.deploy.existing import as_documented, usable_queues
+from redrive.deploy.existing_queues import as_documented, usable_queues
 from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
 
 __all__ = [
     "ApplyFailed",
     "Difference",
     "Inspection",
-    "SettingsUnreadable",
     "apply",
     "as_documented",
     "bindings_in_order",
     "exchanges_in_order",
-    "find_dead_letter_exchange",
     "inspect",
     "queues_in_order",
     "read_difference",

@@ -17,13 +17,13 @@ from redrive.client import (
     Channel,
     ChannelClosed,
     Client,
-    NotFound,
     PreconditionFailed,
     ResourceLocked,
     read_argument_mismatch,
 )
 from redrive.core import InvalidDeclaration, RedriveError, Severity
 from redrive.deploy.order import bindings_in_order, exchanges_in_order, queues_in_order
+from redrive.inspection import Inspector
 from redrive.topology import Binding, BrokerVersion, DestinationType, Exchange, Queue, Topology, check_for
 
 
@@ -160,49 +160,33 @@ async def apply(client: Client, topology: Topology, inspection: Inspection) -> t
 
 
 class _Probe:
-    """Looks at one object after another; a refusal closes the channel, so it opens the next one as needed."""
+    """Looks at one object after another, and notes what differs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._channel: Channel | None = None
+        self._inspector = Inspector(client)
         self.differences: list[Difference] = []
 
     async def exchange_is_missing(self, exchange: Exchange) -> bool:
         try:
-            await (await self._open()).declare_exchange(exchange.name, exchange.type, passive=True)
-        except NotFound:
-            return True
-        except ChannelClosed as error:
-            self._differs(exchange, error)
-            return False
-        try:
-            await _declare_exchange(await self._open(), exchange)
+            if not await self._inspector.has_exchange(exchange.name, exchange.type):
+                return True
+            await _declare_exchange(await self._inspector.channel(), exchange)
         except ChannelClosed as error:
             self._differs(exchange, error)
         return False
 
     async def queue_is_missing(self, queue: Queue) -> bool:
         try:
-            await (await self._open()).declare_queue(queue.name, passive=True)
-        except NotFound:
-            return True
-        except ChannelClosed as error:
-            self._differs(queue, error)
-            return False
-        try:
-            await _declare_queue(await self._open(), queue)
+            if await self._inspector.queue_state(queue.name) is None:
+                return True
+            await _declare_queue(await self._inspector.channel(), queue)
         except ChannelClosed as error:
             self._differs(queue, error)
         return False
 
     async def close(self) -> None:
-        if self._channel is not None:
-            await self._channel.close()
-
-    async def _open(self) -> Channel:
-        if self._channel is None or not self._channel.is_open:
-            self._channel = await self._client.channel()
-        return self._channel
+        await self._inspector.close()
 
     def _differs(self, object: Exchange | Queue, error: ChannelClosed) -> None:
         address = object.address

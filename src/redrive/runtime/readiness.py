@@ -11,15 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from redrive.client import (
-    AccessRefused,
-    Client,
-    ClientError,
-    NotFound,
-    PreconditionFailed,
-    ResourceLocked,
-    read_argument_mismatch,
-)
+from redrive.client import AccessRefused, Client, ResourceLocked
+from redrive.inspection import ArgumentsUnreadable, Inspector, find_mismatch
 from redrive.runtime.app import Consumption
 from redrive.runtime.errors import UnsupportedBroker
 from redrive.topology import Queue, QueuePlan
@@ -30,8 +23,6 @@ DEFAULT_LIMIT, DEFAULT_LIMIT_SINCE = 20, (4, 0, 0)
 """The delivery limit of quorum queues that have none of their own."""
 DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
 DEAD_LETTERING = (DEAD_LETTER_EXCHANGE, "x-dead-letter-routing-key")
-_SETTINGS_MAX = 40
-"""More than a queue has."""
 
 
 def check_version(consumptions: Iterable[Consumption], server_version: str) -> None:
@@ -97,59 +88,35 @@ async def _find_difference(client: Client, queue: Queue) -> tuple[str | None, Ma
     declared = queue.arguments.thaw()
     flags = {"durable": queue.durable, "auto_delete": queue.auto_delete}
     arguments: dict[str, object] = {"x-queue-type": queue.type, **declared}
-    for _ in range(_SETTINGS_MAX):
-        channel = await client.channel()
-        try:
-            await channel.declare_queue(queue.name, **flags, arguments=arguments)
-        except PreconditionFailed as error:
-            mismatch = read_argument_mismatch(error.text)
-            if mismatch is None:
-                return error.text, declared
-            if mismatch.name in DEAD_LETTERING:
-                return f"{mismatch.name} is {mismatch.text or 'empty'}", declared
-            if not mismatch.adopt(flags, arguments):
-                return error.text, declared
-        except (AccessRefused, ResourceLocked):
-            return None, declared
-        else:
-            await channel.close()
-            return None, arguments
-    return "its settings can't be told apart", declared
-
-
-async def is_queue_deleted(client: Client, queue: str) -> bool:
-    """Whether the broker knows no such queue any more; False if it does not say, or the queue's node is down."""
     try:
-        channel = await client.channel()
-        await channel.declare_queue(queue, passive=True)
-        await channel.close()
-    except NotFound as error:
-        return not error.is_out_of_reach
-    except ClientError:
-        return False
-    return False
+        mismatch = await find_mismatch(client, queue.name, flags, arguments, among=DEAD_LETTERING)
+    except ArgumentsUnreadable as error:
+        return error.text, declared
+    except (AccessRefused, ResourceLocked):
+        return None, declared
+    if mismatch is not None:
+        return f"{mismatch.name} is {mismatch.text or 'empty'}", declared
+    return None, arguments
 
 
 async def _find_missing(client: Client, consumptions: Iterable[Consumption]) -> list[str]:
     """Addresses of the queues and exchanges that do not exist. Raises `ConnectionClosed`."""
     missing: list[str] = []
     queues, exchanges = _needed(consumptions)
-    channel = await client.channel()
-    for kind, names in (("queue", queues), ("exchange", exchanges)):
-        for name in names:
-            if not channel.is_open:
-                channel = await client.channel()
-            try:
-                if kind == "queue":
-                    await channel.declare_queue(name, passive=True)
-                else:
-                    await channel.declare_exchange(name, passive=True)
-            except NotFound:
-                missing.append(f"{kind} {name}")
-            except (AccessRefused, ResourceLocked):
-                pass
-    if channel.is_open:
-        await channel.close()
+    inspector = Inspector(client)
+    for name in queues:
+        try:
+            if await inspector.queue_state(name) is None:
+                missing.append(f"queue {name}")
+        except (AccessRefused, ResourceLocked):
+            pass
+    for name in exchanges:
+        try:
+            if not await inspector.has_exchange(name):
+                missing.append(f"exchange {name}")
+        except (AccessRefused, ResourceLocked):
+            pass
+    await inspector.close()
     return missing
 
 

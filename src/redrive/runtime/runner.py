@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from redrive.client import Backoff, Client, Delivery
 from redrive.core import SILENT, Observer
+from redrive.inspection import is_queue_deleted
 from redrive.runtime.app import Consumption
 from redrive.runtime.calling import build_call
 from redrive.runtime.errors import TopologyMissing
@@ -31,7 +32,6 @@ from redrive.runtime.readiness import (
     OWN_DEATHS_SINCE,
     check_version,
     find_readiness,
-    is_queue_deleted,
     read_version,
 )
 from redrive.runtime.run_records import RunRecord, RunRecords

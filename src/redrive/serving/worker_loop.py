@@ -13,7 +13,7 @@ from typing import Any
 from redrive.admin import Doing, WorkerState
 from redrive.client import Backoff, Client, ClientError
 from redrive.core import RedriveError
-from redrive.deadletters import Collector, RedriveOptions, SourceSelection, run_waiting_operations
+from redrive.deadletters import Collector, CollectorParts, RedriveOptions, SourceSelection, run_waiting_operations
 from redrive.management import ManagementError
 from redrive.stores import Store
 from redrive.telemetry import Telemetry
@@ -149,13 +149,15 @@ class WorkerLoop:
             sources = [one for one in selected.sources if not one.observe_only]
             names = {one.dlq for one in sources}
             collector = Collector(
-                client,
-                store,
+                CollectorParts(
+                    client=client,
+                    store=store,
+                    owner=owner_name(),
+                    clock_ms=store.clock_ms,
+                    random_bits=new_random_bits,
+                    observer=self._telemetry,
+                ),
                 sources,
-                owner=owner_name(),
-                clock_ms=store.clock_ms,
-                random_bits=new_random_bits,
-                observer=self._telemetry,
             )
             self._collector = collector
             self._telemetry.note("serve.collecting", queues=", ".join(sorted(names)))

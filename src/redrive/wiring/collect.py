@@ -14,14 +14,15 @@ from redrive.core import Finding, RedriveError, Severity
 from redrive.deadletters import (
     NAME_PATTERNS,
     Collector,
+    CollectorParts,
     CollectReport,
     SourceSelection,
-    queue_state,
     run_waiting_operations,
     select_by_name,
     select_from_broker,
     select_from_topology,
 )
+from redrive.inspection import queue_state
 from redrive.management import Management, ManagementError, QueueInfo
 from redrive.records import Status
 from redrive.stores import Store
@@ -152,13 +153,15 @@ async def _prepared(
     for name in request.resumed:
         await store.batches.resume_queue(client.target.vhost, name, now_ms=store.clock_ms(), who=request.who)
     collector = Collector(
-        client,
-        store,
+        CollectorParts(
+            client=client,
+            store=store,
+            owner=owner_name(),
+            clock_ms=store.clock_ms,
+            random_bits=new_random_bits,
+            observer=telemetry,
+        ),
         sources,
-        owner=owner_name(),
-        clock_ms=store.clock_ms,
-        random_bits=new_random_bits,
-        observer=telemetry,
     )
     for one in sources:
         telemetry.watch(one.dlq, in_hand=lambda: 0)

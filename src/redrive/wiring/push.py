@@ -13,7 +13,7 @@ from typing import Literal
 
 from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound
 from redrive.core import InvalidDuration, Observer, Rule, delay_ms_of, did_you_mean
-from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
+from redrive.inspection import ArgumentsUnreadable, find_dead_letter_exchange
 from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
 from redrive.topology import Declaration, declare
 from redrive.wiring.apps import Connect, PreparedApp, run
@@ -194,7 +194,7 @@ async def check_dead_letter_exchange(client: Client, queue: str) -> None:
             f"user {client.target.user} may not configure queue {queue}, so whether it has a dead-letter exchange can't"
             f" be seen, and without one a rejected message is gone; if it has one, {add}"
         ) from None
-    except SettingsUnreadable as error:
+    except ArgumentsUnreadable as error:
         raise InvalidPush(
             f"whether queue {queue} has a dead-letter exchange can't be seen ({error}), and without one a rejected"
             f" message is gone; if it has one, {add}"

@@ -10,6 +10,7 @@ from redrive.client import Client
 from redrive.core import SILENT, Observer
 from redrive.deadletters import (
     AutoRetry,
+    LeaseHolder,
     PeekResult,
     Preflight,
     RedriveOptions,
@@ -19,14 +20,12 @@ from redrive.deadletters import (
     RedriveService,
     RunsElsewhere,
     check_targets,
-    exchange_exists,
     judge_for_witness,
     keep_collectors_away,
     limits_from_management,
     peek,
-    queue_state,
-    restored_copy,
 )
+from redrive.inspection import exchange_exists, queue_state
 from redrive.management import Management
 from redrive.records import (
     Filter,
@@ -69,7 +68,6 @@ class Broker:
             clock_ms=store.clock_ms,
             observer=observer,
             has_witness=has_witness,
-            returning=restored_copy,
             options=RedriveOptions() if options is None else options,
         )
         self.client = client
@@ -102,13 +100,10 @@ class Broker:
             yield
             return
         async with keep_collectors_away(
-            self._store,
+            LeaseHolder(store=self._store, owner=owner_name(), clock_ms=self._store.clock_ms, observer=self._observer),
             self.client.target.vhost,
             await self._dead_letter_queues(request.selection),
-            owner=owner_name(),
             who=request.who,
-            clock_ms=self._store.clock_ms,
-            observer=self._observer,
         ):
             yield
 

@@ -16,10 +16,10 @@ from rig.postgres import Postgres
 from redrive import wire
 from redrive.client import Client, Confirmed, ConnectionFailed
 from redrive.deadletters.redrive.operation_run import RedriveOptions
-from redrive.deadletters.redrive.preflight import TargetRefused, check_targets, queue_state
-from redrive.deadletters.redrive.preflight_limits import limits_from_management
+from redrive.deadletters.redrive.preflight import TargetRefused, check_targets, limits_from_management
 from redrive.deadletters.redrive.redriver import RunsElsewhere
 from redrive.deadletters.redrive.witness import witness_queue
+from redrive.inspection import queue_state
 from redrive.management import Management, parse_management_url
 from redrive.records import ItemState, NewOperation, OperationKind, OperationState, RedriveTarget, Selection, Status
 from redrive.wire import Properties

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from redrive.client import Client, Confirmed, Outgoing
-from redrive.deadletters.collect.collector import CollectOptions, Collector
+from redrive.deadletters.collect.collect_loop import CollectOptions, CollectorParts
+from redrive.deadletters.collect.collector import Collector
 from redrive.deadletters.collect.sources import Source
 from redrive.records import ID_RANDOM_BITS, DeadLetter, Filter
 from redrive.stores import Store, open_store
@@ -42,15 +43,17 @@ def make_collector(
     pause_at: Callable[[str], Awaitable[None]] | None = None,
 ) -> Collector:
     return Collector(
-        client,
-        store,
+        CollectorParts(
+            client=client,
+            store=store,
+            owner=owner,
+            clock_ms=now_ms,
+            random_bits=random_bits,
+            observer=Notes() if notes is None else notes,
+            options=options,
+            pause_at=pause_at,
+        ),
         sources,
-        owner=owner,
-        clock_ms=now_ms,
-        random_bits=random_bits,
-        observer=Notes() if notes is None else notes,
-        options=options,
-        pause_at=pause_at,
     )
 
 

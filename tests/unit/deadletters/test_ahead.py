@@ -10,11 +10,11 @@ import pytest
 from redrive.client import Client
 from redrive.deadletters.collect.batches import PREFETCH_FIRST
 from redrive.deadletters.collect.reconciliation import (
-    Circumstances,
+    BatchContext,
     DeliveryIdentity,
     OpenBatch,
-    hand_needed,
     reconcile,
+    size_needed,
 )
 from redrive.embedded import EmbeddedBroker
 from redrive.records import Arrival
@@ -271,22 +271,22 @@ def test_cancelled_twice_it_still_gives_back_what_was_taken_ahead(tmp_path: Path
 
 def test_what_was_stored_and_what_was_lost_may_come_back_together() -> None:
     stored = OpenBatch(id="a", entries=((b"1", "x"), (b"2", "y")), at_ms=0)
-    lost = OpenBatch(id="b-hand-40", entries=(), at_ms=0, hand_max=40)
-    lost_again = OpenBatch(id="c-hand-30", entries=(), at_ms=0, hand_max=30)
-    assert hand_needed([]) == 0
-    assert hand_needed([stored]) == 2
-    assert hand_needed([stored, lost, lost_again]) == 42
+    lost = OpenBatch(id="b-hand-40", entries=(), at_ms=0, size_max=40)
+    lost_again = OpenBatch(id="c-hand-30", entries=(), at_ms=0, size_max=30)
+    assert size_needed([]) == 0
+    assert size_needed([stored]) == 2
+    assert size_needed([stored, lost, lost_again]) == 42
 
 
 @pytest.mark.parametrize("is_drained", [True, False])
 def test_a_lost_hand_is_kept_for_as_long_as_the_batch_beside_it_may_come_back(is_drained: bool) -> None:
     stored = OpenBatch(id="a", entries=tuple((b"a%d" % n, f"letter {n}") for n in range(20)), at_ms=0)
-    lost = OpenBatch(id="b-hand-60", entries=(), at_ms=0, hand_max=60)
-    fresh = [DeliveryIdentity(fingerprint=b"fresh", redelivered=False, identified=True)]
+    lost = OpenBatch(id="b-hand-60", entries=(), at_ms=0, size_max=60)
+    fresh = [DeliveryIdentity(fingerprint=b"fresh", redelivered=False, has_id=True)]
 
-    def circumstances(now_ms: int) -> Circumstances:
-        return Circumstances(
-            returns_to_front=True,
+    def circumstances(now_ms: int) -> BatchContext:
+        return BatchContext(
+            requeues_to_front=True,
             is_complete=True,
             is_drained=is_drained,
             is_first=False,
@@ -298,7 +298,7 @@ def test_a_lost_hand_is_kept_for_as_long_as_the_batch_beside_it_may_come_back(is
     assert (soon.settled, soon.left) == ((), (stored, lost))
     # The broker noticed the death late, and the hand that was lost comes first.
     back = [b"b%d" % n for n in range(40)] + [b"a%d" % n for n in range(20)]
-    held = [DeliveryIdentity(fingerprint=one, redelivered=True, identified=True) for one in back]
+    held = [DeliveryIdentity(fingerprint=one, redelivered=True, has_id=True) for one in back]
     late = reconcile(held, soon.left, circumstances(80_000))
     assert [one for one in late.known if one is not None] == [id for _, id in stored.entries]
     later = reconcile(fresh, [lost], circumstances(80_000))

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.redrive.operation_run import RedriverParts
-from redrive.deadletters.redrive.overlap import send_overlapped
+from redrive.deadletters.redrive.operation_run import RedriverParts, send_overlapped
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import EmbeddedBroker
 from redrive.records import ClaimedLetter, ItemState, OperationState, SendResult

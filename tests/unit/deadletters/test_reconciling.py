@@ -9,13 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redrive.deadletters.collect.reconciliation import (
-    Circumstances,
+    BatchContext,
     DeliveryIdentity,
     OpenBatch,
     Reconciled,
-    hand_needed,
     reconcile,
-    without_repeated,
+    size_needed,
+    without_repeats,
 )
 from tests.examples import examples
 
@@ -24,7 +24,7 @@ GRACE_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Lower case has no id and may have twins; upper case is identified, and published once."""
+    """Lower case has no id and may have twins; upper case has one, and is published once."""
 
     name: str
     redelivered: bool = False
@@ -32,7 +32,7 @@ class Message:
     @property
     def held(self) -> DeliveryIdentity:
         return DeliveryIdentity(
-            fingerprint=self.name.encode(), redelivered=self.redelivered, identified=self.name.isupper()
+            fingerprint=self.name.encode(), redelivered=self.redelivered, has_id=self.name.isupper()
         )
 
 
@@ -40,7 +40,7 @@ class Message:
 class World:
     """A broker with one queue, a store, and a collector that dies where it is told to."""
 
-    returns_to_front: bool
+    requeues_to_front: bool
     flags_all: bool = False
     """Like 4.x with what was rejected: `redelivered` on the first delivery."""
     queue: list[Message] = field(default_factory=list)
@@ -60,7 +60,7 @@ class World:
 
     def give_back(self, hand: list[Message]) -> None:
         again = [replace(one, redelivered=True) for one in hand]
-        self.queue = again + self.queue if self.returns_to_front else self.queue + again
+        self.queue = again + self.queue if self.requeues_to_front else self.queue + again
 
     def new_id(self) -> str:
         self.made += 1
@@ -68,12 +68,12 @@ class World:
 
     def session(self, prefetch: int, rounds: int, crash: str | None) -> None:
         """Some rounds; the last one ends at `crash`, if that is given."""
-        left = without_repeated(self.batches)
+        left = without_repeats(self.batches)
         for number in range(rounds):
             dies_at = crash if number == rounds - 1 else None
             self.now_ms += 1
-            room = max(prefetch, hand_needed(left) + 1 if left else 0)
-            marker = OpenBatch(id=self.new_id(), entries=(), at_ms=self.now_ms, hand_max=room)
+            room = max(prefetch, size_needed(left) + 1 if left else 0)
+            marker = OpenBatch(id=self.new_id(), entries=(), at_ms=self.now_ms, size_max=room)
             self.batches.append(marker)
             hand, self.queue = self.queue[:room], self.queue[room:]
             if dies_at == "taken":
@@ -82,8 +82,8 @@ class World:
             decided = reconcile(
                 [one.held for one in hand],
                 left,
-                Circumstances(
-                    returns_to_front=self.returns_to_front,
+                BatchContext(
+                    requeues_to_front=self.requeues_to_front,
                     is_complete=True,
                     is_drained=not self.queue,
                     is_first=number == 0,
@@ -147,8 +147,8 @@ STEPS = st.lists(
 )
 
 
-def play(returns_to_front: bool, steps: list[tuple[str, object]], *, flags_all: bool = False) -> World:
-    world = World(returns_to_front, flags_all)
+def play(requeues_to_front: bool, steps: list[tuple[str, object]], *, flags_all: bool = False) -> World:
+    world = World(requeues_to_front, flags_all)
     for kind, what in steps:
         match kind, what:
             case "publish", str(names):
@@ -179,9 +179,9 @@ def play(returns_to_front: bool, steps: list[tuple[str, object]], *, flags_all: 
 )
 @example(True, [("publish", "a" * 30), ("session", (25, 1, "taken")), ("session", (5, 1, "acked"))], False)
 def test_through_any_crashes_no_message_is_lost_and_twice_is_only_what_was_doubtful(
-    returns_to_front: bool, steps: list[tuple[str, object]], flags_all: bool
+    requeues_to_front: bool, steps: list[tuple[str, object]], flags_all: bool
 ) -> None:
-    world = play(returns_to_front, steps, flags_all=flags_all)
+    world = play(requeues_to_front, steps, flags_all=flags_all)
     assert world.queue == []
     assert world.batches == []
     for name, count in world.published.items():
@@ -200,14 +200,14 @@ def test_messages_with_an_id_are_never_twice_whatever_crashes(steps: list[tuple[
         (kind, "".join(next(names) for _ in what)) if kind == "publish" and isinstance(what, str) else (kind, what)
         for kind, what in steps
     ]
-    for returns_to_front in (True, False):
-        world = play(returns_to_front, steps, flags_all=seed % 2 == 0)
+    for requeues_to_front in (True, False):
+        world = play(requeues_to_front, steps, flags_all=seed % 2 == 0)
         assert world.rows == world.published
 
 
-def front(**changes: bool | int) -> Circumstances:
-    plain = Circumstances(
-        returns_to_front=True, is_complete=True, is_drained=False, is_first=True, now_ms=5000, grace_ms=GRACE_MS
+def front(**changes: bool | int) -> BatchContext:
+    plain = BatchContext(
+        requeues_to_front=True, is_complete=True, is_drained=False, is_first=True, now_ms=5000, grace_ms=GRACE_MS
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -217,7 +217,7 @@ def held(*names: str) -> list[DeliveryIdentity]:
 
 
 BATCH = OpenBatch(id="b", entries=((b"A", "1"), (b"b", "2")), at_ms=0)
-LOST = OpenBatch(id="lost", entries=(), at_ms=0, hand_max=20)
+LOST = OpenBatch(id="lost", entries=(), at_ms=0, size_max=20)
 
 
 def test_a_batch_that_came_back_whole_is_only_acked() -> None:
@@ -238,7 +238,7 @@ def test_a_young_batch_is_kept_for_a_broker_that_has_not_noticed_the_death_yet()
 
 
 def test_where_messages_return_to_the_back_each_is_matched_as_it_comes() -> None:
-    given_back = front(returns_to_front=False)
+    given_back = front(requeues_to_front=False)
     first = reconcile([Message("c").held, *held("A")], [BATCH], given_back)
     assert first.known == (None, "1")
     second = reconcile(held("b"), first.left, replace(given_back, is_first=False))
@@ -270,7 +270,7 @@ def test_a_lost_hand_is_over_when_a_fresh_message_came_behind_it(fresh: bool, se
 
 
 def test_a_twin_that_another_client_had_in_hand_before_is_not_taken_for_a_stored_one() -> None:
-    world = World(returns_to_front=True)
+    world = World(requeues_to_front=True)
     world.publish("aa")
     world.queue = [replace(one, redelivered=True) for one in world.queue]  # somebody peeked
     world.session(prefetch=1, rounds=1, crash="acked")

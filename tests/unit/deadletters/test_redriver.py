@@ -380,8 +380,7 @@ def test_a_runner_that_slept_before_it_sent_sends_nothing_any_more() -> None:
                 del on.store.held_leases[f"operation:{operation.id}"]
                 await wake.wait()
 
-        sleeper = on.redriver(pause_at=sleep)
-        sleeper.parts = replace(sleeper.parts, clock_ms=clock)
+        sleeper = Redriver(replace(on.redriver(pause_at=sleep).parts, clock_ms=clock))
         sleeping = asyncio.create_task(sleeper.run(operation.id))
         await asyncio.sleep(1)
         done = await on.redriver("second").run(operation.id)

@@ -8,9 +8,10 @@ import pytest
 
 from redrive.client import Client
 from redrive.core import SILENT
-from redrive.deadletters.actions.restore import StillCollected, keep_collectors_away, restored_copy
+from redrive.deadletters.actions.restore import StillCollected, keep_collectors_away
 from redrive.deadletters.collect.sources import Source
-from redrive.deadletters.redrive.copies import Uncopyable
+from redrive.deadletters.held_leases import LeaseHolder
+from redrive.deadletters.redrive.copies import Uncopyable, restored_copy
 from redrive.deadletters.redrive.operation_run import RedriverParts
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.embedded import EmbeddedBroker
@@ -19,10 +20,8 @@ from redrive.records import (
     Filter,
     MessageContent,
     NewOperation,
-    Operation,
     OperationKind,
     OperationState,
-    RedriveTarget,
     Selection,
     Status,
     make_id,
@@ -51,28 +50,6 @@ ORIGINAL = Properties.of(
     message_id="m",
     delivery_mode=2,
 )
-OPERATION = Operation(
-    id="op",
-    kind=OperationKind.RETURN,
-    state=OperationState.RUNNING,
-    selection_text="",
-    target=RedriveTarget(),
-    rate_per_s=None,
-    keep_attempts=False,
-    ramp=(),
-    settle_s=1,
-    who="ann",
-    why="",
-    total=1,
-    sent=0,
-    refused=0,
-    in_doubt=0,
-    skipped=0,
-    created_at_ms=0,
-    started_at_ms=None,
-    ended_at_ms=None,
-    note="",
-)
 
 
 def claimed(properties: Properties | bytes, **changes: Any) -> ClaimedLetter:
@@ -95,7 +72,7 @@ def claimed(properties: Properties | bytes, **changes: Any) -> ClaimedLetter:
 
 
 def copied(properties: Properties | bytes, **changes: Any) -> Properties:
-    copy = restored_copy(OPERATION, claimed(properties, **changes), 0)
+    copy = restored_copy(claimed(properties, **changes))
     assert (copy.exchange, copy.routing_key, copy.body, copy.mandatory) == ("", "orders.dlq", b"body", True)
     assert isinstance(copy.properties, Properties)
     return copy.properties
@@ -160,12 +137,12 @@ def test_all_that_was_collected_is_in_its_queue_again_and_stays_there(profile: s
             await park(client, "orders.dlq", [(ORIGINAL, b"one"), (ORIGINAL, b"two")])
             await make_collector(client, store, [source]).run(once=True)
             assert await ready(client, "orders.dlq") == 0
-            parts = RedriverParts(store=store, client=client, owner="r", clock_ms=now_ms, returning=restored_copy)
+            parts = RedriverParts(store=store, client=client, owner="r", clock_ms=now_ms)
             everything = NewOperation(kind=OperationKind.RETURN, selection=Selection(filter=Filter()), who="ann")
             id = make_id(now_ms(), random_bits())
             await store.operations.create(everything, id=id, now_ms=now_ms())
             async with keep_collectors_away(
-                store, "/", ["orders.dlq"], owner="r", who="ann", clock_ms=now_ms, observer=SILENT
+                LeaseHolder(store=store, owner="r", clock_ms=now_ms, observer=SILENT), "/", ["orders.dlq"], who="ann"
             ):
                 ended = await Redriver(parts).run(id)
             assert (ended.state, ended.sent) == (OperationState.DONE, 2)
@@ -196,7 +173,10 @@ def test_while_a_collector_has_the_queue_nothing_is_returned_to_it(tmp_path: Pat
             await wait_for(is_held)
             with pytest.raises(StillCollected, match=r"orders\.dlq is being collected by night shift"):
                 async with keep_collectors_away(
-                    store, "/", ["orders.dlq"], owner="r", who="ann", clock_ms=now_ms, observer=SILENT
+                    LeaseHolder(store=store, owner="r", clock_ms=now_ms, observer=SILENT),
+                    "/",
+                    ["orders.dlq"],
+                    who="ann",
                 ):
                     pytest.fail("it was let in")
             assert await store.batches.stopped_queues() == {}

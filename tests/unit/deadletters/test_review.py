@@ -15,19 +15,20 @@ import pytest
 from redrive.client import Client
 from redrive.core import SILENT
 from redrive.deadletters.actions.restore import keep_collectors_away
-from redrive.deadletters.collect.reconciliation import OpenBatch, without_repeated
-from redrive.deadletters.redrive.operation_run import RedriveOptions, RedriverParts, Run
+from redrive.deadletters.collect.reconciliation import OpenBatch, without_repeats
+from redrive.deadletters.held_leases import LeaseHolder
+from redrive.deadletters.redrive.operation_run import OperationRun, RedriveOptions, RedriverParts
 from redrive.deadletters.redrive.preflight import (
     Preflight,
     QueueLimits,
     TargetHealth,
     judge,
     judge_for_witness,
-    queue_state,
 )
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.deadletters.redrive.witness import Witness, settle_by_witness, witness_queue
 from redrive.embedded import EmbeddedBroker
+from redrive.inspection import queue_state
 from redrive.records import (
     Filter,
     ItemState,
@@ -68,7 +69,7 @@ PLAIN = MessageContent(properties=Properties.of(message_id="m").raw, body=b"body
 def test_a_letter_that_came_back_twice_keeps_both_messages_in_their_batches() -> None:
     older = OpenBatch(id="older", entries=((b"first copy", "letter"), (b"met again", "other")), at_ms=1)
     newer = OpenBatch(id="newer", entries=((b"second copy", "letter"), (b"met again", "other")), at_ms=2)
-    left = without_repeated([older, newer])
+    left = without_repeats([older, newer])
     assert [one.entries for one in left] == [((b"first copy", "letter"),), newer.entries]
 
 
@@ -138,7 +139,7 @@ class DeafWitness:
     def __init__(self, copies: set[tuple[str, int]]) -> None:
         self._copies = copies
         self.is_reached = False
-        self.forgot = 0
+        self.purged = 0
 
     async def declare(self) -> None:
         if not self.is_reached:
@@ -149,10 +150,10 @@ class DeafWitness:
         return set()
 
     async def seen(self) -> set[tuple[str, int]]:
-        return self._copies if not self.forgot else set()
+        return self._copies if not self.purged else set()
 
-    async def forget(self) -> None:
-        self.forgot += 1
+    async def purge(self) -> None:
+        self.purged += 1
 
 
 def test_the_witness_does_not_forget_while_a_doubt_is_unsettled(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_the_witness_does_not_forget_while_a_doubt_is_unsettled(tmp_path: Path) 
                 clock_ms=lambda: NOW_MS,
                 options=RedriveOptions(witness_s=0.0),
             )
-            run = Run(
+            run = OperationRun(
                 parts,
                 cast(Any, None),
                 running,
@@ -179,9 +180,9 @@ def test_the_witness_does_not_forget_while_a_doubt_is_unsettled(tmp_path: Path) 
                 on_progress=None,
             )
             run._witness = cast(Witness, DeafWitness({(ids[0], 1)}))
-            await run.hear_witness([SendResult(id=ids[0], state=ItemState.IN_DOUBT)])
-            await run.hear_witness([SendResult(id="another", state=ItemState.SENT)])
-            await run.hear_witness([SendResult(id="a third", state=ItemState.IN_DOUBT)])
+            await run.ask_witness([SendResult(id=ids[0], state=ItemState.IN_DOUBT)])
+            await run.ask_witness([SendResult(id="another", state=ItemState.SENT)])
+            await run.ask_witness([SendResult(id="a third", state=ItemState.IN_DOUBT)])
             # Its copy had arrived: pending again, it would be sent a second time.
             assert await statuses(store, *ids) == ["resolved"]
 
@@ -253,7 +254,9 @@ def test_what_was_given_back_and_looked_at_is_collected_again_after_a_crash(kind
 async def _give_back(client: Client, store: Store) -> Operation:
     every = Selection(filter=Filter(), filter_text="all")
     new = NewOperation(kind=OperationKind.RETURN, selection=every, target=RedriveTarget(), who="ada")
-    async with keep_collectors_away(store, "/", [DLQ], owner="ada", who="ada", clock_ms=now_ms, observer=SILENT):
+    async with keep_collectors_away(
+        LeaseHolder(store=store, owner="ada", clock_ms=now_ms, observer=SILENT), "/", [DLQ], who="ada"
+    ):
         made = await store.operations.create(new, id=make_id(now_ms(), random_bits()), now_ms=now_ms())
         return await Redriver(RedriverParts(store=store, client=client, owner="ada", clock_ms=now_ms)).run(made.id)
 

@@ -199,5 +199,5 @@ def test_limit_and_place_of_return_are_those_that_were_measured(
     type: str | None, limit: int | None, expected: dict[BrokerVersion, tuple[int | None, bool]]
 ) -> None:
     source = Source(vhost="/", dlq="x", queue_type=type, delivery_limit=limit)
-    found = {one: (source.effective_limit(one), source.returns_to_front(one)) for one in BrokerVersion}
+    found = {one: (source.effective_limit(one), source.requeues_to_front(one)) for one in BrokerVersion}
     assert found == expected

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from redrive.core import SILENT
-from redrive.deadletters.held_leases import HeldLease, hold_lease
+from redrive.deadletters.held_leases import HeldLease, LeaseHolder
 from redrive.records import Selection
 from redrive.stores import Store, open_store
 from redrive.stores.database_clock import ASKED_AGAIN_MS, ServerClock
@@ -39,15 +39,15 @@ def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def test_an_instance_whose_clock_is_ahead_takes_no_lease_that_is_held(store: Store, run: Run) -> None:
     async def scenario() -> None:
         def hold(owner: str, by_ms: int) -> AbstractAsyncContextManager[HeldLease | None]:
-            return hold_lease(
-                store,
-                "operation:1",
-                owner,
+            holder = LeaseHolder(
+                store=store,
+                owner=owner,
                 ttl_s=30.0,
                 patience_s=1.0,
                 clock_ms=lambda: machine_ms() + by_ms,
                 observer=SILENT,
             )
+            return holder.hold("operation:1")
 
         async with hold("right", 0) as mine:
             assert mine is not None

@@ -1,4 +1,4 @@
-"""From a delivery to an arrival: explained, fingerprinted, made findable; its bytes as they came. Pure."""
+"""A delivery becomes an arrival for the store: explained, fingerprinted, searchable, its bytes unchanged. Pure."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +13,12 @@ from redrive.records import ID_LENGTH, Arrival, MessageContent, explain, marking
 from redrive.wire import Properties, open_envelope
 
 _UNREAD = frozenset((headers.HISTORY,))
-"""Read from the stored properties when somebody looks at the letter; and before only if nothing else tells."""
+"""Headers not decoded here: they are read from the stored properties when somebody looks at the letter, and before that
+only if no other header explains the failure."""
 
 
 class BatchExplainer:
-    """Explains the messages of one hand, most of them while the broker still sends the others."""
+    """Explains the messages of one batch, most of them while the broker still sends the others."""
 
     def __init__(
         self, source: Source, *, new_id: Callable[[], str], clock_ms: Callable[[], int], group_key: bytes
@@ -29,35 +30,35 @@ class BatchExplainer:
         self._early: dict[Delivery, tuple[DeliveryIdentity, Arrival]] = {}
 
     def explain_early(self, delivery: Delivery) -> None:
-        """As soon as it is here; but not what was given back before and may have killed us then: whoever counts
-        deliveries must have a look at that first."""
+        """Explains a delivery as soon as it arrives. Not one that was requeued before, because it may have killed a
+        collector: the delivery limit must be checked first."""
         if not delivery.redelivered or deliveries_so_far(delivery) == 0:
             letter = DeliveredLetter(delivery, self._source.dlq)
-            held = _held(delivery, letter.fingerprint(delivery))
-            self._early[delivery] = (held, self._arrival(delivery, held, letter))
+            identity = _identity(delivery, letter.fingerprint(delivery))
+            self._early[delivery] = (identity, self._arrival(delivery, identity, letter))
 
-    def held(self, delivery: Delivery) -> DeliveryIdentity:
-        """A delivery as reconciling sees it."""
+    def identity(self, delivery: Delivery) -> DeliveryIdentity:
+        """What tells the delivery from others."""
         explained = self._early.get(delivery)
-        return held_of(delivery) if explained is None else explained[0]
+        return identity_of(delivery) if explained is None else explained[0]
 
-    def arrival(self, delivery: Delivery, held: DeliveryIdentity, *, twin_of: str | None = None) -> Arrival:
-        """A delivery as it is stored; a twin's, where it may be one."""
+    def arrival(self, delivery: Delivery, identity: DeliveryIdentity, *, twin_of: str | None = None) -> Arrival:
+        """The delivery as it is stored. `twin_of`: the stored letter of which it may be a copy."""
         explained = self._early.get(delivery)
         if explained is None:
-            arrival = self._arrival(delivery, held, DeliveredLetter(delivery, self._source.dlq))
+            arrival = self._arrival(delivery, identity, DeliveredLetter(delivery, self._source.dlq))
         else:
             arrival = explained[1]
         return arrival if twin_of is None else replace(arrival, twin_of=twin_of)
 
     def forget(self) -> None:
-        """The hand is stored, or lost."""
+        """Drops what it knows: the batch is stored, or lost."""
         self._early.clear()
 
-    def _arrival(self, delivery: Delivery, held: DeliveryIdentity, letter: "DeliveredLetter") -> Arrival:
+    def _arrival(self, delivery: Delivery, identity: DeliveryIdentity, letter: "DeliveredLetter") -> Arrival:
         return arrival_of(
             delivery,
-            held,
+            identity,
             letter,
             source=self._source,
             id=self._new_id(),
@@ -67,8 +68,11 @@ class BatchExplainer:
 
 
 class DeliveredLetter:
-    """A delivery as `core.Letter`, its headers decoded once: explaining asks for a dozen, searching for all, and the
-    fingerprint is made of their bytes. Of an envelope it is the message within; the fingerprint is the delivery's."""
+    """A delivery as `core.ReceivedMessage`, its headers decoded once: explaining reads a dozen, searching all, and the
+    fingerprint is made of their bytes.
+
+    Where the delivery is an envelope, it is the message within; the fingerprint is the delivery's.
+    """
 
     __slots__ = (
         "_apart",
@@ -84,7 +88,7 @@ class DeliveredLetter:
     has_anothers_headers = False
 
     def __init__(self, delivery: Delivery, queue: str) -> None:
-        # Not the delivery's own, which would keep what is decoded here for as long as the hand is held.
+        # Not the delivery's own, which would keep what is decoded here for as long as the batch lives.
         self._properties = Properties(delivery.header)
         self.queue = queue
         self.exchange, self.routing_key = delivery.route
@@ -132,10 +136,10 @@ class DeliveredLetter:
         return getattr(self._properties, name)
 
 
-def held_of(delivery: Delivery) -> DeliveryIdentity:
-    """A delivery as reconciling sees it."""
+def identity_of(delivery: Delivery) -> DeliveryIdentity:
+    """What tells the delivery from others."""
     exchange, routing_key = delivery.route
-    return _held(
+    return _identity(
         delivery,
         fingerprint(exchange=exchange, routing_key=routing_key, properties=delivery.header, body=delivery.body),
     )
@@ -143,7 +147,7 @@ def held_of(delivery: Delivery) -> DeliveryIdentity:
 
 def arrival_of(
     delivery: Delivery,
-    held: DeliveryIdentity,
+    identity: DeliveryIdentity,
     letter: DeliveredLetter,
     *,
     source: Source,
@@ -151,7 +155,7 @@ def arrival_of(
     now_ms: int,
     group_key: bytes,
 ) -> Arrival:
-    """A delivery, explained. Whatever its properties hold, it becomes an arrival: nothing is too odd to be kept."""
+    """The arrival of a delivery. Every delivery becomes one, whatever its properties hold."""
     explanation = explain(
         letter,
         dlq=source.dlq,
@@ -173,7 +177,7 @@ def arrival_of(
         dlq_exchange=letter.exchange,
         dlq_routing_key=letter.routing_key,
         content=MessageContent(properties=delivery.header, body=delivery.body),
-        fingerprint=held.fingerprint,
+        fingerprint=identity.fingerprint,
         explanation=explanation,
         search_text=search_text(explanation, headers=letter.headers, body=letter.body),
         collected_at_ms=now_ms,
@@ -190,16 +194,16 @@ def deliveries_so_far(delivery: Delivery) -> int:
     return read_count(_header(delivery, headers.DELIVERY_COUNT)) or 0
 
 
-def _held(delivery: Delivery, made_of_it: bytes) -> DeliveryIdentity:
-    # Whether it has an id matters only after a crash, and then only of what comes again.
-    identified = delivery.redelivered and _is_identified(delivery)
-    return DeliveryIdentity(fingerprint=made_of_it, redelivered=delivery.redelivered, identified=identified)
+def _identity(delivery: Delivery, fingerprinted: bytes) -> DeliveryIdentity:
+    # Whether it has an id matters only after a crash, and then only if it is redelivered.
+    has_id = delivery.redelivered and _has_id(delivery)
+    return DeliveryIdentity(fingerprint=fingerprinted, redelivered=delivery.redelivered, has_id=has_id)
 
 
-def _is_identified(delivery: Delivery) -> bool:
+def _has_id(delivery: Delivery) -> bool:
     try:
         properties = delivery.properties
-        # A redriven copy has one of these; `x-redriven-id` alone is a header that somebody copied.
+        # A redriven copy has one of these; `x-redriven-id` alone may have been copied by an application.
         return bool(properties.message_id) or properties.header(headers.MESSAGE_ID) is not None
     except RedriveError:
         return False

@@ -1,38 +1,42 @@
-"""Which messages in hand are stored already: the decision after a crash. Pure.
+"""Which messages of a batch are stored already: the decision after a crash. Pure.
 
-A round of collecting leaves a trace in the store, so that whoever comes after a crash can tell what had happened:
+The collect loop records in the store what it does, so that the next collector can tell what had happened. An *open
+batch* is the record of a batch that was stored, and whose ack may not have arrived. A *lost batch* is the record of one
+that may be held and is not stored: it has no entries, only a largest size.
 
-    step          open in the store            the process dies here, and then
-    -             a lost hand (an empty one)   the hand comes back, `redelivered`, and is in no batch: insert
-    tx 1          the batch, a lost hand       the batch comes back whole, `redelivered`: it is only acked
-    ack, barrier  the batch, a lost hand       nothing of the batch comes back: it is forgotten
-    tx 2          a lost hand
+    step          records in the store         if the process dies here
+    -             a lost batch                 its messages come again, `redelivered`, and are in no batch: insert
+    tx 1          the batch, a lost batch      all of the batch comes again, `redelivered`: it is only acked
+    ack, barrier  the batch, a lost batch      nothing of the batch comes again: its record is removed
+    tx 2          a lost batch
 
-The lost hand stands for all that can be out and unstored, as long as anything is taken: the next hand is taken while
-one is stored, so a batch and a hand that is in no batch may come back together.
+The lost batch stands for everything that is held and not stored, for as long as the collector takes messages. The next
+batch is prefetched while one is stored, so a stored batch and an unstored one may come again together.
 
-The batch is all that was in hand, and one ack settles all of it or nothing. So a batch comes back whole or not at all;
-what matches only a part of it are twins, messages with the same bytes, and they are inserted. Where a batch comes back
-in several hands, its rest is written down after tx 1 and before the ack; `without_repeated` mends a crash between.
+A batch is everything that one consumer held, and one ack settles all of it or nothing. So either all of a batch comes
+again or nothing of it. Messages that match only a part of it are twins (other messages with the same bytes), and they
+are inserted. Where a batch comes again in several batches, its rest is written down after tx 1 and before the ack;
+`without_repeats` mends a crash between the two.
 
     given                                                      then
-    not redelivered                                            insert: nobody has had it
-    it has an id, and is in a batch                            only ack, in any case
-    a batch is in hand whole, and one of it has an id          only ack, all of it: the batch was not acked
-    it has no id, and is in a batch otherwise                  doubtful: insert, and say of which it may be a copy
-    drained, or a hand that must have had it has not           old batches are forgotten, and with the last lost hands
+    not redelivered                                            insert: no collector has had it
+    it has an id, and is in an open batch                      only ack, in any case
+    all of an open batch is here, and one of it has an id      only ack, all of it: the batch was not acked
+    it has no id, and is in an open batch otherwise            doubtful: insert, and note of which it may be a copy
+    the queue is drained, or a batch that must have held it    old open batches are removed; with the last of them,
+        has not                                                lost batches too
 
-Doubt. `redelivered` proves nothing: 4.x sets it on the first delivery of what was rejected elsewhere, and anybody who
-looks into a queue sets it. So a message without an id that is in a batch can be the stored one, or a twin of it, which
-has the same bytes and was never in our hands; the stored one was acked then. What was stored twice can be put right,
-what was acked unstored is gone: such a message is inserted and named in `doubtful`. A message with an id and the same
-bytes is one message.
+Doubt. `redelivered` proves nothing: 4.x sets it on the first delivery of a message that was rejected in another queue,
+and anybody who looks into a queue sets it. So a message without an id that is in an open batch can be the stored one,
+or a twin of it that no collector has held; in the latter case the stored one was acked. What was stored twice can be
+put right; what was acked without being stored is gone. So such a message is inserted, and named in `doubtful`. A
+message with an id and the same bytes is the same message.
 
-A broker that dies after the barrier and before the ack is on its disk gives back what was acked; so on classic queues a
-batch stays open until it is there (`rounds`).
+A broker that dies after the barrier and before the ack is on its disk redelivers what was acked. So on classic queues a
+batch stays open until the ack is on disk (`collect_loop`).
 
-`grace_ms`: a broker may notice the death of a connection late (heartbeats), and return a hand after the queue was seen
-empty. A batch younger than that is not forgotten.
+`grace_ms`: a broker may notice the death of a connection late (heartbeats), and requeue a batch after the queue was
+seen empty. The record of a batch younger than that is kept.
 """
 
 from collections import defaultdict, deque
@@ -42,37 +46,40 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryIdentity:
-    """One message in hand. `identified`: it carries an id of its own."""
+    """What tells a delivery from another. `has_id`: the message carries an id of its own."""
 
     fingerprint: bytes
     redelivered: bool
-    identified: bool
+    has_id: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBatch:
-    """A batch nobody has owned yet: (fingerprint, letter id) of all that was in hand; empty if the hand was lost.
+    """The record of a batch whose ack may not have arrived: (fingerprint, letter id) of all its messages.
 
-    `hand_max` is how many messages a lost hand can have held.
+    A lost batch, which was never stored, has no entries; `size_max` is how many messages it can have held.
     """
 
     id: str
     entries: tuple[tuple[bytes, str], ...]
     at_ms: int
-    hand_max: int = 0
+    size_max: int = 0
 
     @property
-    def is_lost_hand(self) -> bool:
+    def is_lost(self) -> bool:
         """Whether messages were taken and never stored."""
-        return not self.entries and self.hand_max > 0
+        return not self.entries and self.size_max > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """How a hand was taken. `is_complete`: it has all that open batches can have given back, or the queue had no more.
-    `is_first`: of this session, so nothing was matched before it."""
+class BatchContext:
+    """How a batch was taken.
 
-    returns_to_front: bool
+    `requeues_to_front`: the queue puts requeued messages first. `is_complete`: the batch has all that can be
+    redelivered of open batches, or the queue had no more. `is_first`: nothing was matched before it in this session.
+    """
+
+    requeues_to_front: bool
     is_complete: bool
     is_drained: bool
     is_first: bool
@@ -82,9 +89,12 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """`known` has a letter's id for each message that is stored already, None for one to insert. `doubtful` are places
-    of messages that are inserted and may be stored already, with that letter's id. `settled` are batches that end with
-    this hand; `left` are still open, those of them in `shrunk` without what this hand matched."""
+    """What to do with a batch and with the open batches.
+
+    `known` has a letter's id for each message that is stored already, None for one to insert. `doubtful` has the places
+    of messages that are inserted and may be stored already, with that letter's id. `settled` are open batches that end
+    with this batch; `left` stay open, those of them in `shrunk` without what this batch matched.
+    """
 
     known: tuple[str | None, ...]
     settled: tuple[str, ...]
@@ -93,10 +103,11 @@ class Reconciled:
     doubtful: dict[int, str] = field(default_factory=dict)
 
 
-def without_repeated(batches: Sequence[OpenBatch]) -> tuple[OpenBatch, ...]:
-    """The batches, oldest first, each message only in the newest that has it: there it was in hand last.
+def without_repeats(batches: Sequence[OpenBatch]) -> tuple[OpenBatch, ...]:
+    """The open batches, oldest first, each message only in the newest that has it: that one held it last.
 
-    By its bytes and its letter: a letter that was redriven and came back is in two batches with two messages.
+    A message is one by its bytes and its letter: a letter that was redriven and came back is in two batches with two
+    messages.
     """
     seen: set[tuple[bytes, str]] = set()
     found: list[OpenBatch] = []
@@ -107,41 +118,43 @@ def without_repeated(batches: Sequence[OpenBatch]) -> tuple[OpenBatch, ...]:
     return tuple(reversed(found))
 
 
-def hand_needed(batches: Sequence[OpenBatch]) -> int:
-    """How many messages a hand must be able to hold so that it has all that open batches can have given back.
+def size_needed(batches: Sequence[OpenBatch]) -> int:
+    """How many messages a batch must be able to hold to have everything that can be redelivered of open batches.
 
-    Hands that were lost are not added up: each began with what the one before had given back. But what was stored and
-    what was lost can have been in hand at the same time.
+    Lost batches are not added up: each began with what was requeued of the one before. But a stored batch and a lost
+    one can have been held at the same time.
     """
     stored = sum(len(batch.entries) for batch in batches)
-    return stored + max((batch.hand_max for batch in batches), default=0)
+    return stored + max((batch.size_max for batch in batches), default=0)
 
 
-def reconcile(hand: Sequence[DeliveryIdentity], batches: Sequence[OpenBatch], given: Circumstances) -> Reconciled:
-    """What to do with each message in hand, and with each open batch."""
+def reconcile(
+    deliveries: Sequence[DeliveryIdentity], batches: Sequence[OpenBatch], context: BatchContext
+) -> Reconciled:
+    """What to do with each message of a batch, and with each open batch."""
     if not batches:
-        return Reconciled(known=(None,) * len(hand), settled=(), left=())
-    decides_by_whole = given.is_complete and (given.returns_to_front or (given.is_drained and given.is_first))
-    matching = _Matching(hand)
-    # The newest first: an older one that is still open was seen not to come back.
+        return Reconciled(known=(None,) * len(deliveries), settled=(), left=())
+    decides_by_whole = context.is_complete and (context.requeues_to_front or (context.is_drained and context.is_first))
+    matching = _Matching(deliveries)
+    # The newest first: an older one that is still open was seen not to come again.
     if decides_by_whole:
-        left = [one for one in reversed(batches) if one.is_lost_hand or not matching.take_whole(one)][::-1]
+        left = [one for one in reversed(batches) if one.is_lost or not matching.take_whole(one)][::-1]
     else:
         left = [matching.take_single(one) for one in reversed(batches)][::-1]
-    fresh = any(not one.redelivered for one in hand)
+    has_fresh = any(not one.redelivered for one in deliveries)
     settled: list[str] = [batch.id for batch in batches if batch.id not in {one.id for one in left}]
-    may_be_forgotten = decides_by_whole or given.is_drained
+    may_be_removed = decides_by_whole or context.is_drained
 
     def is_awaited(batch: OpenBatch) -> bool:
-        return bool(batch.entries) and not (may_be_forgotten and batch.at_ms + given.grace_ms <= given.now_ms)
+        return bool(batch.entries) and not (may_be_removed and batch.at_ms + context.grace_ms <= context.now_ms)
 
-    # Where returned messages come first, one that is fresh says that none is behind it. But as long as a batch may come
-    # back, a hand that was out beside it may too: a hand that is to hold the one must have room for the other.
-    is_seen = given.is_drained or (given.returns_to_front and given.is_complete and fresh)
+    # Where requeued messages come first, a fresh one says that no requeued one is behind it. But as long as a stored
+    # batch may come again, a lost one that was held beside it may too: a batch must have room for both.
+    is_seen = context.is_drained or (context.requeues_to_front and context.is_complete and has_fresh)
     keeps_lost = not is_seen or any(is_awaited(one) for one in left)
     still: list[OpenBatch] = []
     for batch in left:
-        if keeps_lost if batch.is_lost_hand else is_awaited(batch):
+        if keeps_lost if batch.is_lost else is_awaited(batch):
             still.append(batch)
         else:
             settled.append(batch.id)
@@ -156,14 +169,14 @@ def reconcile(hand: Sequence[DeliveryIdentity], batches: Sequence[OpenBatch], gi
 
 
 class _Matching:
-    """Messages in hand against entries of batches; each is used once."""
+    """Matches deliveries with entries of open batches; each is used once."""
 
-    def __init__(self, hand: Sequence[DeliveryIdentity]) -> None:
-        self._hand = hand
-        self.known: list[str | None] = [None] * len(hand)
+    def __init__(self, deliveries: Sequence[DeliveryIdentity]) -> None:
+        self._deliveries = deliveries
+        self.known: list[str | None] = [None] * len(deliveries)
         self.doubtful: dict[int, str] = {}
         self._places: dict[bytes, deque[int]] = defaultdict(deque)
-        for place, one in enumerate(hand):
+        for place, one in enumerate(deliveries):
             if one.redelivered:
                 self._places[one.fingerprint].append(place)
 
@@ -178,13 +191,13 @@ class _Matching:
                 used[fingerprint] += 1
         is_whole = len(found) == len(batch.entries)
         # One that is certain makes all certain: they were acked together or not at all.
-        is_certain = is_whole and any(self._hand[place].identified for place, _ in found)
+        is_certain = is_whole and any(self._deliveries[place].has_id for place, _ in found)
         for place, letter_id in found:
-            if is_certain or self._hand[place].identified:
+            if is_certain or self._deliveries[place].has_id:
                 self.known[place] = letter_id
             else:
                 self.doubtful[place] = letter_id
-            self._places[self._hand[place].fingerprint].remove(place)
+            self._places[self._deliveries[place].fingerprint].remove(place)
         return is_whole
 
     def take_single(self, batch: OpenBatch) -> OpenBatch:
@@ -196,7 +209,7 @@ class _Matching:
                 left.append((fingerprint, letter_id))
                 continue
             place = places.popleft()
-            if self._hand[place].identified:
+            if self._deliveries[place].has_id:
                 self.known[place] = letter_id
             else:
                 self.doubtful[place] = letter_id

@@ -92,7 +92,7 @@ class Source:
             return None if unlimited else max(0, self.delivery_limit)
         return QUORUM_LIMIT_DEFAULT if version >= BrokerVersion.V4_0 else None
 
-    def returns_to_front(self, version: BrokerVersion) -> bool:
+    def requeues_to_front(self, version: BrokerVersion) -> bool:
         """Whether what a consumer gives back comes first again. False also where nobody knows."""
         if self.queue_type == QueueType.CLASSIC:
             return True

@@ -1,8 +1,8 @@
-"""Auto-retry: every 30 s what is due goes back by itself, and what has not come back for long enough is resolved.
+"""Auto-retry: every 30 s, redrives the dead letters that are due, and resolves those that have not come back for long.
 
-Which dead letters are due, and how often, the rules in the store say; when one comes back the collector's transaction
-decides about the next attempt, or that they are spent. Here is only the clock: under the lease `auto-retry`, so that of
-many instances one does it, and another goes on when that one is gone.
+The rules in the store say which dead letters are due, and how often. When one comes back, the collector's transaction
+decides about the next attempt, or that all are spent. This module is only the clock: under the lease `auto-retry`, so
+that one of many instances does it, and another goes on when that one dies.
 """
 
 import asyncio
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from redrive.client import AccessRefused
 from redrive.core import RedriveError
-from redrive.deadletters.held_leases import HeldLease, hold_lease
-from redrive.deadletters.redrive.operation_run import RedriveOptions
-from redrive.deadletters.redrive.preflight import queue_state
+from redrive.deadletters.held_leases import HeldLease
 from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
-from redrive.deadletters.waits import idle
+from redrive.deadletters.stop_waits import wait_stop
+from redrive.inspection import queue_state
 from redrive.records import Operation, OperationKind, make_id
 from redrive.stores import acting_as
 
@@ -23,13 +22,13 @@ AUTO_RETRY_INTERVAL_S = 30.0
 WHO = "auto-retry"
 _SETTLE_AT_ONCE = 1_000
 _DUE_AT_ONCE = 10_000
-_ROUNDS_MAX = 1_000
-"""More than a million settled or ten million due in one go wait for the next."""
+_PASSES_MAX = 1_000
+"""More than a million settled or ten million due at once wait for the next interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRetryReport:
-    """What one look did. `is_elsewhere`: another instance does it; this one did nothing."""
+    """What one pass did. `is_elsewhere`: another instance does it; this one did nothing."""
 
     is_elsewhere: bool = False
     settled: int = 0
@@ -37,7 +36,7 @@ class AutoRetryReport:
 
 
 class AutoRetry:
-    """The loop. `random_bits` gives random bits for the ids of its operations."""
+    """The loop. `random_bits` is for the ids of its operations."""
 
     def __init__(
         self, redriver: Redriver, *, random_bits: Callable[[], int], interval_s: float = AUTO_RETRY_INTERVAL_S
@@ -48,43 +47,34 @@ class AutoRetry:
         self._interval_s = interval_s
 
     async def run(self, *, stop: asyncio.Event) -> None:
-        """A look every interval until `stop` is set. What goes wrong is noted, and tried again at the next."""
+        """One pass every interval until `stop` is set. What fails is noted, and tried again at the next pass."""
         while not stop.is_set():
             try:
                 await self.once(stop=stop)
             except (RedriveError, TimeoutError) as error:
                 self._parts.observer.note("deadletters.auto_retry_failed", reason=str(error))
-            await idle(stop, self._interval_s)
+            await wait_stop(stop, self._interval_s)
 
     async def once(self, *, stop: asyncio.Event | None = None) -> AutoRetryReport:
-        """One look: settles what has been silent, sends what is due, waits for the end of that.
+        """One pass: resolves what has been silent, sends what is due, and waits until that is sent.
 
         Raises StoreUnavailable, LeaseLost, ClientError.
         """
         stopping = asyncio.Event() if stop is None else stop
-        options = self._parts.options
         with acting_as(""):
-            return await self._look(stopping, options)
+            return await self._settle_and_send(stopping)
 
-    async def _look(self, stopping: asyncio.Event, options: RedriveOptions) -> AutoRetryReport:
-        async with hold_lease(
-            self._parts.store,
-            "auto-retry",
-            self._parts.owner,
-            ttl_s=options.lease_s,
-            patience_s=options.store_s,
-            clock_ms=self._parts.clock_ms,
-            observer=self._parts.observer,
-        ) as held:
+    async def _settle_and_send(self, stopping: asyncio.Event) -> AutoRetryReport:
+        async with self._redriver.leases.hold("auto-retry") as held:
             if held is None:
                 return AutoRetryReport(is_elsewhere=True)
             settled = await self._settle(held)
-            operations = [*await self._left_behind(held, stopping), *await self._due(held, stopping)]
+            operations = [*await self._unfinished(held, stopping), *await self._due(held, stopping)]
             return AutoRetryReport(settled=settled, operations=tuple(operations))
 
     async def _settle(self, held: HeldLease) -> int:
         settled, asked, waiting = 0, set[str](), dict[str, str]()
-        for _ in range(_ROUNDS_MAX):
+        for _ in range(_PASSES_MAX):
             held.require()
             now_ms, vhost = self._parts.clock_ms(), self._parts.client.target.vhost
             operations = self._parts.store.operations
@@ -104,23 +94,23 @@ class AutoRetry:
         return settled
 
     async def _why_waiting(self, queue: str) -> str | None:
-        """Why copies that were sent to this queue can't be handled yet, None where nothing speaks against it.
+        """Why copies that were sent to this queue may not be handled yet; None if nothing speaks against it.
 
-        Messages that lie there while nobody consumes it may be the copies; of a queue that is consumed nobody can know
-        which ones lie there. A queue that is gone says nothing about what was in it.
+        Messages that are ready while nobody consumes the queue may be the copies. Which messages are ready in a queue
+        that is consumed, nobody can know. A deleted queue says nothing about what was in it.
         """
         try:
             state = await queue_state(self._parts.client, queue)
         except AccessRefused:
-            return None  # not ours to look at
+            return None  # this user may not look at it
         if state is None:
             return f"the queue {queue} that its copy went to is gone; whether it was handled nobody can know"
         if state.consumers == 0 and state.messages_ready:
             return f"nobody consumes {queue}, and messages lie there"
         return None
 
-    async def _left_behind(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
-        """The operations of an auto-retry that is gone: what they have left is not due a second time."""
+    async def _unfinished(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
+        """Runs the operations of an auto-retry that died: what they have left is not due a second time."""
         ended = []
         vhost = self._parts.client.target.vhost
         for id in await self._parts.store.operations.waiting(vhost=vhost):
@@ -131,9 +121,9 @@ class AutoRetry:
 
     async def _due(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
         ended: list[Operation] = []
-        # Who changed a rule and was killed over it has left letters due that should not be, and others not.
+        # A process that was killed while it changed a rule has left letters due that should not be, or the reverse.
         await self._parts.store.rules.go_on(now_ms=self._parts.clock_ms())
-        for _ in range(_ROUNDS_MAX):
+        for _ in range(_PASSES_MAX):
             held.require()
             if stop.is_set():
                 break
@@ -158,4 +148,4 @@ class AutoRetry:
         try:
             return [await self._redriver.run(id, stop=stop, pauses_when_stopped=False)]
         except RunsElsewhere:
-            return []  # a runner of waiting operations was faster
+            return []  # `run_waiting_operations` was faster

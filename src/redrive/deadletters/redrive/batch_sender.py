@@ -1,4 +1,4 @@
-"""One batch of copies to the broker, and how each ended. Nothing is sent twice from here, and nothing is guessed.
+"""Sends one batch of copies to the broker. Nothing is sent twice, and no result is guessed.
 
 outcome                        the dead letter
 Confirmed                      sent
@@ -12,14 +12,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
 from redrive.client import Client, ClientError, Confirmed, InDoubt, Nacked, Outcome, Outgoing, Publisher, Returned
+from redrive.deadletters.stop_waits import wait_done
 from redrive.records import ItemState, SendResult
 
 _CLOSE_S_MAX = 60.0
 """More than a publisher takes to give up on its confirms."""
 
 
-class Sender:
-    """Publishes batches; keeps a publisher for them as long as it is good."""
+class BatchSender:
+    """Publishes batches, on one publisher for as long as that is open."""
 
     def __init__(self, client: Client, *, window: int, patience_s: float, grace_s: float) -> None:
         self._client = client
@@ -35,10 +36,10 @@ class Sender:
         stop: asyncio.Event,
         halfway: Callable[[], Awaitable[None]] | None = None,
     ) -> list[Outcome | None]:
-        """The outcome of each, in order; None for what certainly was not sent because there was no connection.
+        """The outcome of each copy, in order; None where it certainly was not sent because there was no connection.
 
         Waits for a connection and for confirms up to `patience_s`, once `stop` is set no longer than `grace_s`.
-        `halfway` is awaited when some are sent and some are not.
+        `halfway` is awaited when some are sent and some are not (for tests).
         """
         if halfway is not None:
             half = (len(copies) + 1) // 2
@@ -70,10 +71,10 @@ class Sender:
             return [None] * len(copies)
         publishing = asyncio.create_task(publisher.publish_many(copies))
         try:
-            await wait_or_stop(publishing, stop, self._patience_s, self._grace_s)
+            await wait_done(publishing, stop, self._patience_s, self._grace_s)
             gave_up = not publishing.done()
             if gave_up:
-                # What waits for a place comes back as not sent, what is in flight as in doubt.
+                # What waits for the publish window is then not sent, and what is in flight is in doubt.
                 await self.close()
                 async with asyncio.timeout(_CLOSE_S_MAX):
                     await asyncio.shield(publishing)
@@ -87,7 +88,7 @@ class Sender:
         if self._publisher is None:
             opening = asyncio.create_task(self._client.publisher(window=self._window))
             try:
-                await wait_or_stop(opening, stop, self._patience_s, self._grace_s)
+                await wait_done(opening, stop, self._patience_s, self._grace_s)
                 if opening.done():
                     self._publisher = opening.result()
             except ClientError:
@@ -98,19 +99,8 @@ class Sender:
         return self._publisher
 
 
-async def wait_or_stop(task: "asyncio.Task[object]", stop: asyncio.Event, patience_s: float, grace_s: float) -> None:
-    """Until the task is done or has had its time: `patience_s`, and from when `stop` is set `grace_s`."""
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait([task, stopping], timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done() and stop.is_set():
-            await asyncio.wait([task], timeout=grace_s)
-    finally:
-        stopping.cancel()
-
-
-def ended(letter_id: str, copy: Outgoing, outcome: Outcome | None) -> SendResult:
-    """How a dead letter ended, by what became of its copy."""
+def send_result(letter_id: str, copy: Outgoing, outcome: Outcome | None) -> SendResult:
+    """The result for a dead letter, by the outcome of its copy."""
     match outcome:
         case None:
             return SendResult(id=letter_id, state=ItemState.QUEUED, reason="there was no connection to send it on")

@@ -1,7 +1,7 @@
-"""How fast and in what steps an operation goes: its rate, its ramp, the size of its batches, its progress. No I/O.
+"""How fast an operation goes: its rate, its ramp, the size of its batches, its progress. No I/O.
 
-ramp (1, 2, 5, 20)    1, then 2, then 5, then 20 at a time; after each of the four the copies are given a while to
-                      come back, and if one does the operation pauses (the canary); then 20 at a time without waits
+A ramp of (1, 2, 5, 20) sends 1, then 2, then 5, then 20 at a time. After each of the four the copies are watched for a
+while, and if one comes back the operation pauses (the canary). Then it sends 20 at a time without waits.
 """
 
 from collections import deque
@@ -13,15 +13,15 @@ from redrive.records import Operation
 BATCH_MAX = 1_000
 BATCH_BYTES = 32 << 20
 _FIRST_BATCH = 20
-"""Before anything is known about how large they are: twenty of 16 MB are in memory at most."""
+"""Before anything is known about their sizes: twenty of 16 MB are in memory at most."""
 _SLICE_S = 0.5
-"""With a rate, a batch is as much as may go in this time, so that a pause is seen soon."""
+"""With a rate, a batch is what may be sent in this time, so that a pause is noticed soon."""
 _RATE_WINDOW = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveProgress:
-    """How far an operation is. `rate_per_s` and `eta_s` are None while nobody can know."""
+    """How far an operation is. `rate_per_s` and `eta_s` are None while they are not known."""
 
     operation: Operation
     rate_per_s: float | None
@@ -30,14 +30,14 @@ class RedriveProgress:
 
 @dataclass(frozen=True, slots=True)
 class RampStep:
-    """The next batch: how many at most, and whether to watch for returns after it."""
+    """The next batch: how many at most, and whether its copies are watched afterwards."""
 
     size: int
     is_canary: bool
 
 
 class RateLimiter:
-    """Spreads sends over time, so that no more than `rate_per_s` leave; None is without limit."""
+    """Spreads sends over time, so that no more than `rate_per_s` are sent; None is without limit."""
 
     def __init__(self, rate_per_s: float | None) -> None:
         if rate_per_s is not None and not rate_per_s > 0:
@@ -47,21 +47,21 @@ class RateLimiter:
 
     @property
     def batch_max(self) -> int:
-        """As many as may go at once."""
+        """How many may be sent at once."""
         return BATCH_MAX if self._rate_per_s is None else max(1, min(BATCH_MAX, int(self._rate_per_s * _SLICE_S)))
 
     def wait_s(self, now_s: float) -> float:
-        """How long until the next may go."""
+        """How long until the next may be sent."""
         return 0.0 if self._free_at_s is None else max(0.0, self._free_at_s - now_s)
 
     def spend(self, count: int, now_s: float) -> None:
-        """So many go now."""
+        """So many are sent now."""
         if self._rate_per_s is not None:
             self._free_at_s = now_s + self.wait_s(now_s) + count / self._rate_per_s
 
 
 class BatchSize:
-    """How many to take so that their bodies fit into memory: judged by the last batch."""
+    """How many to take so that their bodies fit into memory, judged by the last batch."""
 
     def __init__(self, most: int = BATCH_MAX) -> None:
         self._most = most
@@ -79,7 +79,7 @@ class BatchSize:
         return self._is_known and self._next == self._most
 
     def learn(self, sizes: Sequence[int]) -> None:
-        """The sizes of what was taken, in bytes."""
+        """Adjusts the next size to those of the last batch, in bytes."""
         if sizes:
             average = max(1, sum(sizes) // len(sizes))
             self._next = max(1, min(self._most, BATCH_BYTES // average))
@@ -87,13 +87,13 @@ class BatchSize:
 
 
 class RateMeter:
-    """The rate of the last batches, and when they will all be done."""
+    """Measures the rate of the last batches, and estimates when all are done."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque(maxlen=_RATE_WINDOW)
 
     def progress(self, operation: Operation, now_s: float) -> RedriveProgress:
-        """How far it is now; asked after every batch."""
+        """How far the operation is now; called after every batch."""
         done = operation.total - operation.left
         self._seen.append((now_s, done))
         (first_s, first_done), (last_s, last_done) = self._seen[0], self._seen[-1]

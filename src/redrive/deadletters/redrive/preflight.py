@@ -5,19 +5,20 @@ by a passive declare, which is immediate and counts ready messages only; its lim
 is at hand. Whether an exchange has a way for the copies only the publish itself can tell: they are mandatory.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from redrive.client import AccessRefused, ChannelClosed, Client, NotFound, QueueState
+from redrive.client import AccessRefused, ChannelClosed, Client
 from redrive.core import Finding, RedriveError, Severity, format_duration_ms
 from redrive.deadletters.redrive.copies import NAME_BYTES_MAX, targets_of
+from redrive.inspection import exchange_exists, queue_state
+from redrive.management import Management, ManagementError
 from redrive.records import RedriveTarget
+from redrive.topology import queue_settings
 
 BACKLOG_WARN = 10_000
 """Ready messages before ours from which on it is worth saying."""
-ANSWER_S_MAX = 30.0
 
 
 class TargetRefused(RedriveError):
@@ -149,32 +150,26 @@ def judge_for_witness(preflight: Preflight) -> Preflight:
     return replace(preflight, findings=(*preflight.findings, *findings))
 
 
-async def queue_state(client: Client, name: str) -> QueueState | None:
-    """What a passive declare says; None if there is no such queue. Raises ClientError, TimeoutError."""
-    async with asyncio.timeout(ANSWER_S_MAX):
-        channel = await client.channel()
+def limits_from_management(management: Management) -> LimitsOf:
+    """Asks the management API for the limits of a queue. Where it does not answer, they can't be known."""
+
+    async def limits_of(vhost: str, queue: str, /) -> QueueLimits | None:
         try:
-            state = await channel.declare_queue(name, passive=True)
-        except NotFound:
+            info = await management.queue(vhost, queue)
+            book = await management.policy_book(vhost)
+        except ManagementError:
             return None
-        await channel.close()
-        return state
+        if info is None:
+            return None
+        settings = queue_settings(info.queue, book)
+        return QueueLimits(
+            length_max=info.max_length(book),
+            overflow="drop-head" if settings.drops_head else "reject-publish",
+            is_dead_lettered=settings.dead_letter_exchange is not None,
+            ttl_ms=settings.ttl_ms,
+        )
 
-
-async def exchange_exists(client: Client, name: str) -> bool:
-    """Whether a passive declare finds it; one we may not look at counts as there. Raises ClientError, TimeoutError."""
-    if not name:
-        return True
-    async with asyncio.timeout(ANSWER_S_MAX):
-        channel = await client.channel()
-        try:
-            await channel.declare_exchange(name, passive=True)
-        except NotFound:
-            return False
-        except AccessRefused:
-            return True
-        await channel.close()
-        return True
+    return limits_of
 
 
 async def _look(client: Client, exchange: str, key: str | None, count: int) -> TargetHealth:

@@ -1,12 +1,12 @@
-"""Runs an operation: takes what is queued, sends copies, records how each ended; to its end, or until it is paused.
+"""Runs an operation, to its end or until it is paused: takes queued dead letters, sends copies, records the results.
 
     claimed → [ taken → published → confirmed → recorded ] …        the checkpoints; a batch is in brackets
 
 The intent to send is committed before anything is sent (`taken`), the outcomes once all are known (`recorded`). Between
 the two are at most `RedriveOptions.batch` dead letters: one batch, or in a long operation two of half that size, of
 which one is on the wire while the database works on the other. So when this process dies, what it had taken and not
-recorded is in doubt for the next runner, and everything else is certain. One runner at a time: the lease
-`operation:<id>`, whose fence the store checks at every step.
+recorded is in doubt for the next redriver, and everything else is certain. One redriver runs an operation at a time: it
+holds the lease `operation:<id>`, whose fence the store checks at every step.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from dataclasses import replace
 
 from redrive.client import ClientError
 from redrive.core import RedriveError
-from redrive.deadletters.held_leases import hold_lease
-from redrive.deadletters.redrive.operation_run import RedriverParts, Run
+from redrive.deadletters.held_leases import LeaseHolder
+from redrive.deadletters.redrive.operation_run import OperationRun, RedriverParts
 from redrive.deadletters.redrive.pacing import RedriveProgress
-from redrive.deadletters.redrive.preflight import queue_state
 from redrive.deadletters.redrive.witness import witness_queue
+from redrive.inspection import queue_state
 from redrive.records import Operation, OperationKind
 from redrive.stores import UnknownOperation
 
 
 class RunsElsewhere(RedriveError):
-    """Somebody else runs the operation now."""
+    """Another redriver runs the operation now."""
 
     def __init__(self, operation_id: str) -> None:
         self.operation_id = operation_id
@@ -35,10 +35,18 @@ class RunsElsewhere(RedriveError):
 
 
 class Redriver:
-    """Runs operations on one broker and vhost. Safe to have many times, in many processes."""
+    """Runs operations on one broker and vhost. Many may run at once, in many processes."""
 
     def __init__(self, parts: RedriverParts) -> None:
         self.parts = parts
+        self.leases = LeaseHolder(
+            store=parts.store,
+            owner=parts.owner,
+            ttl_s=parts.options.lease_s,
+            patience_s=parts.options.store_s,
+            clock_ms=parts.clock_ms,
+            observer=parts.observer,
+        )
 
     async def run(
         self,
@@ -50,21 +58,13 @@ class Redriver:
     ) -> Operation:
         """Runs the operation until it has ended or is paused, and returns it as it is then.
 
-        Once `stop` is set the batch in hand is finished and recorded and the operation paused; or, without
-        `pauses_when_stopped`, left for the next runner. Raises RunsElsewhere, UnknownOperation, LeaseLost if another
-        runner took over, StoreUnavailable if the database stays away.
+        Once `stop` is set the current batch is finished and recorded, and the operation paused; or, without
+        `pauses_when_stopped`, left to the next redriver. Raises RunsElsewhere, UnknownOperation, LeaseLost if another
+        redriver took over, StoreUnavailable if the database stays away.
         """
         stopping = asyncio.Event() if stop is None else stop
         parts = self.parts
-        async with hold_lease(
-            parts.store,
-            f"operation:{operation_id}",
-            parts.owner,
-            ttl_s=parts.options.lease_s,
-            patience_s=parts.options.store_s,
-            clock_ms=parts.clock_ms,
-            observer=parts.observer,
-        ) as held:
+        async with self.leases.hold(f"operation:{operation_id}") as held:
             if held is None:
                 raise RunsElsewhere(operation_id)
             operations = parts.store.operations
@@ -75,18 +75,18 @@ class Redriver:
                     raise UnknownOperation(operation_id)
                 operation = found
             parts = replace(parts, has_witness=await self._has_witness(operation))
-            run = Run(
+            run = OperationRun(
                 parts, held, operation, stop=stopping, pauses_when_stopped=pauses_when_stopped, on_progress=on_progress
             )
             try:
                 await run.checkpoint("claimed")
-                return await run.to_end()
+                return await run.run()
             finally:
                 await run.close()
 
     async def _has_witness(self, operation: Operation) -> bool:
-        """As the operation was begun, whatever this runner was told: of copies sent without a witness it would say that
-        they did not arrive."""
+        """Whether the operation was begun with a witness, whatever this redriver was given: of copies sent without one,
+        an empty witness queue would say that they did not arrive."""
         if operation.kind is not OperationKind.REDRIVE:
             return False
         if operation.left == operation.total:

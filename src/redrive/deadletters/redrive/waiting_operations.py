@@ -1,10 +1,10 @@
-"""Picks up operations that nobody runs: new ones, and those whose runner is gone. For `serve` and `collect`."""
+"""Runs operations that wait for a redriver: new ones, and those whose redriver died. For `serve` and `collect`."""
 
 import asyncio
 
 from redrive.core import RedriveError
 from redrive.deadletters.redrive.redriver import Redriver, RunsElsewhere
-from redrive.deadletters.waits import idle
+from redrive.deadletters.stop_waits import wait_stop
 
 
 async def run_waiting_operations(
@@ -15,11 +15,10 @@ async def run_waiting_operations(
     at_once_max: int = 4,
     wake: asyncio.Event | None = None,
 ) -> None:
-    """Until `stop` is set: looks every `interval_s` for operations that need a runner and runs them, several at once.
-    `wake` makes it look at once.
+    """Looks every `interval_s` for waiting operations and runs them, several at once, until `stop` is set.
 
-    When it stops, each is left as it is after the batch in hand, for the next runner. An operation that fails is noted
-    and tried again at the next look.
+    `wake` makes it look at once. When it stops, each operation finishes its current batch and is left to the next
+    redriver. An operation that fails is noted and tried again at the next look.
     """
     running: dict[str, asyncio.Task[None]] = {}
     try:
@@ -40,7 +39,7 @@ async def run_waiting_operations(
 
 async def _rest(stop: asyncio.Event, seconds: float, wake: asyncio.Event | None) -> None:
     if wake is None:
-        await idle(stop, seconds)
+        await wait_stop(stop, seconds)
         return
     waits = [asyncio.ensure_future(one.wait()) for one in (stop, wake)]
     try:
@@ -54,7 +53,7 @@ async def _rest(stop: asyncio.Event, seconds: float, wake: asyncio.Event | None)
 async def _waiting(redriver: Redriver) -> tuple[str, ...]:
     parts = redriver.parts
     if not parts.client.is_connected:
-        return ()  # nobody could run them: they are seen to wait, and another process may have a connection
+        return ()  # none could be run: they stay waiting, and another process may have a connection
     try:
         return await parts.store.operations.waiting(vhost=parts.client.target.vhost)
     except RedriveError as error:

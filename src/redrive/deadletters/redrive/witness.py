@@ -1,12 +1,12 @@
-"""The witness: a second copy in a queue of the operation's own, so that a doubt can be settled without guessing.
+"""The witness: a second copy in a queue of the operation's own, so that a doubt is settled without guessing.
 
-One publish goes by its BCC header to the target and to the witness queue, both or none. Once a batch is recorded its
-witness copies are thrown away. After a runner died, whoever claims the operation finds in the witness queue which of
-its copies had arrived: those dead letters are resolved, the others pending again, and none stays in doubt.
+One publish goes by its BCC header to the target and to the witness queue, to both or to none. Once a batch is recorded
+its witness copies are purged. After a redriver died, the next one finds in the witness queue which of the copies had
+arrived: those dead letters are resolved, the others pending again, and none stays in doubt.
 
 Its trap: a publish that reaches the witness is confirmed and not returned even where the target is missing. So every
-target is declared passively before a batch and again after it; one that went meanwhile leaves its copies in doubt. Only
-for copies that go straight to a queue: BCC names keys of the same exchange.
+target is looked up before a batch and again after it; if it was deleted meanwhile, its copies stay in doubt. It works
+only for copies that go straight to a queue: BCC names keys of the same exchange.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from redrive.client import ChannelClosed, Client, ClientError, Outgoing
 from redrive.core import headers, read_count
 from redrive.deadletters.redrive.copies import targets_of
-from redrive.deadletters.redrive.preflight import queue_state
+from redrive.inspection import queue_state
 from redrive.records import DeadLetter, ItemState, Operation, Selection, SendResult, Status
 from redrive.stores import Store, VersionConflict
 from redrive.wire import Properties
 
 WHO = "witness"
 TARGET_GONE = "its queue was deleted while it was sent, or could not be looked at; only the witness is sure to have it"
-"""A doubt that the witness can't settle."""
+"""The reason of a doubt that the witness can't settle."""
 _PAGE = 500
 
 
@@ -31,25 +31,28 @@ def witness_queue(operation_id: str) -> str:
 
 
 class Witness:
-    """The witness of one operation. Every call raises ClientError without a broker, TimeoutError without an answer."""
+    """The witness queue of one operation.
+
+    Every call raises ClientError without a broker, and TimeoutError without an answer.
+    """
 
     def __init__(self, client: Client, operation_id: str) -> None:
         self._client = client
         self.queue = witness_queue(operation_id)
 
     async def declare(self) -> None:
-        """Makes the queue; what a dead runner left in it stays."""
+        """Declares the queue; what a dead redriver left in it stays."""
         channel = await self._client.channel()
         await channel.declare_queue(self.queue, arguments={"x-queue-type": "quorum"})
         await channel.close()
 
-    async def watched(
+    async def witnessed(
         self, copies: Sequence[tuple[str, Outgoing]]
     ) -> tuple[list[tuple[str, Outgoing]], list[SendResult]]:
-        """The copies with the witness on them, and those that can't be sent: their target is missing, or no queue."""
-        await self.declare()  # without it a copy would arrive unseen
+        """The copies, routed to the witness too; and the results of those that can't be sent to a queue that exists."""
+        await self.declare()  # without it a copy would arrive unnoticed
         missing = await self.missing({copy.routing_key for _, copy in copies if not copy.exchange})
-        watched, refused = [], []
+        witnessed, refused = [], []
         for id, copy in copies:
             if copy.exchange:
                 reason = f"a witness needs a queue as target, and {copy.exchange} is an exchange"
@@ -58,11 +61,11 @@ class Witness:
                 reason = f"no queue takes it: {copy.routing_key} does not exist"
                 refused.append(SendResult(id=id, state=ItemState.REFUSED, reason=reason))
             else:
-                watched.append((id, self._mark(copy)))
-        return watched, refused
+                witnessed.append((id, self._mark(copy)))
+        return witnessed, refused
 
     async def checked(self, copies: Sequence[tuple[str, Outgoing]], results: Sequence[SendResult]) -> list[SendResult]:
-        """The results after a second look at the targets: what was confirmed to one that is gone is in doubt."""
+        """The results after a second look at the targets: what was confirmed for a deleted one is in doubt."""
         try:
             missing = await self.missing({copy.routing_key for _, copy in copies})
         except (ClientError, TimeoutError):
@@ -76,24 +79,26 @@ class Witness:
         ]
 
     async def seen(self) -> set[tuple[str, int]]:
-        """Which copies arrived, as (dead letter, which redrive). They stay in the queue until `forget`."""
+        """Which copies arrived, as (dead letter, which redrive). They stay in the queue until `purge`."""
         channel = await self._client.channel()
         found: set[tuple[str, int]] = set()
-        # Given back all at once when the channel closes: nobody else reads this queue, and a look is no delivery limit
-        # away from the end, since the next step throws them away.
+        # Requeued all at once when the channel closes: nobody else reads this queue, and the delivery limit does not
+        # matter, since the next step purges it.
         while (got := await channel.get_message(self.queue)) is not None:
-            told = Properties(got.header)
-            found.add((str(told.header(headers.REDRIVEN_ID)), read_count(told.header(headers.REDRIVEN_COUNT))))
+            properties = Properties(got.header)
+            found.add(
+                (str(properties.header(headers.REDRIVEN_ID)), read_count(properties.header(headers.REDRIVEN_COUNT)))
+            )
         await channel.close()
         return found
 
-    async def forget(self) -> None:
-        """Throws the copies away: the batch is recorded."""
+    async def purge(self) -> None:
+        """Removes the copies: the batch is recorded."""
         channel = await self._client.channel()
         await channel.purge_queue(self.queue)
         await channel.close()
 
-    async def dismiss(self) -> None:
+    async def delete(self) -> None:
         """Deletes the queue: the operation has ended and nothing of it is in doubt."""
         channel = await self._client.channel()
         await channel.delete_queue(self.queue)
@@ -107,7 +112,7 @@ class Witness:
                 if await queue_state(self._client, name) is None:
                     missing.add(name)
             except ChannelClosed:
-                pass  # not ours to look at, but there
+                pass  # this user may not look at it, but it is there
         return missing
 
     def _mark(self, copy: Outgoing) -> Outgoing:
@@ -118,10 +123,10 @@ class Witness:
 async def settle_by_witness(
     store: Store, witness: Witness, operation: Operation, *, clock_ms: Callable[[], int]
 ) -> tuple[int, int]:
-    """Settles the doubts of an operation whose runner died: how many had arrived, how many had not.
+    """Settles the doubts of an operation whose redriver died: how many copies had arrived, how many had not.
 
-    The lease has run out by then, so what the dead runner wrote has reached the queues. One that came back, or that
-    somebody decided about, while this was found out, is left as it is. Raises ClientError, StoreError.
+    The lease has run out by then, so what the dead redriver wrote has reached the queues. A dead letter that came back
+    meanwhile, or that somebody decided about, is left as it is. Raises ClientError, StoreError.
     """
     doubtful = await _doubtful(store, witness, operation)
     if not doubtful:
@@ -149,7 +154,7 @@ async def settle_by_witness(
 
 
 async def _doubtful(store: Store, witness: Witness, operation: Operation) -> list[DeadLetter]:
-    """The dead letters that this operation left in doubt and whose target is there."""
+    """The dead letters that this operation left in doubt and whose target exists."""
     found: list[tuple[DeadLetter, str]] = []
     cursor: str | None = None
     while True:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from redrive.client import Client
-from redrive.deadletters.collect.collector import CollectOptions, Collector
+from redrive.deadletters.collect.collect_loop import CollectOptions, CollectorParts
+from redrive.deadletters.collect.collector import Collector
 from redrive.deadletters.collect.sources import Source
 from redrive.deadletters.redrive.auto_retry import AutoRetry
 from redrive.deadletters.redrive.operation_run import RedriveOptions, RedriverParts
@@ -93,15 +94,17 @@ async def _collect(job: Job, store: Store, client: Client, gate: Gate, notes: No
 
     source = Source(vhost=client.target.vhost, dlq=job.dlq, known_queue=job.main, queue_type=job.queue_type)
     report = await Collector(
-        client,
-        store,
+        CollectorParts(
+            client=client,
+            store=store,
+            owner=f"worker {os.getpid()}",
+            clock_ms=lambda: round(time.time() * 1000) + job.ahead_ms,
+            random_bits=_luck,
+            observer=notes,
+            options=CollectOptions(lease_s=job.lease_s),
+            pause_at=pause_at,
+        ),
         [source],
-        owner=f"worker {os.getpid()}",
-        clock_ms=lambda: round(time.time() * 1000) + job.ahead_ms,
-        random_bits=_luck,
-        observer=notes,
-        options=CollectOptions(lease_s=job.lease_s),
-        pause_at=pause_at,
     ).run(once=True)
     assert not report.left, report.left
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from redrive.client import Channel, Client, NotFound, PreconditionFailed
-from redrive.deploy import SettingsUnreadable, find_dead_letter_exchange
 from redrive.embedded import EmbeddedBroker
+from redrive.inspection import ArgumentsUnreadable, find_dead_letter_exchange
 from tests.unit.client.scenario import run_scenario
 
 DLX = "x-dead-letter-exchange"
@@ -63,12 +63,12 @@ def test_a_missing_queue_is_said_to_be_missing_and_not_made() -> None:
 
 
 def test_a_queue_with_more_settings_than_are_asked_about_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.deploy.dead_lettering._QUESTIONS_MAX", 1)
+    monkeypatch.setattr("redrive.inspection.queue_arguments._DECLARES_MAX", 1)
 
     async def scenario() -> None:
         async with EmbeddedBroker() as broker, Client(broker.url) as client:
             await (await client.channel()).declare_queue("orders", durable=False, arguments={DLX: "dead"})
-            with pytest.raises(SettingsUnreadable, match="the settings of queue orders can't be told apart") as raised:
+            with pytest.raises(ArgumentsUnreadable, match="the settings of queue orders can't be told apart") as raised:
                 await find_dead_letter_exchange(client, "orders")
             assert raised.value.code == 406
 
