@@ -30,7 +30,7 @@ from redrive.topology.names import name_problem
 from redrive.topology.option_types import Invalid, Path
 from redrive.topology.retry_routes import RetryRoutes
 from redrive.topology.route_checks import RouteChecks
-from redrive.topology.shapes.base import bindings_of
+from redrive.topology.shapes.safe_queues import bindings_of
 
 _Object = TypeVar("_Object", Exchange, Queue)
 

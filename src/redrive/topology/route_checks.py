@@ -13,7 +13,7 @@ from redrive.topology.effective_settings import PolicyMatcher
 from redrive.topology.model import DEFAULT_EXCHANGE, DEFAULT_VHOST, Exchange, Queue, Topology
 from redrive.topology.retry_routes import MoveBy, RetryRoutes
 from redrive.topology.routing import Node, Routing
-from redrive.topology.shapes.base import DELIVERY_LIMIT_NEVER
+from redrive.topology.shapes.safe_queues import DELIVERY_LIMIT_NEVER
 
 
 class RouteProblem(NamedTuple):

@@ -1,6 +1,7 @@
 """The shapes: one module each, found by name in `SHAPES`. A new shape is a new module and a line here."""
 
-from redrive.topology.shapes.base import Built, DocumentedShape, Shape
+from redrive.topology.shapes.base import Built, Shape
+from redrive.topology.shapes.documented import DocumentedShape
 from redrive.topology.shapes.ladder import LadderShape
 from redrive.topology.shapes.native import NativeShape
 from redrive.topology.shapes.per_queue import PerQueueShape

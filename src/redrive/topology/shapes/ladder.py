@@ -19,20 +19,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from redrive.core import Backoff, Counter, Listed
-from redrive.topology.argument_table import Arguments
 from redrive.topology.declaration.model import DeclaredQueue
-from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
+from redrive.topology.model import DEFAULT_EXCHANGE, QueueType
 from redrive.topology.option_types import Delays, DurationText, Template, fill, option, parse_duration_ms
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
-from redrive.topology.shapes.base import (
+from redrive.topology.shapes.base import ATTEMPTS_BY_DELAYS, Built, Shape
+from redrive.topology.shapes.safe_queues import (
     AT_LEAST_ONCE,
-    ATTEMPTS_BY_DELAYS,
     DELIVERY_LIMIT_MAIN,
-    DELIVERY_LIMIT_NEVER,
-    Built,
-    Shape,
     bindings_of,
-    returning_to,
+    dead_letter_to,
+    parking_queue,
+    wait_queue,
 )
 from redrive.topology.shapes.traits import Traits
 
@@ -67,7 +65,7 @@ class LadderShape(Shape):
             queue,
             {
                 "x-queue-type": QueueType.QUORUM.value,
-                **returning_to(parked),
+                **dead_letter_to(parked),
                 **AT_LEAST_ONCE,
                 "x-delivery-limit": DELIVERY_LIMIT_MAIN,
             },
@@ -91,27 +89,3 @@ class LadderShape(Shape):
     def _wait(self, queue_name: str, delay: str) -> Wait:
         name = fill(self.wait, queue=queue_name, delay=delay)
         return Wait(delay_ms=parse_duration_ms(delay), queue=name, exchange=DEFAULT_EXCHANGE, routing_key=name)
-
-
-def wait_queue(wait: Wait, queue_name: str) -> Queue:
-    """A quorum queue that holds messages for one delay and hands them back to one queue, at least once."""
-    return Queue(
-        name=wait.queue,
-        arguments=Arguments(
-            {
-                "x-queue-type": QueueType.QUORUM.value,
-                "x-message-ttl": wait.delay_ms,
-                **returning_to(queue_name),
-                **AT_LEAST_ONCE,
-                "x-delivery-limit": DELIVERY_LIMIT_NEVER,
-            }
-        ),
-    )
-
-
-def parking_queue(name: str) -> Queue:
-    """A quorum queue that keeps what it is given: no TTL, no length limit, no expiry, no delivery limit to speak of."""
-    return Queue(
-        name=name,
-        arguments=Arguments({"x-queue-type": QueueType.QUORUM.value, "x-delivery-limit": DELIVERY_LIMIT_NEVER}),
-    )

@@ -35,8 +35,8 @@ from redrive.topology.deliveries import moves
 from redrive.topology.model import DEFAULT_EXCHANGE, QueueType
 from redrive.topology.option_types import Duration, DurationText, Invalid, Template, fill, option, parse_duration_ms
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes
-from redrive.topology.shapes.base import AT_LEAST_ONCE, ATTEMPTS, Built, Shape, bindings_of, returning_to
-from redrive.topology.shapes.ladder import parking_queue
+from redrive.topology.shapes.base import ATTEMPTS, Built, Shape
+from redrive.topology.shapes.safe_queues import AT_LEAST_ONCE, bindings_of, dead_letter_to, parking_queue
 from redrive.topology.shapes.traits import Traits
 
 
@@ -78,7 +78,7 @@ class NativeShape(Shape):
                 "x-delayed-retry-type": "failed",
                 "x-delayed-retry-min": parse_duration_ms(str(self.min)),
                 "x-delayed-retry-max": parse_duration_ms(str(self.max)),
-                **returning_to(parked),
+                **dead_letter_to(parked),
                 **AT_LEAST_ONCE,
                 # The limit allows one delivery more than there are runs: the consumer parks on its last run, and
                 # only if it dies in that window does the broker.

@@ -24,7 +24,9 @@ from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
 from redrive.topology.option_types import Delays, DurationText, Template, fill, option, parse_duration_ms
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
-from redrive.topology.shapes.base import ATTEMPTS, Built, DocumentedShape, bindings_of, returning_to
+from redrive.topology.shapes.base import ATTEMPTS, Built
+from redrive.topology.shapes.documented import DocumentedShape
+from redrive.topology.shapes.safe_queues import bindings_of, dead_letter_to
 from redrive.topology.shapes.traits import Traits
 
 _NAME = Template(("queue",), required=("queue",))
@@ -57,7 +59,7 @@ class QuorumShape(DocumentedShape):
         wait = Wait(delay_ms=delay_ms, queue=retry_queue, exchange=DEFAULT_EXCHANGE, routing_key=retry_queue)
         return Built(
             exchanges=(Exchange(name=dlq_exchange, type=ExchangeType.FANOUT),),
-            queues=self.reject_loop(queue, rejected_to=returning_to(retry_queue), wait=wait, dlq=dlq),
+            queues=self.reject_loop(queue, rejected_to=dead_letter_to(retry_queue), wait=wait, dlq=dlq),
             bindings=(*bindings_of(queue), Binding(source=dlq_exchange, destination=dlq)),
             routes=RetryRoutes(
                 shape=self.name,
