@@ -1,4 +1,4 @@
-"""Writes what in docs/ is made from code: references of shapes, decisions and simulations; pictures of the examples;
+"""Writes the generated parts of docs/: references of shapes, decisions and simulations; pictures of the examples;
 the drawing of the rooms in ARCHITECTURE.md.
 
 `make docs` writes; a test calls `outdated` and fails when what stands there is not what the code would write.
@@ -108,15 +108,15 @@ def shapes_reference() -> str:
 
 _HISTORIES = """\
 A parked message says in every shape how often it was retried (`x-final-retry-count`) and how it failed at last
-(`x-final-error`). Which of its runs `x-redrive-history` tells of depends on how the shape retries:
+(`x-final-error`). Which of its runs are in `x-redrive-history` depends on how the shape retries:
 
 | shape | a retry is | runs in `x-redrive-history` |
 |---|---|---|
 | `ladder`, `tiered`, `requeue` | a copy | all; of more than 20 the newest |
 | `service`, `per-queue`, `quorum` | a reject | the last one |
-| `native`, `requeue: nack` | a return | the last one |
+| `native`, `requeue: nack` | a requeue | the last one |
 
-A reject or a return can change no header, so the runs before the last are in the log only. A `RetryAfter` longer than
+A reject or a requeue can change no header, so the runs before the last are in the log only. A `RetryAfter` longer than
 such a shape's own delay is a copy there too, and the run that raised it is kept. With `park: reject` (`tiered`,
 `requeue`) nothing is written at the end: a dead message has `x-retry-count` and the history up to its last retry, and
 nothing of its last run."""
@@ -126,7 +126,7 @@ _EXPIRATIONS = """\
 A publisher's own `expiration` is the publisher's choice, and what becomes of a message that expires in the main queue,
 before a consumer has it, is the broker's. In `ladder`, `tiered` and `requeue` it goes to the dead letters, without
 headers of ours. In the reject loops (`service`, `per-queue`, `quorum`) it goes into the retry queue and would come back
-from there without ever having been rejected, which the broker takes for a circle: classic queues drop it, and a quorum
+from there without ever having been rejected, which the broker takes for a cycle: classic queues drop it, and a quorum
 retry queue that dead-letters at least once holds it for good. Do not publish to such queues with an `expiration`. A
 copy of ours never has the publisher's."""
 """tests/unit/topology/test_expirations.py and tests/live/topology/test_expirations.py hold it to this."""

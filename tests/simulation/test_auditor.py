@@ -14,7 +14,7 @@ from redrive.runtime.admission import Admission
 from redrive.runtime.views import DeliveryLetter
 from redrive.topology import HeaderTrust
 from redrive.topology.deliveries import moves
-from redrive.topology.deliveries.message_origin import correct_route
+from redrive.topology.deliveries.message_origin import write_original_route
 from redrive.topology.shapes.native import NativeShape
 from tests.simulation import forgers, world
 from tests.simulation.scenarios import draw_scenario
@@ -174,12 +174,12 @@ def test_an_origin_that_is_forgotten_without_need_is_found(monkeypatch: pytest.M
     """Another's headers alone excuse nobody: what has not expired in its own queue still shows how it came."""
 
     def forget(written: dict[str, Any], letter: Any) -> dict[str, Any]:
-        written = correct_route(written, letter)
+        written = write_original_route(written, letter)
         if letter.has_anothers_headers:
             written |= {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
         return written
 
-    monkeypatch.setattr("redrive.topology.deliveries.moves.correct_route", forget)
+    monkeypatch.setattr("redrive.topology.deliveries.moves.write_original_route", forget)
     seeds = [seed for seed in FORGED if draw_scenario(seed).profile == "3.10"]
     assert "in parking" in first_finding("and says ('', '", seeds)
 
@@ -189,12 +189,12 @@ def test_an_origin_that_nobody_can_know_is_not_invented(monkeypatch: pytest.Monk
     assert play_seed(FORGOTTEN).account.excepted["expired with another's deaths"] == 1
 
     def invent(written: dict[str, Any], letter: Any) -> dict[str, Any]:
-        written = correct_route(written, letter)
+        written = write_original_route(written, letter)
         if letter.has_anothers_headers:
             written |= {names.ORIGINAL_EXCHANGE: "another", names.ORIGINAL_ROUTING_KEY: "another.key"}
         return written
 
-    monkeypatch.setattr("redrive.topology.deliveries.moves.correct_route", invent)
+    monkeypatch.setattr("redrive.topology.deliveries.moves.write_original_route", invent)
     first_finding("message 11 in q0 was published to ('bookings', 'done.done') and says ('another'", [FORGOTTEN])
 
 
@@ -203,9 +203,12 @@ def test_a_death_in_its_own_queue_excuses_one_forgotten_origin_and_no_more(monke
     assert play_seed(11286).account.excepted["expired with another's deaths"] == 1
 
     def forget(written: dict[str, Any], letter: Any) -> dict[str, Any]:
-        return correct_route(written, letter) | {names.ORIGINAL_EXCHANGE: "", names.ORIGINAL_ROUTING_KEY: letter.queue}
+        return write_original_route(written, letter) | {
+            names.ORIGINAL_EXCHANGE: "",
+            names.ORIGINAL_ROUTING_KEY: letter.queue,
+        }
 
-    monkeypatch.setattr("redrive.topology.deliveries.moves.correct_route", forget)
+    monkeypatch.setattr("redrive.topology.deliveries.moves.write_original_route", forget)
     first_finding("message 9 in q0 was published to ('events', 'd0.done') and says ('', 'q0')", [11286])
 
 

@@ -185,7 +185,7 @@ class Ending:
         if isinstance(decision, Done | Skip | Parked):
             return decision
         is_gone = delivery.session.queue_is_gone
-        if is_gone and isinstance(decision, Retry) and decision.delay_ms > 0 and self._plan.retries_outlive_it:
+        if is_gone and isinstance(decision, Retry) and decision.delay_ms > 0 and self._plan.retries_survive_deletion:
             return decision
         return self._orphans_end(delivery)
 

@@ -303,7 +303,7 @@ class Executor:
             return False
         # The default exchange returns what is for a queue by its name if that was deleted, and then what is in hand
         # went with it. Or its node is down: then it comes again.
-        is_suspect = isinstance(outcome, Returned) and self._plan.is_own_end(copy) and not delivery.is_orphaned
+        is_suspect = isinstance(outcome, Returned) and self._plan.is_queue_end(copy) and not delivery.is_orphaned
         if is_suspect and await self._is_queue_deleted(self._queue):
             delivery.session.queue_is_gone = True
         return delivery.is_orphaned

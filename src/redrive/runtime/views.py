@@ -107,8 +107,8 @@ class DeliveryLetter:
 
         return self._plan.header_trust(
             self.delivery.route,
-            told=properties.header(headers.DIGEST),
-            home=properties.header(headers.ORIGINAL_QUEUE),
+            digest=properties.header(headers.DIGEST),
+            original_queue=properties.header(headers.ORIGINAL_QUEUE),
             digest_for=digest_for,
             deaths=self._read_deaths,
         )

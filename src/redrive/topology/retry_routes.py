@@ -1,8 +1,7 @@
-"""What a shape built around one queue, in the words of retry and parking rather than of AMQP.
+"""How messages of one queue are retried and parked: where they wait, how they get there, and where they end.
 
-A shape returns an `RetryRoutes` beside the objects it emits: who needs to know where a message waits, how it gets there
-and where it ends (diagrams, permissions, the consumer runtime, the dead-letter collector) reads it here and never
-guesses from names.
+A shape gives `RetryRoutes` beside the exchanges and queues it builds. Diagrams, permissions, the runtime and the
+dead-letter collector read the routes here and never guess from names.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from redrive.core import Counter
 
 
 class MoveBy(StrEnum):
-    """How a message leaves a queue for its wait or its parking."""
+    """How a consumer moves a message to its wait or to its parking queue."""
 
     PUBLISH = "publish"
     """The consumer publishes a copy, confirmed and mandatory, then acks."""
@@ -24,7 +23,7 @@ class MoveBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """One delay: publishing to `exchange` with `routing_key` (or rejecting) ends in `queue` for `delay_ms`."""
+    """One delay: a message published to `exchange` with `routing_key` (or rejected) waits in `queue` for `delay_ms`."""
 
     delay_ms: int
     queue: str
@@ -34,7 +33,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """Where a message ends: publishing to `exchange` with `routing_key` (None: the message's own) ends in `queue`."""
+    """Where a message is parked: published to `exchange` with `routing_key` (None: its own) it ends in `queue`."""
 
     queue: str
     exchange: str
@@ -45,11 +44,10 @@ class Parking:
 class RetryRoutes:
     """Retry and parking around one queue.
 
-    `attempts` counts handler runs. `waits` are in the order of the declared delays, each wait queue once; it is empty
-    where no queue waits (`requeue`, `native`). `retry_by` and `park_by` say how the consumer gets a message there,
-    `counted_by` where a delivery tells how often it was tried. `reentry` is the exchange and the key with which a
-    message comes back from its wait; None is the default exchange and the queue's own name.
-    """
+    `attempts` counts handler runs. `waits` are in the order of the declared delays, each wait queue once; shapes
+    without wait queues have none (`requeue`, `native`). `retry_by` and `park_by` say how the consumer moves a message,
+    `counted_by` says what counts its attempts. `reentry` is the exchange and the routing key with which a message comes
+    back from its wait; None is the default exchange and the queue's own name."""
 
     shape: str
     queue: str
@@ -64,5 +62,5 @@ class RetryRoutes:
 
     @property
     def longest_wait_ms(self) -> int:
-        """0 where nothing waits in a queue."""
+        """The longest delay of a wait queue; 0 without wait queues."""
         return max([wait.delay_ms for wait in self.waits], default=0)

@@ -1,22 +1,22 @@
-"""How a delivery came into its queue: published there, or back from a wait; and what it was called at first.
+"""Where a delivery came from: newly published, or back from a wait; its original route, and which headers to trust.
 
-A hop changes what a handler would see. Through the default exchange a message comes back with its queue's name as its
-key; in shape `tiered` it re-enters the main exchange as `<domain>.retry`, where every queue that matches gets it. Only
-a delivery that came in one of these ways, with a digest of ours that fits it, is read by the headers we write: a new
-message that somebody made by copying another's headers is what it says it is.
+A retry changes the route that a handler would see. Through the default exchange a message comes back with its queue's
+name as routing key; in shape `tiered` it re-enters the main exchange as `<domain>.retry`, and every queue that is bound
+for that key gets a copy. Our headers on a delivery are trusted only if it came by one of these routes and carries a
+digest of ours that fits it. A new message whose publisher copied the headers of another is therefore a new message.
 
-FreeFlow's own consumers write no digest. While a fleet changes over to us theirs and ours take turns with a message,
-and if we began anew each time, it would never end. So what the document writes is believed of a message that has
-expired in this queue's own wait queue, as the broker tells in x-death; whoever copies the headers of our consumers'
-messages copies a digest that does not fit.
+FreeFlow's own consumers write no digest. While a fleet changes over to Redrive, their consumers and ours take turns
+with a message; if ours counted anew each time, it would never be parked. So the document's headers are trusted on a
+message that, by its x-death, has expired in this queue's own wait queue. A publisher that copies the headers of our
+consumers' messages also copies a digest, and that does not fit.
 
-    came through                     has our digest    our headers   its x-death
-    default exchange, queue's name   that fits         believed      believed
-    default exchange, queue's name   none              not           believed: a reject carries no digest
+    came through                     digest            our headers   its x-death
+    default exchange, queue's name   fits              trusted       trusted
+    default exchange, queue's name   none              not           trusted: a reject adds no digest
     default exchange, queue's name   another's         not           not
-    a declared way back (tiered)     that fits         believed      only that it has waited
-    a declared way back (tiered)     none              FreeFlow's    only that it has waited in this queue's own wait
-    anything else                    whatever          not           not
+    a declared re-entry (tiered)     fits              trusted       only that it has waited
+    a declared re-entry (tiered)     none              FreeFlow's    only that it has waited in this queue's own wait
+    any other route                  any               not           not
 """
 
 from collections.abc import Callable, Collection
@@ -36,55 +36,58 @@ from redrive.core import (
 )
 from redrive.topology.model import DEFAULT_EXCHANGE
 
-RETURN_WORD = "retry"
-"""The last word of the key with which a tiered retry comes back."""
+RETRY_WORD = "retry"
+"""The last word of the routing key with which a tiered retry re-enters its exchange."""
 
 
 class HeaderTrust(Enum):
-    """What the headers of ours on a delivery are worth."""
+    """Which of our headers on a delivery to trust."""
 
     NONE = "none"
-    """They are about nobody we know: none are believed."""
+    """None: nothing shows that they are about this message."""
     DOCUMENTED = "documented"
-    """A foreign consumer's retry, by the way and in the words of the tiered document: those are believed."""
+    """Those of the tiered document: another implementation's consumer retried it."""
     OWN = "own"
-    """They are about this message, in this queue or in the one whose copy it is."""
+    """All: they are about this message, in this queue or in the queue whose retry it is."""
     ANOTHERS = "another's"
-    """They were copied from another message."""
+    """None: they were copied from another message."""
 
 
 def header_trust(
     *,
     queue: str,
     route: tuple[str, str],
-    told: Any,
-    home: Any,
+    digest: Any,
+    original_queue: Any,
     tiered: Collection[str],
     digest_for: Callable[[str], str],
     has_waited_here: Callable[[], bool],
 ) -> HeaderTrust:
-    """What they are worth: `told` is the digest they say, `home` the queue (`x-original-queue`), `tiered` the queues
-    whose retries come back by this route, `digest_for` the digest that would fit in a queue, and `has_waited_here`
-    whether it has expired in a wait queue of this queue."""
-    if told is None:
+    """Which of our headers to trust on a delivery that came by `route`.
+
+    `digest` and `original_queue` are what its headers say (`x-redrive-digest`, `x-original-queue`). `tiered` are the
+    queues whose retries re-enter by this route, `digest_for` gives the digest that fits in a queue, `has_waited_here`
+    says whether the message has expired in a wait queue of this queue.
+    """
+    if digest is None:
         return HeaderTrust.DOCUMENTED if queue in tiered and has_waited_here() else HeaderTrust.NONE
-    if not isinstance(told, str):
+    if not isinstance(digest, str):
         return HeaderTrust.NONE
-    if told == digest_for(queue):
+    if digest == digest_for(queue):
         came_back = route == (DEFAULT_EXCHANGE, queue) or queue in tiered
         return HeaderTrust.OWN if came_back else HeaderTrust.NONE
-    if isinstance(home, str) and home != queue and told == digest_for(home):
-        return HeaderTrust.OWN if home in tiered else HeaderTrust.NONE
+    if isinstance(original_queue, str) and original_queue != queue and digest == digest_for(original_queue):
+        return HeaderTrust.OWN if original_queue in tiered else HeaderTrust.NONE
     return HeaderTrust.ANOTHERS
 
 
 def original_route(message: ReceivedMessage) -> dict[str, str]:
-    """The `x-original-*` headers of a copy: this queue, and how the message first came to it."""
-    return correct_route(original_headers(message), message)
+    """The `x-original-*` headers of a copy: this queue, and the route by which the message first came to it."""
+    return write_original_route(original_headers(message), message)
 
 
-def correct_route(written: dict[str, Any], message: ReceivedMessage) -> dict[str, Any]:
-    """The same, put into headers that have the `x-original-*` of `core` already."""
+def write_original_route(written: dict[str, Any], message: ReceivedMessage) -> dict[str, Any]:
+    """Puts them into headers that already have the `x-original-*` of `core`."""
     written[headers.ORIGINAL_QUEUE] = message.queue
     if not came_back(message):
         written[headers.ORIGINAL_EXCHANGE] = message.exchange
@@ -93,22 +96,22 @@ def correct_route(written: dict[str, Any], message: ReceivedMessage) -> dict[str
 
 
 def handler_routing_key(message: ReceivedMessage) -> str:
-    """The key to show to a handler: the one the message was first published with, whichever way it came back."""
+    """The key to show to a handler: the one the message was published with, also on a retry."""
     return original_routing_key(message) if came_back(message) else message.routing_key
 
 
 def came_back(message: ReceivedMessage) -> bool:
-    """Whether its exchange and key are those of a way back, not those of whoever published it."""
+    """Whether its exchange and key are those of a retry, not those of its publisher."""
     if message.exchange == DEFAULT_EXCHANGE:
         return message.routing_key == message.queue
-    return _is_return_key(message.routing_key) and message.header(headers.ORIGINAL_ROUTING_KEY) is not None
+    return _is_retry_key(message.routing_key) and message.header(headers.ORIGINAL_ROUTING_KEY) is not None
 
 
 def is_foreign_copy(message: ReceivedMessage, tiered: Collection[str]) -> bool:
-    """Whether it is another queue's tiered retry, which the main exchange gave to this queue as well.
+    """Whether it is another queue's tiered retry, of which the main exchange gave this queue a copy.
 
     Such a copy is acked unhandled, so the evidence must be complete: it is a copy of ours that names another queue, it
-    came by the way that is declared for that queue's retries (`tiered` are all queues whose way it is), and it has
+    came by the route that is declared for that queue's retries (`tiered` are all queues that use the route), and it has
     expired in a wait queue.
     """
     home = message.header(headers.ORIGINAL_QUEUE)
@@ -116,28 +119,30 @@ def is_foreign_copy(message: ReceivedMessage, tiered: Collection[str]) -> bool:
 
 
 def must_be_copied(message: ReceivedMessage) -> bool:
-    """Whether it must not be rejected into its wait as it is, but go there as a copy, which leaves all of this behind.
+    """Whether the message must not be rejected into its wait, but go there as a copy without the headers at fault.
 
-    RabbitMQ 3.10 goes on in an x-death that a message brings along (4.x does not). A death in this queue that was no
-    reject makes the way back a cycle in its eyes, and it would drop it: a message that was dead here before and was
-    moved back by hand or by a shovel has one. Rejects that were another message's would be counted as its own. So would
-    a publisher's x-delivery-count on 4.3, which takes a message that brings one for redelivered; and headers of another
-    message would make it a stranger again when it comes back, whatever the broker has counted by then. On an x-death
-    that no broker wrote 3.10 crashes.
+    - A death in this queue other than a reject: RabbitMQ 3.10 goes on in the x-death that a message brings along (4.x
+      does not), takes the way back for a cycle and drops the message. One that was dead-lettered here before and was
+      moved back by hand or by a shovel has such a death.
+    - An x-death that no broker wrote: 3.10 crashes on it.
+    - Headers copied from another message: they would make it untrusted again when it comes back, whatever the broker
+      has counted by then.
+    - More rejects than are its own: another message's would count as its attempts.
+    - A publisher's x-delivery-count: 4.3 takes a message that brings one for redelivered, and it would count too.
     """
-    told = message.header(headers.DEATHS)
-    deaths = deaths_in(told, message.queue)
+    x_death = message.header(headers.DEATHS)
+    deaths = deaths_in(x_death, message.queue)
     return (
         deaths.otherwise
-        or has_odd_deaths(told)
+        or has_odd_deaths(x_death)
         or message.has_anothers_headers
         or deaths.rejections > own_deaths(message).rejections
         or brings_deliveries(message)
     )
 
 
-def _is_return_key(key: str) -> bool:
-    return key.endswith(f".{RETURN_WORD}")
+def _is_retry_key(key: str) -> bool:
+    return key.endswith(f".{RETRY_WORD}")
 
 
 def _has_waited(message: ReceivedMessage) -> bool:

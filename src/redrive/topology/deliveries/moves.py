@@ -1,14 +1,14 @@
-"""How a decision about a delivery becomes broker commands: the moves that shapes choose from.
+"""The moves that shapes choose from: how a decision about a delivery becomes commands for the broker.
 
-    move                what the broker is told
-    requeue           (pause), back to the queue, uncounted if that can be
-    copy_to_wait        copy into the shortest wait that is long enough, ack
-    copy_to_queue_end     (pause), copy to the end of the queue itself, ack
-    park                copy into the parking, ack; or reject, where the shape's literal form asks for it
+    move                commands
+    requeue             (pause), requeue, uncounted where that is possible
+    copy_to_wait        publish a copy to the shortest wait that is long enough, ack
+    copy_to_queue_end   (pause), publish a copy to the end of the queue itself, ack
+    park                publish a copy to the parking queue, ack; or reject, where the document's literal form does so
 
-Every row of commands ends with the one that settles the delivery, and nothing is acked before its copy is confirmed. A
-copy that lives on leaves x-death behind: 3.10 would go on counting in it, and its cycle detection could drop the
-message. So where the broker counts the attempts (`counted_by` other than HEADER), a copy carries the count so far in
+The last command of a move settles the delivery, and nothing is acked before its copy is confirmed. A copy that is to be
+handled again does not take x-death along: 3.10 would go on counting in it, and its cycle detection could drop the
+message. So where the broker counts the attempts (`counted_by` other than HEADER), the copy carries the count so far in
 `x-redrive-attempts-before`.
 """
 
@@ -36,24 +36,24 @@ from redrive.core import (
     read_deliveries,
     retry_headers,
 )
-from redrive.topology.deliveries.message_origin import correct_route, original_route
+from redrive.topology.deliveries.message_origin import original_route, write_original_route
 from redrive.topology.model import DEFAULT_EXCHANGE
 from redrive.topology.retry_routes import MoveBy, RetryRoutes, Wait
 
-RETURNS_MAX = 10
-"""Half of what a main queue allows (its limit of 20). Up to 4.0 a quorum queue counts every nack as a delivery; a
-message that is given back again and again must not reach the limit by that."""
+REQUEUES_MAX = 10
+"""Half of a main queue's delivery limit of 20. Quorum queues up to 4.0 count every nack as a delivery; a message
+that is requeued again and again must not reach the limit by that."""
 
 
 def requeue(pause_ms: int, message: ReceivedMessage, report: Report, counter: Counter) -> tuple[Command, ...]:
-    """Back to the queue, not counted as an attempt; by a copy where a quorum queue has counted many returns already.
+    """Back to the queue, not counted as an attempt; by a copy if a quorum queue has counted many requeues already.
 
-    Where x-delivery-count is itself the count of attempts the broker's arithmetic is left alone. A publisher's own must
-    not become that count: 4.3 counts no nack and would leave it on the message, so the return is one that the queue
-    counts, and writes its own number for.
+    Where x-delivery-count is itself the number of attempts, there is never a copy: it would start the count anew. But a
+    count that the publisher put on the message must not become that number. 4.3 does not count a nack and would leave
+    the publisher's count there, so the requeue is one that the queue counts: it then writes its own number.
     """
-    if counter is not Counter.DELIVERIES and read_deliveries(message) >= RETURNS_MAX:
-        # The rest of a pause longer than the bound is given up: to give back is to try again soon.
+    if counter is not Counter.DELIVERIES and read_deliveries(message) >= REQUEUES_MAX:
+        # What a pause is longer than the bound is dropped: a requeued message is to be tried again soon.
         return copy_to_queue_end(min(pause_ms, PAUSE_MS_MAX), 0, message, report, counter, counted=False)
     return (*pause(pause_ms), RequeueDelivery(counted=counter is Counter.DELIVERIES and brings_deliveries(message)))
 
@@ -67,16 +67,16 @@ def copy_to_wait(
     *,
     counted: bool,
 ) -> tuple[Command, ...]:
-    """A copy into the best wait; at once means the queue's own end. `counted`: whether a run has failed just now."""
+    """A copy into the best wait; without a delay, to the end of the queue. `counted`: whether a run has just failed."""
     if delay_ms <= 0:
         return copy_to_queue_end(0, 0, message, report, routes.counted_by, counted=counted)
     wait = best_wait(routes.waits, delay_ms)
     copy = PublishCopy(
         exchange=wait.exchange,
         routing_key=wait.routing_key,
-        # Below the TTL the delay is the message's own: it holds nobody up longer than the queue's TTL does.
+        # Below the queue's TTL the delay is the message's own expiration: no other message waits longer for it.
         expiration_ms=delay_ms if delay_ms < wait.delay_ms else None,
-        **_living(
+        **_retry_copy_headers(
             message,
             report,
             routes.counted_by,
@@ -90,11 +90,12 @@ def copy_to_wait(
 def copy_to_queue_end(
     delay_ms: int, not_before_ms: int, message: ReceivedMessage, report: Report, counter: Counter, *, counted: bool
 ) -> tuple[Command, ...]:
-    """A copy to the end of the queue it came from. A delay is spent here, and what is above the bound by the copy."""
+    """A copy to the end of the queue it came from. The consumer pauses for the delay; one above the bound goes along
+    with the copy, as `x-redrive-not-before`."""
     copy = PublishCopy(
         exchange=DEFAULT_EXCHANGE,
         routing_key=message.queue,
-        **_living(
+        **_retry_copy_headers(
             message,
             report,
             counter,
@@ -106,10 +107,10 @@ def copy_to_queue_end(
 
 
 def park(decision: Parked, message: ReceivedMessage, routes: RetryRoutes, report: Report) -> tuple[Command, ...]:
-    """To the dead letters: where a reject would send it, with what is known about its end.
+    """To the parking queue, with the reason in the headers if by a copy.
 
-    An x-death that no broker wrote goes neither with a reject nor with the copy: 3.10 crashes on it, and the dead
-    letters may die once more. The copy keeps it in `x-redrive-stripped`.
+    A message with an x-death that no broker wrote is not rejected, and its copy leaves the x-death behind: 3.10 crashes
+    on it when such a message is dead-lettered. The copy keeps it in `x-redrive-stripped`.
     """
     if routes.park_by is MoveBy.REJECT and not has_odd_deaths(message.header(headers.DEATHS)):
         return (RejectDelivery(),)
@@ -117,12 +118,12 @@ def park(decision: Parked, message: ReceivedMessage, routes: RetryRoutes, report
 
 
 def parking_copy(decision: Parked, message: ReceivedMessage, routes: RetryRoutes, report: Report) -> PublishCopy:
-    """The copy that goes to the dead letters by itself, whatever the shape would do."""
-    written = correct_route(parking_headers(decision, message, report), message)
+    """The copy that parks a message, also where the shape would reject it."""
+    written = write_original_route(parking_headers(decision, message, report), message)
     parking = routes.parking
     drops = PARK_DROPS | {headers.DEATHS} if has_odd_deaths(message.header(headers.DEATHS)) else PARK_DROPS
     if routes.counted_by is Counter.REJECTIONS:
-        # Where x-death counts, the two together are the count: who moves it back by hand goes on where it was.
+        # Where x-death counts, the two together are the count; a message moved back by hand goes on counting from it.
         drops -= {headers.ATTEMPTS_BEFORE}
     return PublishCopy(
         exchange=parking.exchange,
@@ -133,7 +134,7 @@ def parking_copy(decision: Parked, message: ReceivedMessage, routes: RetryRoutes
 
 
 def pause(pause_ms: int) -> tuple[Command, ...]:
-    """A pause, bounded; none if there is nothing to wait for."""
+    """A bounded pause; no command if there is nothing to wait for."""
     return (Pause(pause_ms=min(pause_ms, PAUSE_MS_MAX)),) if pause_ms > 0 else ()
 
 
@@ -143,10 +144,10 @@ def best_wait(waits: Iterable[Wait], delay_ms: int) -> Wait:
     return next((wait for wait in by_delay if wait.delay_ms >= delay_ms), by_delay[-1])
 
 
-def _living(
+def _retry_copy_headers(
     message: ReceivedMessage, report: Report, counter: Counter, *, counted: bool, not_before_ms: int | None
 ) -> dict[str, Any]:
-    """`set_headers` and `drop_headers` of a copy that is to be run again."""
+    """`set_headers` and `drop_headers` of a copy that is to be handled again."""
     written = {**(retry_headers(message, report) if counted else {}), **original_route(message)}
     drops = COPY_DROPS | {headers.NOT_BEFORE}
     if counter is Counter.HEADER:
@@ -154,7 +155,7 @@ def _living(
             written.pop(headers.ATTEMPTS_BEFORE, None)
             drops |= {headers.ATTEMPTS_BEFORE}
     else:
-        # The broker's count starts afresh with the copy, and nobody would raise an x-retry-count after this.
+        # The broker's count starts anew with the copy, and nothing would raise an x-retry-count from here on.
         written.pop(headers.RETRY_COUNT, None)
         written[headers.ATTEMPTS_BEFORE] = report.retries + (1 if counted else 0)
     if not_before_ms is not None:

@@ -1,15 +1,15 @@
-"""A queue with `retry: false`: no shape, so nothing waits and nothing is parked, but nothing is lost either.
+"""A queue with `retry: false`: it has no shape, no wait queue and no parking queue, and still no message is lost.
 
     with a dead-letter exchange   done → ack; any failure → rejected without requeue, to that exchange, after one run
     without one (or a stream)     done → ack; any failure → a pause that grows to a minute, then again, without end
 
-Without a dead-letter exchange a reject would delete the message, and so would a return, in the end, from a quorum queue
-with a delivery limit. So it goes to the queue's own end, by a copy that is counted in `x-retry-count`: the others get
-their turn, and the queue shows that something is wrong by not getting empty. A stream keeps its messages whatever its
-consumers say, and a copy would be a new message to all of them: there it is only returned.
+Without a dead-letter exchange a reject would delete the message; requeues would too, in the end, on a quorum queue with
+a delivery limit. So a copy goes to the end of the queue and is counted in `x-retry-count`: other messages get their
+turn, and the queue that does not get empty shows that something is wrong. A stream keeps its messages whatever its
+consumers do, and a copy would be a new message to all of them: there the delivery is only requeued.
 
-A message whose x-death no broker wrote is not rejected as it is, on which RabbitMQ 3.10 crashes: it goes to the queue's
-own end as a copy without it, runs once more, and the copy is rejected.
+A message with an x-death that no broker wrote is not rejected, because RabbitMQ 3.10 crashes on it: a copy without the
+x-death goes to the end of the queue, runs once more, and is then rejected.
 """
 
 from typing import assert_never
@@ -39,19 +39,19 @@ from redrive.core import (
     parking_headers,
 )
 from redrive.topology.deliveries import moves
-from redrive.topology.deliveries.message_origin import correct_route
+from redrive.topology.deliveries.message_origin import write_original_route
 from redrive.topology.effective_settings import Settings
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
 
 ATTEMPTS_UNBOUNDED = 1_000_000_000
-"""Nowhere to give up to."""
+"""There is no parking queue to give up to."""
 
 COUNTED_BY = Counter.HEADER
 BACKOFF: Backoff = Exponential(1, longest=PAUSE_MS_MAX / 1000)
 
 
 def dead_letters(queue: Queue, settings: Settings) -> bool:
-    """Whether a rejected message goes anywhere but away or straight back to its queue."""
+    """Whether a rejected message goes to another queue: not deleted, and not straight back to its own."""
     if settings.dead_letter_exchange is None or queue.type == QueueType.STREAM:
         return False
     itself = settings.dead_letter_routing_key in (None, queue.name)
@@ -59,11 +59,11 @@ def dead_letters(queue: Queue, settings: Settings) -> bool:
 
 
 def parking_copy(decision: Parked, message: ReceivedMessage, report: Report, *, queue: Queue) -> PublishCopy | None:
-    """The copy that goes where a reject would send it, None where its arguments do not say where that is."""
+    """The copy that goes where a reject would send it; None if the queue's arguments do not say where that is."""
     exchange, key = (queue.arguments.get(f"x-dead-letter-{name}") for name in ("exchange", "routing-key"))
     if not isinstance(exchange, str) or queue.type == QueueType.STREAM:
         return None
-    written = correct_route(parking_headers(decision, message, report), message)
+    written = write_original_route(parking_headers(decision, message, report), message)
     routing_key = key if isinstance(key, str) else message.routing_key
     drops = PARK_DROPS | {headers.DEATHS} if has_odd_deaths(message.header(headers.DEATHS)) else PARK_DROPS
     return PublishCopy(exchange=exchange, routing_key=routing_key, set_headers=written, drop_headers=drops)
@@ -72,7 +72,7 @@ def parking_copy(decision: Parked, message: ReceivedMessage, report: Report, *, 
 def commands(
     decision: Decision, message: ReceivedMessage, report: Report, *, queue: Queue, dead_letters: bool
 ) -> tuple[Command, ...]:
-    """What to tell the broker; the last command settles the delivery."""
+    """The commands in order; the last one settles the delivery."""
     match decision:
         case Done() | Skip():
             return (AckDelivery(),)

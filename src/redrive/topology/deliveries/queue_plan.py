@@ -1,7 +1,8 @@
 """All that a consumer needs to know about one declared queue, in one value.
 
-`Compiled.queue(name)` makes it. A consumer asks it what counts the attempts, which policy holds where its handler says
-nothing else, and what to tell the broker; whether the queue has a shape or `retry: false` makes no difference to it.
+`Compiled.queue(name)` makes it. A consumer asks it what counts the attempts, which retry policy holds unless its
+handler says otherwise, and which commands follow from a decision. It hides whether the queue has a shape or
+`retry: false`.
 """
 
 import json
@@ -11,8 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from redrive.core import Command, Counter, Deaths, Decision, Parked, PublishCopy, ReceivedMessage, Report, Retry
-from redrive.core import RetryPolicy as RetryPolicy
+from redrive.core import (
+    Command,
+    Counter,
+    Deaths,
+    Decision,
+    Parked,
+    PublishCopy,
+    ReceivedMessage,
+    Report,
+    Retry,
+    RetryPolicy,
+)
 from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.deliveries import moves, no_retry
 from redrive.topology.deliveries.message_origin import (
@@ -57,7 +68,7 @@ class QueuePlan:
 
     @property
     def traits(self) -> Traits:
-        """What to know about its shape; the defaults without one."""
+        """The traits of its shape; the defaults without one."""
         return NO_TRAITS if self.shape is None else self.shape.traits
 
     @property
@@ -75,10 +86,10 @@ class QueuePlan:
         return counted and self.traits.counts_requeues
 
     def not_guaranteed(self, arguments: Mapping[str, Any], *, default_limit: int | None = 20) -> Iterator[str]:
-        """What a quorum queue does not keep that has these arguments, a sentence each.
+        """What a quorum queue with these arguments does not guarantee, a sentence each.
 
-        `default_limit` is the broker's own delivery limit (20 from 4.0 on, before that none). Classic queues are taken
-        as their documents have them: nobody expects that of them.
+        `default_limit` is the broker's own delivery limit (20 from 4.0 on, none before). Classic queues are left out:
+        their documents promise none of this.
         """
         routes = self.routes
         if routes is None or self.queue.type != QueueType.QUORUM or "x-dead-letter-exchange" not in arguments:
@@ -95,7 +106,7 @@ class QueuePlan:
             )
 
     def dead_lettering_command(self, vhost: str) -> str | None:
-        """The command that gives a queue, as it exists, its dead-letter settings by a policy; None if it has none."""
+        """The command that gives an existing queue its dead-letter settings by a policy; None if it has none."""
         arguments = self.queue.arguments
         if "x-dead-letter-exchange" not in arguments:
             return None
@@ -106,12 +117,12 @@ class QueuePlan:
 
     @property
     def counted_by(self) -> Counter:
-        """What to count retries by (`core.count_retries`)."""
+        """What counts the retries (`core.count_retries`)."""
         return no_retry.COUNTED_BY if self.routes is None else self.routes.counted_by
 
     @property
     def policy(self) -> RetryPolicy:
-        """When to retry and how often, as the queue's declaration says; a handler may change it."""
+        """When and how often to retry, by the declaration; a handler may override it."""
         if self.shape is None or self.routes is None:
             attempts_max = 1 if self.dead_letters else no_retry.ATTEMPTS_UNBOUNDED
             return RetryPolicy(attempts_max=attempts_max, backoff=no_retry.BACKOFF)
@@ -120,15 +131,16 @@ class QueuePlan:
         )
 
     def commands(self, decision: Decision, message: ReceivedMessage, report: Report) -> tuple[Command, ...]:
-        """What to tell the broker, in order; the last command settles the delivery, and no other does."""
+        """The commands in order; the last one settles the delivery, and no other does."""
         if self.shape is None or self.routes is None:
             return no_retry.commands(decision, message, report, queue=self.queue, dead_letters=self.dead_letters)
         return self.shape.commands(decision, message, self.routes, report)
 
     def parking_copy(self, decision: Parked, message: ReceivedMessage, report: Report) -> PublishCopy | None:
-        """The copy that parks a message which can't be settled any more, None if nobody has said where to.
+        """The copy that parks a message which can't be settled any more; None if the target is not known.
 
-        It goes where `commands` would send it, also where these are a reject."""
+        It goes where `commands` would send the message, also where they are a reject.
+        """
         if self.routes is not None:
             return moves.parking_copy(decision, message, self.routes, report)
         if not self.dead_letters:
@@ -136,20 +148,20 @@ class QueuePlan:
         return no_retry.parking_copy(decision, message, report, queue=self.queue)
 
     def is_parking(self, copy: PublishCopy) -> bool:
-        """Whether a copy goes to the dead letters."""
+        """Whether a copy goes to the parking queue."""
         if self.routes is None:
             return copy.exchange == self.queue.arguments.get("x-dead-letter-exchange")
         parking = self.routes.parking
         return copy.exchange == parking.exchange and parking.routing_key in (None, copy.routing_key)
 
-    def is_own_end(self, copy: PublishCopy) -> bool:
-        """Whether a copy goes straight to the end of this queue."""
+    def is_queue_end(self, copy: PublishCopy) -> bool:
+        """Whether a copy goes to the end of this very queue."""
         return copy.exchange == DEFAULT_EXCHANGE and copy.routing_key == self.name
 
     @property
-    def retries_outlive_it(self) -> bool:
-        """Whether what waits for a retry stays in its wait queue while this queue is missing, and comes back once it is
-        there again."""
+    def retries_survive_deletion(self) -> bool:
+        """Whether messages that wait for a retry stay in their wait queue while this queue is deleted, and come back
+        once it exists again."""
         routes = self.routes
         return (
             routes is not None
@@ -160,7 +172,8 @@ class QueuePlan:
         )
 
     def rejects(self, decision: Retry, message: ReceivedMessage) -> bool:
-        """Whether `commands` for it are one reject without requeue: what costs least to find out, and is done most."""
+        """Whether `commands` would be one reject without requeue: cheaper than `commands`, and the most frequent
+        case."""
         return (
             self.shape is not None
             and self.routes is not None
@@ -169,26 +182,26 @@ class QueuePlan:
         )
 
     def is_foreign(self, message: ReceivedMessage) -> bool:
-        """Whether a delivery is another queue's retry, to be acked unhandled (`Skip`)."""
+        """Whether a delivery is a copy of another queue's retry, to be acked unhandled (`Skip`)."""
         tiered = self.reentry_routes.get((message.exchange, message.routing_key))
         if tiered is None or not (self.shape is None or self.shape.skips_foreign):
             return False
         return is_foreign_copy(message, tiered)
 
     def must_be_copied(self, message: ReceivedMessage) -> bool:
-        """Whether a reject would take along what is not the message's own."""
+        """Whether a retry must be a copy, because a reject would take harmful headers along."""
         return must_be_copied(message)
 
     def is_reentry(self, route: tuple[str, str]) -> bool:
-        """Whether this queue's own retries re-enter an exchange that others publish to, by this route."""
+        """Whether this queue's own retries re-enter an exchange by this route."""
         return self.name in self.reentry_routes.get(route, ())
 
     def header_trust(
         self,
         route: tuple[str, str],
         *,
-        told: Any,
-        home: Any,
+        digest: Any,
+        original_queue: Any,
         digest_for: Callable[[str], str],
         deaths: Callable[[], Deaths | None],
     ) -> HeaderTrust:
@@ -202,8 +215,8 @@ class QueuePlan:
         return header_trust(
             queue=self.name,
             route=route,
-            told=told,
-            home=home,
+            digest=digest,
+            original_queue=original_queue,
             tiered=self.reentry_routes.get(route, frozenset()),
             digest_for=digest_for,
             has_waited_here=has_waited_here,

@@ -1,4 +1,20 @@
-"""The shapes: one module each, found by name in `SHAPES`. A new shape is a new module and a line here."""
+"""The shapes: one module each, found by name in `SHAPES`.
+
+To add a shape:
+
+1. Write a module here with a frozen dataclass derived from `Shape` (or from `DocumentedShape`, if it comes from a
+   document whose names and arguments it keeps). The module's docstring becomes its page in docs/reference/shapes.md:
+   one line, a drawing, what is guaranteed and what is not.
+2. Give it a `name`, its options (`option(type, default, explanation)`), its `traits` where they are not the defaults,
+   and a `backoff`.
+3. Write `build`: the queues, exchanges and bindings around a declared queue, from the helpers of `safe_queues`, and the
+   `RetryRoutes` that say where messages wait and are parked. `commands` follows from the routes; override `retry` and
+   `defer` only if a retry is neither a reject nor a copy into a wait queue (`native`, `requeue`).
+4. Add the class to `SHAPES` below. The YAML reader, the JSON Schema, the compiler, the diagrams, the runtime and the
+   simulation find it there.
+5. Run `make docs`, and add it to the tests that go through all shapes (tests/unit/topology/test_shape_commands.py and
+   test_shapes_in_virtual_time.py).
+"""
 
 from redrive.topology.shapes.base import Built, Shape
 from redrive.topology.shapes.documented import DocumentedShape

@@ -1,7 +1,7 @@
 """`Shape`, the base class of every shape: a frozen set of options with two halves.
 
-`build` turns a declared queue into exchanges, queues, bindings and `RetryRoutes`. It refuses by raising `Invalid` with a
-path below the queue's entry; the compiler turns that into a finding with its line.
+`build` turns a declared queue into exchanges, queues, bindings and `RetryRoutes`. It refuses by raising `Invalid` with
+a path below the queue's entry; the compiler turns that into a finding with its line.
 
 `commands` turns a decision about a delivery into commands for the broker, and never fails. Most shapes inherit it: it
 follows from the routes that `build` gave. A shape whose retries need other moves overrides `retry` and `defer`.

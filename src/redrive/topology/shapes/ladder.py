@@ -9,9 +9,9 @@ Guarantees: a message comes back to the failed queue only; delays never block ea
 Not guaranteed: order, and exactly-once: between a confirmed copy and the ack a crash leaves two copies with one id.
 The same arguments are right on 3.10, 4.0 and 4.3.
 
-A retry takes the shortest wait that is long enough; a delay below its TTL goes along as the message's own expiration,
-one above all waits in the longest, again and again, with `x-redrive-not-before`, and is run and counted once. No delay
-at all is a copy to the queue's own end.
+A retry takes the shortest wait that is long enough. A delay below that wait's TTL is the message's own expiration. A
+delay above all waits goes into the longest, again and again, until the time in `x-redrive-not-before`; it is run and
+counted once. A retry without a delay is a copy to the end of the queue.
 """
 
 from collections.abc import Sequence

@@ -5,13 +5,13 @@
            ──delivery limit────────▶ orders.parked      (the backstop, when the last run dies)
 
 Guarantees: as `ladder`, with fewer queues; a delayed message stays where it is, so a restart keeps it.
-Not guaranteed: any other delay than linear; anything below 4.3, where the arguments are silently ignored and a message
-would be redelivered without pause (`compile --for` refuses; the runtime refuses to start).
+Not guaranteed: any delay that is not linear; anything below 4.3, where the broker silently ignores the arguments and
+would redeliver a message without a pause (`compile --for` refuses it; the runtime refuses to start).
 
-A shorter delay than the broker's own can't be had. One that is longer, from a `RetryAfter`, is made up for by a pause
-of up to a minute; beyond that the message goes to the queue's end as a copy that knows its time, and each time it comes
-too early it takes one place of the prefetch for a minute. Many long delays are what `ladder` is for. Runs above
-`attempts`, which a rule may allow, go by such a copy too, after the delay they were given.
+A delay shorter than the broker's own is not possible. For a longer one, from a `RetryAfter`, the consumer pauses for up
+to a minute more; beyond that a copy with its time (`x-redrive-not-before`) goes to the end of the queue, and each time
+it comes too early it occupies one place of the prefetch for a minute. For many long delays use `ladder`. Runs above
+`attempts`, which a rule may allow, go by such a copy too, after their delay.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ from redrive.topology.shapes.traits import Traits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeShape(Shape):
-    """The broker delays a returned message itself: min × deliveries, at most max."""
+    """The broker delays a requeued message itself: min × deliveries, at most max."""
 
     name: ClassVar[str] = "native"
     traits: ClassVar[Traits] = Traits(
@@ -74,7 +74,7 @@ class NativeShape(Shape):
             queue,
             {
                 "x-queue-type": QueueType.QUORUM.value,
-                # Only returns that count as failures are delayed; a consumer that goes away is not one.
+                # Only requeues that count as failures are delayed; a consumer that goes away is not one.
                 "x-delayed-retry-type": "failed",
                 "x-delayed-retry-min": parse_duration_ms(str(self.min)),
                 "x-delayed-retry-max": parse_duration_ms(str(self.max)),
@@ -102,10 +102,10 @@ class NativeShape(Shape):
     def retry(
         self, decision: Retry, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
-        """Rejected with requeue, which the broker delays and counts; a longer delay is made up for here.
+        """Rejected with requeue, which the broker delays and counts; for a longer delay the consumer pauses first.
 
-        A reject carries no header, so what is longer by more than a pause may be goes by a copy that knows its time. So
-        does a run that only a rule allows, above the queue's own: the broker would end it by its delivery limit.
+        A reject carries no header, so a delay beyond the longest pause goes by a copy with its time. So does a run
+        above the queue's attempts, which only a rule allows: the broker would end it by its delivery limit.
         """
         counter = routes.counted_by
         broker_ms = self.backoff().delay_ms(read_deliveries(message) + 1)
@@ -119,7 +119,7 @@ class NativeShape(Shape):
     def defer(
         self, decision: Defer, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
-        """There is no wait queue: a pause, then the queue's end, so that its other messages go first."""
+        """There is no wait queue: a pause, then the end of the queue, so that its other messages go first."""
         counter = routes.counted_by
         return moves.copy_to_queue_end(
             decision.wait_ms, decision.not_before_ms, message, report, counter, counted=False

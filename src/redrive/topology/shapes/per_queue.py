@@ -7,10 +7,10 @@ Guarantees: the document's names and arguments; a retry never reaches another co
 guaranteed: the reject hop, which on classic queues, as the document has them, is at most once; `type: quorum` closes
 that.
 
-A retry is a reject, so its delay is the retry queue's, also where less was asked for. One that is longer, from a
-`RetryAfter`, goes into the retry queue as a copy that knows its time (`x-redrive-not-before`) and its count so far
-(`x-redrive-attempts-before`, since x-death starts afresh with a copy), again and again until then. A handler sees the
-original routing key on a retry too; the broker's own is the queue's name.
+A retry is a reject, so its delay is the retry queue's, even if less was asked for. For a longer one, from a
+`RetryAfter`, a copy goes into the retry queue, again and again until its time has come. It carries that time
+(`x-redrive-not-before`) and the count so far (`x-redrive-attempts-before`, since x-death starts anew with a copy). A
+handler sees the original routing key on a retry too; the broker's own is the queue's name.
 """
 
 from collections.abc import Sequence

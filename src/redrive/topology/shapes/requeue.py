@@ -7,11 +7,11 @@ Guarantees: the document's names and arguments; three retries that really are th
 x-death, which a nack never raises, so a poison message would loop for ever; ours requeues by a counted copy
 (`requeue: nack` is the literal form). Not guaranteed: any pause between retries, or order.
 
-A delay, from a `RetryAfter`, is a pause of up to a minute in the consumer before the copy; what is longer the copy
-carries (`x-redrive-not-before`), and it is held again when it comes round. The literal form counts by x-delivery-count,
-so it ends on quorum queues up to 4.0 only: classic queues and 4.3 do not count a nack, and it loops for ever. What is
-given back without having failed, and runs above `attempts` that a rule allows, are no nacks there but copies: a nack
-would be counted as an attempt, and a count that is spent can't be raised.
+For a delay, from a `RetryAfter`, the consumer pauses for up to a minute before the copy; the copy carries what is left
+(`x-redrive-not-before`), and the consumer pauses again when it comes round. The literal form counts by
+x-delivery-count, so it ends on quorum queues up to 4.0 only: classic queues and 4.3 do not count a nack, and it loops
+for ever. There a requeue without a failure, and a run above `attempts` that a rule allows, are copies and no nacks: a
+nack would count as an attempt, and a count that is spent can't be raised.
 """
 
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class RequeueShape(DocumentedShape):
             {
                 "x-dead-letter-exchange": dlx,
                 "x-dead-letter-routing-key": dlq,
-                # A literal nack loop spends one return a run: the broker's own limit must not end it earlier.
+                # A literal nack loop takes one delivery a run: the broker's own limit must not end it earlier.
                 **self.type_arguments(queue, limit=max(DELIVERY_LIMIT_MAIN, self.attempts), dead_letters=True),
             },
         )
@@ -101,12 +101,12 @@ class RequeueShape(DocumentedShape):
     def retry(
         self, decision: Retry, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
-        """A counted copy to the queue's end, or the literal nack; a delay is spent here, before it.
+        """A counted copy to the end of the queue, or the literal nack, after a pause for the delay.
 
-        A rule may allow more runs than the queue: those are never the broker's to count, so they go by a copy.
+        A rule may allow more runs than the queue does: the broker must not count those, so they go by a copy.
         """
         if self.requeue == "nack" and report.retries + 1 < routes.attempts:
-            # Where the queue would leave a publisher's own count on it, a reject: its own is written over that.
+            # A reject where the message brings a publisher's x-delivery-count: the queue then writes its own over it.
             return (*moves.pause(decision.delay_ms), RequeueDelivery(counted=brings_deliveries(message)))
         counter = routes.counted_by
         return moves.copy_to_queue_end(
@@ -116,7 +116,8 @@ class RequeueShape(DocumentedShape):
     def defer(
         self, decision: Defer, message: ReceivedMessage, routes: RetryRoutes, report: Report
     ) -> tuple[Command, ...]:
-        """There is no wait queue: a pause, then the queue's end. By a copy in the literal form too: nobody has run."""
+        """There is no wait queue: a pause, then a copy to the end of the queue; also in the literal form, since no run
+        failed."""
         counter = routes.counted_by
         return moves.copy_to_queue_end(
             decision.wait_ms, decision.not_before_ms, message, report, counter, counted=False

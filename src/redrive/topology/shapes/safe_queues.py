@@ -54,7 +54,7 @@ def wait_queue(wait: Wait, queue_name: str) -> Queue:
 
 
 def parking_queue(name: str) -> Queue:
-    """A quorum queue that keeps every message: no TTL, no length limit, no expiry, a delivery limit that is never reached."""
+    """A quorum queue that keeps every message: no TTL, length limit or expiry, and a delivery limit out of reach."""
     return Queue(
         name=name,
         arguments=Arguments({"x-queue-type": QueueType.QUORUM.value, "x-delivery-limit": DELIVERY_LIMIT_NEVER}),

@@ -9,19 +9,19 @@ The prefix is the service's name up to its first hyphen, `default` without one. 
 and arguments; a retry reaches the failed service only. Not guaranteed: the reject hop, which on classic queues, as the
 document has them, is at most once: the broker loses a message it can't dead-letter. `type: quorum` closes that.
 
-A retry is a reject, so its delay is the retry queue's, also where less was asked for. One that is longer, from a
-`RetryAfter`, goes into the retry queue as a copy that knows its time (`x-redrive-not-before`) and its count so far
-(`x-redrive-attempts-before`, since x-death starts afresh with a copy), again and again until then. A handler sees the
-original routing key on a retry too; the broker's own is the queue's name.
+A retry is a reject, so its delay is the retry queue's, even if less was asked for. For a longer one, from a
+`RetryAfter`, a copy goes into the retry queue, again and again until its time has come. It carries that time
+(`x-redrive-not-before`) and the count so far (`x-redrive-attempts-before`, since x-death starts anew with a copy). A
+handler sees the original routing key on a retry too; the broker's own is the queue's name.
 
-A 425 (`REQUEUE`), after its pause, gives the message back by a copy to the queue's end, so x-death starts afresh and
-the count goes on in `x-redrive-attempts-before`: a nack would look like a consumer that died with it. With
+A 425 (`REQUEUE`), after its pause, requeues the message by a copy to the end of the queue, so x-death starts anew and
+the count goes on in `x-redrive-attempts-before`: a nack would look like a consumer that died with the message. With
 `crashes_max=None` on the consumer, which then counts no such deaths, it is the document's nack, and x-death is kept;
-only a message without a `timestamp` is copied there too, to say when it was first seen (for `processAfterDelayMs`).
+only a message without a `timestamp` is copied there too, to record when it was first seen (for `processAfterDelayMs`).
 
-On a dead letter `x-final-retry-count` is what x-death says of rejections from the service's queue, plus
-`x-redrive-attempts-before` if a copy came between: 10 and 10 in the plain case. Whoever moves it back by hand with its
-headers goes on counting from there, as the document has it; `redrive dlq redrive` begins anew.
+On a dead letter `x-final-retry-count` is the number of rejections from the service's queue in x-death, plus
+`x-redrive-attempts-before` if a copy came between: 10 and 10 in the plain case. If it is moved back by hand with its
+headers, counting goes on from there, as the document has it; `redrive dlq redrive` begins anew.
 """
 
 from collections.abc import Sequence

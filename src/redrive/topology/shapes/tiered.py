@@ -5,12 +5,12 @@
     freeflow.user ──parked──▶ freeflow.events.dlx (fanout) ──▶ freeflow.events.dlq
 
 Guarantees: the document's names, keys and arguments; delays that never block each other; one DLQ for all.
-Not guaranteed: that nobody else sees a retry: the message re-enters the main exchange, so every queue bound with
-`<domain>.*` or `#` gets a copy. Our consumer acks such copies unhandled (`skip_foreign`), if the queue they belong to
-is declared in the same file and the copy is ours beyond doubt; other people's run twice.
+Not guaranteed: that no other queue sees a retry. The message re-enters the main exchange, so every queue bound with
+`<domain>.*` or `#` gets a copy. Our consumer acks such copies unhandled (`skip_foreign`) if the queue they belong to is
+declared in the same file and the copy is ours beyond doubt; other implementations handle them twice.
 The hop back is at most once where the wait queues are classic, as the document has them; `type: quorum` makes it at
-least once. A retry belongs to the queue it names in `x-original-queue`: before a queue is renamed or removed, its tiers
-must be empty, or what returns from them is skipped by everybody else.
+least once. A retry belongs to the queue it names in `x-original-queue`: empty a queue's tiers before you rename or
+remove it, or all other consumers skip what comes back from them.
 
 The copy carries the document's `x-retry-count`, `x-original-routing-key` and `x-original-exchange`, besides
 `x-original-queue`; a handler sees the original key on a retry too. Delays between the tiers, and above them, are kept
@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from redrive.core import Backoff, Counter, Listed
 from redrive.topology.argument_table import Arguments
 from redrive.topology.declaration.model import DeclaredQueue
-from redrive.topology.deliveries.message_origin import RETURN_WORD
+from redrive.topology.deliveries.message_origin import RETRY_WORD
 from redrive.topology.model import Binding, Exchange, ExchangeType, Queue
 from redrive.topology.option_types import (
     Choice,
@@ -84,7 +84,7 @@ class TieredShape(DocumentedShape):
         domain = queue.name.rpartition(".")[2] if self.domain is None else self.domain
         retry_exchange = fill(self.retry_exchange, exchange=exchange)
         dlx, dlq = fill(self.dlx, exchange=exchange), fill(self.dlq, exchange=exchange)
-        return_key = f"{domain}.{RETURN_WORD}"
+        reentry_key = f"{domain}.{RETRY_WORD}"
         main = self.main_queue(
             queue,
             {
@@ -92,7 +92,7 @@ class TieredShape(DocumentedShape):
                 **self.type_arguments(queue, limit=DELIVERY_LIMIT_MAIN, dead_letters=True),
             },
         )
-        return_to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": return_key}
+        return_to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": reentry_key}
         waits = tuple(
             Wait(
                 delay_ms=parse_duration_ms(str(delay)),
@@ -130,7 +130,7 @@ class TieredShape(DocumentedShape):
                 counted_by=Counter.HEADER,
                 parking=Parking(queue=dlq, exchange=dlx, routing_key=None),
                 waits=waits,
-                reentry=(exchange, return_key),
+                reentry=(exchange, reentry_key),
             ),
         )
 

@@ -1,7 +1,6 @@
 """What the rest of Redrive must know about a shape, declared by the shape itself.
 
-Nobody compares the names of shapes: who needs to know something about one reads it here, so that a new shape only has
-to declare its traits.
+No other room compares the names of shapes: it reads a trait, so that a new shape only has to declare its traits.
 """
 
 from dataclasses import dataclass

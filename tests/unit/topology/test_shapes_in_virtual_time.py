@@ -12,7 +12,7 @@ from redrive.core import Answered, Outcome, Park, Raised, Requeue, RetryAfter, S
 from redrive.embedded.engine import PROFILES
 from redrive.topology import Compiled, compile_declaration, declare, read_declaration
 from tests.unit.embedded.rig import START_MS
-from tests.unit.topology.walking import Walker
+from tests.unit.topology.virtual_consumer import Walker
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MIDDLE = "4.0"
@@ -157,7 +157,7 @@ def test_a_retry_after_of_two_hours_is_never_early_and_counts_once(name: str, pr
 
 
 @pytest.mark.parametrize(("name", "profile"), ON_PROFILES)
-def test_a_message_given_back_fifty_times_has_not_been_tried_once_more(name: str, profile: str) -> None:
+def test_fifty_requeues_count_as_no_attempt(name: str, profile: str) -> None:
     """Up to 4.0 a quorum queue counts each of them; with a limit of 20 the message must not die of it."""
     queue, exchange, key, moments_s, dlq = JOURNEYS[name]
     walker = Walker(example(name), profile)

@@ -111,7 +111,7 @@ def test_done_and_skip_are_an_ack(example: str) -> None:
 
 
 @pytest.mark.parametrize("example", MAIN)
-def test_to_give_back_is_a_pause_and_an_uncounted_return(example: str) -> None:
+def test_a_requeue_is_a_pause_and_an_uncounted_nack(example: str) -> None:
     one = plan(example)
     commands = one.commands(Requeued(pause_ms=800), message(one.name), report())
     assert commands == (Pause(pause_ms=800), RequeueDelivery(counted=False))
@@ -257,7 +257,7 @@ def test_a_retry_in_a_reject_loop_is_a_reject(example: str, delay_ms: int) -> No
         ("ratatoskr", "", "my-service.events.retry"),
     ],
 )
-def test_a_longer_retry_in_a_reject_loop_is_a_copy_that_knows_its_count_and_time(
+def test_a_longer_retry_in_a_reject_loop_is_a_copy_with_its_count_and_time(
     example: str, exchange: str, key: str
 ) -> None:
     one = plan(example)
@@ -352,7 +352,7 @@ def test_what_came_too_early_by_copy_waits_again_with_its_x_retry_count_untouche
         ("native", {"x-redrive-attempts-before": 2}, LIVING - {"x-redrive-attempts-before"}),
     ],
 )
-def test_what_came_too_early_where_nothing_waits_is_held_and_goes_to_the_end(
+def test_what_came_too_early_without_wait_queues_pauses_and_goes_to_the_end(
     example: str, counts: dict[str, Any], kept: frozenset[str]
 ) -> None:
     one = plan(example)
@@ -374,7 +374,7 @@ def test_what_came_too_early_where_nothing_waits_is_held_and_goes_to_the_end(
     )
 
 
-def test_a_native_retry_is_a_counted_return_and_a_longer_one_is_made_up_for() -> None:
+def test_a_native_retry_is_a_counted_requeue_after_a_pause_for_what_is_longer() -> None:
     one = plan("native")
     third = returned(one.name, x_delivery_count=2)
     assert one.commands(retry(30_000), message(one.name), report()) == (RequeueDelivery(counted=True),)
@@ -413,7 +413,7 @@ def test_the_literal_requeue_is_a_nack() -> None:
 
 
 @pytest.mark.parametrize("shape", [{"shape": "requeue", "requeue": "nack"}, {"shape": "native", "min": "1s"}])
-def test_a_run_that_only_a_rule_allows_is_no_return_because_the_brokers_own_count_is_spent(
+def test_a_run_that_only_a_rule_allows_is_a_copy_because_the_brokers_own_count_is_spent(
     shape: dict[str, Any],
 ) -> None:
     one = plan_of({**shape, "attempts": 2})
@@ -471,7 +471,9 @@ def test_a_parked_message_goes_where_the_document_says_with_what_is_known(exampl
 
 
 @pytest.mark.parametrize("example", MAIN)
-def test_a_return_of_what_brings_a_delivery_count_is_counted_where_that_is_the_count_of_attempts(example: str) -> None:
+def test_requeueing_a_message_with_a_publishers_delivery_count_is_counted_where_that_counts_attempts(
+    example: str,
+) -> None:
     """4.3 counts no nack and leaves the publisher's number on the message; a reject makes the queue write its own."""
     one = plan(example)
     counted = one.counted_by is Counter.DELIVERIES
@@ -481,7 +483,7 @@ def test_a_return_of_what_brings_a_delivery_count_is_counted_where_that_is_the_c
     assert one.commands(Requeued(pause_ms=0), own, report()) == (RequeueDelivery(counted=False),)
 
 
-def test_the_literal_requeue_of_what_brings_a_delivery_count_is_a_reject() -> None:
+def test_the_literal_requeue_of_a_message_with_a_publishers_delivery_count_is_a_reject() -> None:
     one = plan_of({"shape": "requeue", "requeue": "nack"})
     brought, own = message("orders", x_delivery_count=3), returned("orders", x_delivery_count=1)
     assert one.commands(retry(0), brought, report()) == (RequeueDelivery(counted=True),)
@@ -503,7 +505,7 @@ def test_attempts_from_before_a_copy_are_in_its_x_retry_count_and_not_added_agai
 
 
 @pytest.mark.parametrize("example", [name for name in MAIN if name != "native"])
-def test_what_a_quorum_queue_has_taken_back_often_is_given_back_by_a_copy(example: str) -> None:
+def test_a_message_that_a_quorum_queue_got_back_often_is_requeued_by_a_copy(example: str) -> None:
     one = plan(example)
     counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
     commands = one.commands(Requeued(pause_ms=800), returned(one.name, x_delivery_count=10, x_retry_count=1), report(1))
@@ -581,7 +583,7 @@ def test_a_consumer_may_write_to_every_exchange_a_copy_goes_to(example: str) -> 
 
 
 @pytest.mark.parametrize("example", [name for name in MAIN if name != "native"])
-def test_to_defer_by_nothing_replaces_a_message_by_a_copy_at_its_queues_end(example: str) -> None:
+def test_deferring_for_no_time_replaces_a_message_by_a_copy_at_the_end_of_its_queue(example: str) -> None:
     """So a consumer makes the copy that counts a crash."""
     one = plan(example)
     counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}

@@ -179,7 +179,7 @@ def test_a_copy_goes_to_a_wait_to_parking_or_to_the_queues_own_end(
 
 
 @given(cases())
-def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_what_a_broker_wrote(
+def test_a_retry_copy_drops_x_death_and_a_parked_copy_keeps_what_a_broker_wrote(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, message = case
@@ -195,7 +195,7 @@ def test_a_living_copy_leaves_its_deaths_behind_and_a_dead_one_keeps_what_a_brok
 
 
 @given(cases())
-def test_a_copy_waits_no_less_than_asked_and_knows_its_time_only_if_no_wait_is_long_enough(
+def test_a_copy_waits_no_less_than_asked_and_has_its_time_only_if_no_wait_is_long_enough(
     case: tuple[QueuePlan, Decision, PlainMessage],
 ) -> None:
     plan, decision, message = case

@@ -58,7 +58,7 @@ def test_without_skip_foreign_nothing_is_foreign() -> None:
     assert not tiered(skip_foreign=False).is_foreign(returned())
 
 
-def test_a_queue_of_any_shape_that_hears_a_tiered_exchange_skips_foreign_copies() -> None:
+def test_a_queue_of_any_shape_bound_to_a_tiered_exchange_skips_foreign_copies() -> None:
     hearing = {"e.all": {"from": {"e": ["#"]}, "retry": ["1m"]}, "plain": {"from": {"e": ["#"]}, "retry": False}}
     user = {"e.user": {"from": {"e": ["user.*"]}, "retry": {"shape": "tiered"}}}
     compiled = compile_declaration(declare(exchanges={"e": "topic"}, queues={**hearing, **user}))
@@ -79,7 +79,7 @@ def test_a_queue_of_any_shape_that_hears_a_tiered_exchange_skips_foreign_copies(
     ],
     ids=["another-exchange", "another-key", "another-home"],
 )
-def test_only_the_declared_way_back_of_the_queue_it_names_makes_a_copy_foreign(other: PlainMessage) -> None:
+def test_only_the_declared_reentry_route_of_the_queue_it_names_makes_a_copy_foreign(other: PlainMessage) -> None:
     assert not tiered().is_foreign(other)
 
 
@@ -112,7 +112,7 @@ def test_a_handler_sees_the_key_the_message_was_published_with(message: PlainMes
     assert tiered().handler_routing_key(message) == key
 
 
-def test_a_copy_names_the_queue_that_failed_even_if_the_message_tells_of_another() -> None:
+def test_a_copy_names_the_queue_that_failed_even_if_its_headers_name_another() -> None:
     """Else this queue would skip its own retry when it comes back."""
     (copy, _) = tiered(skip_foreign=False).commands(
         Retry(delay_ms=30_000, not_before_ms=30_000), returned(), Report(retries=1, now_ms=0)
