@@ -70,7 +70,7 @@ LAYERS = (
         owns="what people, machines and tests touch; parts come from wiring",
         rooms={
             "testing": {"core", "embedded", "wiring"},
-            "demo": {"core", "topology", "client", "embedded", "runtime", "deploy"},
+            "demo": {"core", "topology", "client", "embedded", "runtime", "deploy", "wiring"},
             "admin": {"core", "records", "client", "management", "stores", "deadletters", "wiring"},
             "serving": {
                 "core",

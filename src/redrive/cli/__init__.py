@@ -1,4 +1,4 @@
-"""The command line: what people touch. Each command is a module, imported when it is called: starting stays fast.
+"""The command line. Each command is a module, imported when it is called, so that starting stays fast.
 
 Errors end as one sentence and exit code 2, never as a traceback.
 """
@@ -42,7 +42,7 @@ _COMMANDS = {
 
 
 _UNTIL_ENDED = ("broker", "collect", "demo", "push", "run", "serve")
-"""These run until somebody ends them: whoever does so while they begin has got what they wanted."""
+"""These run until they are ended; if that happens while they start, they exit with 0."""
 _ASKED = "redrive.command"
 
 
@@ -57,7 +57,7 @@ class _Commands(SuggestingGroup):
             return None
         ctx.meta[_ASKED] = cmd_name
         if cmd_name in _UNTIL_ENDED:
-            # Its own handlers come later than a supervisor's SIGTERM may: importing alone takes a while.
+            # A supervisor's SIGTERM may come before the command has its own handlers: importing takes a while.
             ctx.with_resource(interrupted_by(signal.SIGTERM))
         command = getattr(import_module(f"redrive.cli.{cmd_name}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
@@ -70,11 +70,11 @@ class _Commands(SuggestingGroup):
                 ctx.exit(EXIT_FOUND)
             return result
         except BrokenPipeError:
-            # `redrive simulate … | head`: the reader has seen enough, and click would say that something was found.
+            # `redrive simulate … | head`: the reader has closed the pipe, and click would exit with 1 (findings).
             forget_reader()
             return None
         except KeyboardInterrupt:
-            # Nothing had begun that must be ended in order: that has handlers of its own.
+            # What must end in order has signal handlers of its own, so nothing of that kind had begun.
             raise SystemExit(0 if ctx.meta.get(_ASKED) in _UNTIL_ENDED else EXIT_FOUND) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -102,8 +102,8 @@ def main() -> None:
         forget_reader()
         raise SystemExit(0) from None
     except OSError as error:
-        # `redrive compile … > /dev/full`; click itself sees to a reader that has gone away.
+        # `redrive compile … > /dev/full`; click itself handles a closed pipe.
         say(f"error: can't write the output: {error.strerror or error}")
         raise SystemExit(EXIT_COULD_NOT) from None
-    # What a command returns is nothing; what click itself ended with (--help, --version) is a code.
+    # Commands return nothing; click itself (--help, --version) returns an exit code.
     raise SystemExit(code if isinstance(code, int) else 0)

@@ -12,7 +12,7 @@ import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, ask, keep_result, say, wants_colour, warn, write
 from redrive.cli.secret_files import with_broker_files
-from redrive.cli.tables import printable
+from redrive.cli.text_tables import printable
 from redrive.core import Finding, InvalidDeclaration, InvalidDuration, parse_duration_ms
 from redrive.deploy import Difference, Inspection
 from redrive.topology import Topology

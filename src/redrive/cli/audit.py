@@ -11,11 +11,11 @@ import click
 
 from redrive.cli.console import EXIT_FOUND, SuggestingGroup, say
 from redrive.cli.dlq.audit import audit_command as list_command
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import fail_line, print_json, print_line
-from redrive.cli.dlq.selecting import on_store
+from redrive.cli.dlq.selection import on_store
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format
 from redrive.cli.private_files import writing_private
-from redrive.cli.tables import counted, printable
+from redrive.cli.text_tables import counted, printable
 from redrive.core import UnreadableFile
 from redrive.records import ChainHead, ChainReport, InvalidHead, audit_json, read_head
 from redrive.stores import Store

@@ -5,10 +5,10 @@ from typing import Literal, cast
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, greet, keep_result, say
-from redrive.cli.dlq.options import with_who
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, print_line, warn_line
+from redrive.cli.dlq.shared_options import with_who
 from redrive.cli.secret_files import with_secret_files
-from redrive.cli.tables import counted, printable
+from redrive.cli.text_tables import counted, printable
 from redrive.core import Finding, Severity
 from redrive.deadletters import CollectReport, SourceSelection
 from redrive.wiring import CollectRequest, ConnectionSettings, TelemetryOptions, find_connection_settings, run_collect

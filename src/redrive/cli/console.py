@@ -1,4 +1,4 @@
-"""How the command line speaks: results on stdout, everything else on stderr, colour only where a person looks."""
+"""Output of the command line: results to stdout, everything else to stderr, colours only on a terminal."""
 
 import os
 import signal
@@ -23,12 +23,12 @@ _RESULT_LOST = "redrive.result_lost"
 
 
 class SuggestingGroup(click.Group):
-    """A group of commands that names the nearest one where somebody misspells it."""
+    """A group of commands that suggests the nearest one when a name is misspelt."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names. Raises a usage error where it names none."""
+        """The command that the first argument names. Raises a usage error if there is none."""
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
             from redrive.core import did_you_mean
 
@@ -51,12 +51,12 @@ def warn(findings: Iterable[Finding]) -> None:
 
 
 def say(text: str) -> None:
-    """Tells a person something that is not the result."""
+    """Prints what is not the result, to stderr."""
     click.echo(text, err=True)
 
 
 def greet(text: str, *, log_format: str | None) -> None:
-    """Tells a person that the work has begun; where the log is JSON nothing else may stand between its lines."""
+    """Prints that the work has begun, unless the log is JSON: nothing else may stand between its lines."""
     if log_format == "text" or (log_format is None and sys.stderr.isatty()):
         say(text)
 
@@ -72,7 +72,7 @@ def fail(error: RedriveError) -> NoReturn:
 
 
 def fail_usage(error: click.ClickException) -> NoReturn:
-    """The same for what click found wrong with what was typed."""
+    """`fail` for usage errors that click found."""
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         error.show()
         raise SystemExit(EXIT_COULD_NOT)
@@ -87,7 +87,7 @@ def fail_usage(error: click.ClickException) -> NoReturn:
 
 
 def write(text: str, *, colour: bool | None = None) -> None:
-    """A line of the result. A reader that has seen enough (`| head`) changes nothing about how a command ends.
+    """Prints a line of the result. If the reader has closed the pipe (`| head`), the command still ends as usual.
 
     Raises OSError for a full disk, unless the command has called `keep_result`.
     """
@@ -105,8 +105,8 @@ def write(text: str, *, colour: bool | None = None) -> None:
 
 
 def keep_result() -> None:
-    """What this command does is done whether or not its result can be written. One that can't is told on stderr, the
-    work goes on, and the exit code says that not all went well, not that nothing was done."""
+    """For commands that change something: they continue if their result can't be written. It then goes to stderr, and
+    the exit code is 1 (not all went well), not 2 (nothing was done)."""
     click.get_current_context().meta[_KEEPS_RESULT] = True
 
 
@@ -116,10 +116,10 @@ def is_result_lost(context: click.Context) -> bool:
 
 
 def ask(question: str) -> bool:
-    """Asks a person; Ctrl-C and the end of what is typed are no."""
+    """Asks a person; Ctrl-C and the end of input mean no."""
     try:
-        # A running event loop would only cancel its task, which waits for the answer, and so take no notice before the
-        # second Ctrl-C.
+        # A running event loop would only cancel its task, which waits for the answer: only a second Ctrl-C would end
+        # it.
         with interrupted_by(signal.SIGINT):
             return click.confirm(_printable(question), err=True)
     except click.Abort:
@@ -128,7 +128,7 @@ def ask(question: str) -> bool:
 
 
 def forget_reader() -> None:
-    """Nobody reads stdout any more (`| head`): what else is written to it goes nowhere, the work itself goes on."""
+    """The reader has closed the pipe (`| head`): further output to stdout is dropped, the work continues."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, sys.stdout.fileno())
@@ -140,7 +140,7 @@ def forget_reader() -> None:
 def interrupted_by(number: signal.Signals) -> Iterator[None]:
     """While the block runs, this signal raises `KeyboardInterrupt` at once."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's alone
+        yield  # only the main thread can handle signals
         return
     before = signal.signal(number, signal.default_int_handler)
     try:
@@ -150,5 +150,5 @@ def interrupted_by(number: signal.Signals) -> Iterator[None]:
 
 
 def _printable(text: str) -> str:
-    """Someone else's file must not drive our reader's terminal."""
+    """Escapes control characters: a file or message must not control the reader's terminal."""
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -1,4 +1,4 @@
-"""Files with what only their owner may read: payloads, audits, tokens."""
+"""Files that only their owner may read: payloads, audits, tokens."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from redrive.cli.tables import printable
+from redrive.cli.text_tables import printable
 from redrive.core import UnreadableFile
 
 PRIVATE = 0o600
@@ -14,7 +14,7 @@ PRIVATE = 0o600
 
 @contextmanager
 def writing_private(output: str) -> Iterator[BinaryIO]:
-    """A file for its owner alone, whatever the umask, that appears under its name when it is whole and on the disk.
+    """A file that only its owner may read, whatever the umask; it gets its name when it is complete and on the disk.
     Raises `UnreadableFile`."""
     path = Path(output)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -23,7 +23,7 @@ def writing_private(output: str) -> Iterator[BinaryIO]:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())  # what was exported may be deleted next
+            os.fsync(file.fileno())  # dead letters that were exported may be deleted next
         part.replace(path)
     except OSError as error:
         reason = f"can't be written: {error.strerror or error}"

@@ -1,5 +1,7 @@
-"""`--url-file`, `--password-file`, `--database-file`: secrets that no other user of the machine sees in a list of
-processes. They are said to `redrive.wiring` as their variables are, and win over the environment."""
+"""`--url-file`, `--password-file`, `--database-file`: files with secrets, which no list of processes shows.
+
+They become the environment variables with `_FILE`, which `redrive.wiring` reads, and win over the environment.
+"""
 
 import os
 from collections.abc import Callable

@@ -8,7 +8,7 @@ import click
 from redrive.cli.console import say
 from redrive.cli.dlq.output import print_json_line, print_line, print_table
 from redrive.cli.secret_files import with_secret_files
-from redrive.cli.tables import Column, moment_text
+from redrive.cli.text_tables import TableColumn, moment_text
 from redrive.records import moment_json
 from redrive.serving import ServeConfig, ServeOptions, ServerStarted, check_configuration, find_configuration, run_serve
 from redrive.wiring import TelemetryOptions
@@ -123,7 +123,7 @@ def serve_command(
 
 def _print_configuration(config: ServeConfig) -> None:
     if sys.stdout.isatty():
-        columns = [Column(title="setting"), Column(title="value", shrinks=True), Column(title="from")]
+        columns = [TableColumn(title="setting"), TableColumn(title="value", shrinks=True), TableColumn(title="from")]
         print_table(columns, [(name, value or "-", source) for name, value, source in config.shown()])
     else:
         print_json_line({"config": {name: {"value": value, "from": source} for name, value, source in config.shown()}})

@@ -5,29 +5,29 @@ import json
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, SuggestingGroup, forget_reader, keep_result, say
-from redrive.cli.dlq.options import ConnectionOptions, Duration, with_connection, with_format, with_who
 from redrive.cli.dlq.output import fail_line, print_json, print_line, print_table
-from redrive.cli.dlq.selecting import on_store
-from redrive.cli.tables import Cell, Column, moment_text
+from redrive.cli.dlq.selection import on_store
+from redrive.cli.dlq.shared_options import ConnectionOptions, DurationOption, with_connection, with_format, with_who
+from redrive.cli.text_tables import TableCell, TableColumn, moment_text
 from redrive.records import Role, Token, check_token, clean_name, mint_token, token_json
 from redrive.stores import Store, UnknownToken
 from redrive.wiring import new_id, new_secret
 
 _COLUMNS = (
-    Column(title="id"),
-    Column(title="name", shrinks=True),
-    Column(title="role"),
-    Column(title="queues", shrinks=True),
-    Column(title="payloads"),
-    Column(title="state"),
-    Column(title="expires"),
-    Column(title="made by", shrinks=True),
+    TableColumn(title="id"),
+    TableColumn(title="name", shrinks=True),
+    TableColumn(title="role"),
+    TableColumn(title="queues", shrinks=True),
+    TableColumn(title="payloads"),
+    TableColumn(title="state"),
+    TableColumn(title="expires"),
+    TableColumn(title="made by", shrinks=True),
 )
 _COLOURS = {"valid": "green", "expired": "yellow", "revoked": "red"}
 _NEVER = "never"
 
 
-class _Expiry(Duration):
+class _Expiry(DurationOption):
     """A duration, or `never` as 0."""
 
     name = "expiry"
@@ -172,7 +172,7 @@ def revoke_command(connection: ConnectionOptions, token: str, why: str, who: str
     print_line(f"The token {revoked.id} of {revoked.name} is revoked.")
 
 
-def _row(token: Token, moment_ms: int) -> tuple[str | Cell, ...]:
+def _row(token: Token, moment_ms: int) -> tuple[str | TableCell, ...]:
     state = token.state(moment_ms)
     return (
         token.id,
@@ -180,7 +180,7 @@ def _row(token: Token, moment_ms: int) -> tuple[str | Cell, ...]:
         str(token.role),
         ", ".join(token.queues) or "all",
         "yes" if token.shows_payloads else "no",
-        Cell(state, _COLOURS[state]),
+        TableCell(state, _COLOURS[state]),
         _NEVER if token.expires_at_ms is None else moment_text(token.expires_at_ms),
         token.created_by,
     )

@@ -1,9 +1,9 @@
 """The demonstration: a small shop whose orders go wrong in every way, and an account of each of them.
 
-`shop` is the app, as a newcomer would write one; `lines` tells what happens while it does; `account` asks the broker
-where everything is; `running` puts them on a broker, the embedded one or a real one.
+`shop` is the app, as a newcomer would write one; `lines` prints what happens; `account` asks the broker where every
+order is; `demonstration` runs them on a broker, the embedded one or a real one.
 """
 
-from redrive.demo.running import DemoFailed, run_demo
+from redrive.demo.demonstration import DemoFailed, run_demo
 
 __all__ = ["DemoFailed", "run_demo"]

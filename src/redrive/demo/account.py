@@ -1,6 +1,6 @@
 """The account: where every order is, asked of the broker and compared with what the app believes.
 
-The broker is asked for what lies in the parking queue and for how much lies in every other queue of the shop. An order
+The broker is asked for the messages in the parking queue and for the depth of every other queue of the shop. An order
 counts as handled only if the app has acked it and the broker has it nowhere; as parked only if the broker shows it.
 """
 
@@ -18,7 +18,7 @@ HANDLED, PARKED = "handled", "parked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AccountEntry:
     """One order's line: `place` is where the broker has it, `problem` what does not add up."""
 
     message_id: str
@@ -32,9 +32,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Every order's line, and what lies in queues where nothing should be left."""
+    """Every order's line, and how many messages are in queues that should be empty."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[AccountEntry, ...]
     left_over: Mapping[str, int]
     strangers: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class ParkedOrder:
     """A parked message as the broker shows it."""
 
     message_id: str
@@ -59,7 +59,7 @@ class Letter:
 
 async def take_account(client: Client, routes: RetryRoutes, stories: Mapping[str, Story]) -> Account:
     """Asks the broker; changes nothing there."""
-    parked = await _look_into(client, routes.parking.queue)
+    parked = await _peek_all(client, routes.parking.queue)
     channel = await client.channel()
     left_over = {}
     for queue in (routes.queue, *(wait.queue for wait in routes.waits)):
@@ -77,7 +77,7 @@ async def take_account(client: Client, routes: RetryRoutes, stories: Mapping[str
     return Account(entries=entries, left_over=left_over, strangers=strangers)
 
 
-def _entry(message_id: str, story: Story, letter: Letter | None, copies: int, place: str) -> Entry:
+def _entry(message_id: str, story: Story, letter: ParkedOrder | None, copies: int, place: str) -> AccountEntry:
     wanted = story.case.ends
     if letter is not None:
         problem = "" if wanted == PARKED else f"should be {wanted}"
@@ -85,7 +85,7 @@ def _entry(message_id: str, story: Story, letter: Letter | None, copies: int, pl
             problem = f"is there {copies} times"
         elif story.decision == "ack":
             problem = "is parked and was handled too"
-        return Entry(
+        return AccountEntry(
             message_id=message_id,
             story=story.case.story,
             end=PARKED,
@@ -96,10 +96,10 @@ def _entry(message_id: str, story: Story, letter: Letter | None, copies: int, pl
         )
     if story.decision == "ack":
         problem = "" if wanted == HANDLED else f"should be {wanted}"
-        return Entry(
+        return AccountEntry(
             message_id=message_id, story=story.case.story, end=HANDLED, attempts=story.attempt, problem=problem
         )
-    return Entry(
+    return AccountEntry(
         message_id=message_id,
         story=story.case.story,
         end="missing",
@@ -108,14 +108,14 @@ def _entry(message_id: str, story: Story, letter: Letter | None, copies: int, pl
     )
 
 
-async def _look_into(client: Client, queue: str) -> list[Letter]:
-    """Everything in a queue, left there: it goes back when the channel closes."""
+async def _peek_all(client: Client, queue: str) -> list[ParkedOrder]:
+    """Every message of a queue; they are requeued when the channel closes."""
     channel = await client.channel()
     found = []
     while (got := await channel.get_message(queue)) is not None:
         properties = wire.Properties(got.header)
         found.append(
-            Letter(
+            ParkedOrder(
                 message_id=str(properties.message_id),
                 reason=str(properties.header(headers.REASON)),
                 retries=read_count(properties.header(headers.RETRY_COUNT)),

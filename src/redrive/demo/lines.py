@@ -1,11 +1,11 @@
-"""What happens, one line an event, as it happens; and who has come to an end."""
+"""Prints one line for each event, as it happens, and knows which orders are handled or parked."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from redrive.core import format_duration_ms
-from redrive.demo.shop import Case
+from redrive.demo.shop import OrderCase
 from redrive.topology import RetryRoutes
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
@@ -15,7 +15,7 @@ GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 class Story:
     """One order as the app knows it: what was decided about it last, and in which attempt."""
 
-    case: Case
+    case: OrderCase
     decision: str = "sent"
     reason: str | None = None
     attempt: int = 0
@@ -32,7 +32,7 @@ class Lines:
         write: Callable[[str], None],
         colour: bool,
     ) -> None:
-        self._arrangement = routes
+        self._routes = routes
         self._now_s = now_s
         self._began_s = now_s()
         self._write = write
@@ -47,7 +47,7 @@ class Lines:
         elif event in ("runtime.publish_failed", "client.disconnected"):
             self.say(f"{event}: {fields}", RED)
 
-    def note_sent(self, message_id: str, case: Case) -> None:
+    def note_sent(self, message_id: str, case: OrderCase) -> None:
         """An order is with the broker."""
         self.stories.setdefault(message_id, Story(case=case))
         self._line(message_id, "sent", case.story, DIM)
@@ -93,10 +93,10 @@ class Lines:
             case "ack":
                 return "handled", GREEN
             case "park":
-                return f"{error} → parked in {self._arrangement.parking.queue} ({fields.get('reason')})", RED
+                return f"{error} → parked in {self._routes.parking.queue} ({fields.get('reason')})", RED
             case "retry" if isinstance(delay_ms, int):
-                wait = next((one for one in self._arrangement.waits if one.delay_ms >= delay_ms), None)
-                place = self._arrangement.waits[-1] if wait is None else wait
+                wait = next((one for one in self._routes.waits if one.delay_ms >= delay_ms), None)
+                place = self._routes.waits[-1] if wait is None else wait
                 return f"{error} → waits {format_duration_ms(delay_ms)} in {place.queue}", YELLOW
             case _:
                 return f"{error} → {decision}", YELLOW

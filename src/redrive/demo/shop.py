@@ -22,7 +22,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class OrderCase:
     """A kind of order: its mood, what is the matter with it, and where it should end."""
 
     mood: str
@@ -31,14 +31,14 @@ class Case:
 
 
 CASES = (
-    Case(mood="fine", story="nothing is wrong with it", ends="handled"),
-    Case(mood="flaky", story="the warehouse is down once", ends="handled"),
-    Case(mood="hopeless", story="the warehouse is down every time", ends="parked"),
-    Case(mood="malformed", story="its body is not JSON", ends="parked"),
-    Case(mood="slow", story="takes too long the first time", ends="handled"),
-    Case(mood="busy", story="asks to come back in 2 s", ends="handled"),
-    Case(mood="cancelled", story="is not worth a retry", ends="parked"),
-    Case(mood="fine", story="nothing is wrong with this one either", ends="handled"),
+    OrderCase(mood="fine", story="nothing is wrong with it", ends="handled"),
+    OrderCase(mood="flaky", story="the warehouse is down once", ends="handled"),
+    OrderCase(mood="hopeless", story="the warehouse is down every time", ends="parked"),
+    OrderCase(mood="malformed", story="its body is not JSON", ends="parked"),
+    OrderCase(mood="slow", story="takes too long the first time", ends="handled"),
+    OrderCase(mood="busy", story="asks to come back in 2 s", ends="handled"),
+    OrderCase(mood="cancelled", story="is not worth a retry", ends="parked"),
+    OrderCase(mood="fine", story="nothing is wrong with this one either", ends="handled"),
 )
 
 
@@ -89,7 +89,7 @@ def open_shop(prefix: str = "") -> Shop:
     return Shop(exchange=exchange, queue=queue, compiled=compiled, app=app)
 
 
-def write_order(case: Case, number: int) -> bytes:
+def write_order(case: OrderCase, number: int) -> bytes:
     """The body of an order; a malformed one is cut off."""
     body = json.dumps({"number": number, "item": "tea", "mood": case.mood}).encode()
     return body[: len(body) // 2] if case.mood == "malformed" else body

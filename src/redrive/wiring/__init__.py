@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from redrive.wiring.dead_letters import Described, dead_letter_service, describe, headers_from_json, opened_store
     from redrive.wiring.embedded_broker import PROFILES, EmbeddedBrokerOptions, run_broker
-    from redrive.wiring.end_signals import on_end_signals
+    from redrive.wiring.end_signals import end_signals_handled, on_end_signals
     from redrive.wiring.files import LoadedFile, load_file, read_text
     from redrive.wiring.garbage_collector import YOUNG_MAX, seldom_collected
     from redrive.wiring.machine import new_id, new_random_bits, new_secret, now_ms, owner_name
@@ -107,6 +107,7 @@ _HOMES = {
     "declare_rules": "redrive",
     "declared_owners": "collect",
     "describe": "dead_letters",
+    "end_signals_handled": "end_signals",
     "explain_refusals": "connections",
     "find_connection_settings": "connection_settings",
     "headers_from_json": "dead_letters",
@@ -185,6 +186,7 @@ __all__ = [
     "declare_rules",
     "declared_owners",
     "describe",
+    "end_signals_handled",
     "explain_refusals",
     "find_connection_settings",
     "headers_from_json",

@@ -10,7 +10,7 @@ from redrive.client import Client, Confirmed
 from redrive.core import headers
 from redrive.demo.account import Account, render_account, take_account
 from redrive.demo.lines import Story
-from redrive.demo.shop import CASES, Case, open_shop, write_order
+from redrive.demo.shop import CASES, OrderCase, open_shop, write_order
 from redrive.embedded import EmbeddedBroker
 from redrive.wiring import declare_on
 
@@ -18,7 +18,7 @@ FINE = next(case for case in CASES if case.ends == "handled")
 HOPELESS = next(case for case in CASES if case.ends == "parked")
 
 
-def story(case: Case, decision: str, attempt: int = 1) -> Story:
+def story(case: OrderCase, decision: str, attempt: int = 1) -> Story:
     return Story(case=case, decision=decision, attempt=attempt)
 
 

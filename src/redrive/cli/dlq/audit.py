@@ -3,22 +3,22 @@
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import print_json, print_table
-from redrive.cli.dlq.selecting import on_store
-from redrive.cli.tables import Column, moment_text, printable
+from redrive.cli.dlq.selection import on_store
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format
+from redrive.cli.text_tables import TableColumn, moment_text, printable
 from redrive.core import did_you_mean
 from redrive.records import AuditEntry, audit_json
 from redrive.stores import Store
 
 _COLUMNS = (
-    Column(title="at"),
-    Column(title="who", shrinks=True),
-    Column(title="token", shrinks=True),
-    Column(title="action"),
-    Column(title="count", is_number=True),
-    Column(title="subject", shrinks=True),
-    Column(title="why", shrinks=True),
+    TableColumn(title="at"),
+    TableColumn(title="who", shrinks=True),
+    TableColumn(title="token", shrinks=True),
+    TableColumn(title="action"),
+    TableColumn(title="count", is_number=True),
+    TableColumn(title="subject", shrinks=True),
+    TableColumn(title="why", shrinks=True),
 )
 
 

@@ -5,11 +5,11 @@ import asyncio
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.options import ConnectionOptions, Duration, with_connection, with_format, with_who
+from redrive.cli.dlq.operation_run import stopping_on_signals
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
-from redrive.cli.dlq.running import stopping_on_signals
-from redrive.cli.dlq.selecting import connection_settings_of, on_store, run_to_end
-from redrive.cli.tables import Cell, Column, counted
+from redrive.cli.dlq.selection import connection_settings_of, on_store, run_to_end
+from redrive.cli.dlq.shared_options import ConnectionOptions, DurationOption, with_connection, with_format, with_who
+from redrive.cli.text_tables import TableCell, TableColumn, counted
 from redrive.core import RedriveError, format_duration_ms
 from redrive.deadletters import AUTO_RETRY_INTERVAL_S, AutoRetryReport
 from redrive.records import RetryRule, rule_json
@@ -19,12 +19,12 @@ from redrive.wiring import Broker, declare_rules, opened_broker, opened_store
 _EVERYTHING = "*"
 _DEFAULT = RetryRule(scope=_EVERYTHING)
 _COLUMNS = (
-    Column(title="scope", shrinks=True),
-    Column(title="auto-retry"),
-    Column(title="attempts", is_number=True),
-    Column(title="first", is_number=True),
-    Column(title="max", is_number=True),
-    Column(title="settle", is_number=True),
+    TableColumn(title="scope", shrinks=True),
+    TableColumn(title="auto-retry"),
+    TableColumn(title="attempts", is_number=True),
+    TableColumn(title="first", is_number=True),
+    TableColumn(title="max", is_number=True),
+    TableColumn(title="settle", is_number=True),
 )
 
 
@@ -72,7 +72,7 @@ def show_command(connection: ConnectionOptions, form: str) -> None:
     rows = [
         (
             "everything" if one.scope == _EVERYTHING else one.scope,
-            Cell("on", "green") if one.enabled else Cell("off", "red"),
+            TableCell("on", "green") if one.enabled else TableCell("off", "red"),
             str(one.attempts),
             format_duration_ms(one.first_ms),
             format_duration_ms(one.ceiling_ms),
@@ -88,10 +88,13 @@ def show_command(connection: ConnectionOptions, form: str) -> None:
 @click.option("--group", metavar="ID", help="For one group.")
 @click.option("--attempts", type=click.IntRange(1, 1000), help="Redrives before it is failed; 3 by default.")
 @click.option(
-    "--first", "first_ms", type=Duration(), help="Before the first attempt, doubled each time; 1s. Looked at every 30s."
+    "--first",
+    "first_ms",
+    type=DurationOption(),
+    help="Before the first attempt, doubled each time; 1s. Looked at every 30s.",
 )
-@click.option("--max", "ceiling_ms", type=Duration(), help="The longest pause; 1m.")
-@click.option("--settle", "settle_ms", type=Duration(), help="Not come back for so long is resolved; 10m.")
+@click.option("--max", "ceiling_ms", type=DurationOption(), help="The longest pause; 1m.")
+@click.option("--settle", "settle_ms", type=DurationOption(), help="Not come back for so long is resolved; 10m.")
 @with_who
 @with_connection
 def on_command(
@@ -165,7 +168,7 @@ def off_command(connection: ConnectionOptions, queue: str | None, group: str | N
 
 @auto_retry_command.command("run")
 @click.option("--once", is_flag=True, help="One round: what is due now.")
-@click.option("--every", "every_ms", type=Duration(), default="30s", show_default=True)
+@click.option("--every", "every_ms", type=DurationOption(), default="30s", show_default=True)
 @with_connection
 def run_command(connection: ConnectionOptions, once: bool, every_ms: int) -> None:
     """Send back what is due, round by round, until Ctrl-C. Any number may run: one works at a time.

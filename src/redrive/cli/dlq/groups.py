@@ -5,24 +5,24 @@ from collections.abc import Awaitable, Callable
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format, with_who
 from redrive.cli.dlq.output import GROUP_COLOURS, print_json, print_line, print_table
-from redrive.cli.dlq.selecting import UnknownLetter, on_store
-from redrive.cli.tables import Cell, Column, duration_text, moment_text
+from redrive.cli.dlq.selection import UnknownId, on_store
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format, with_who
+from redrive.cli.text_tables import TableCell, TableColumn, duration_text, moment_text
 from redrive.deadletters import DeadLetterService
 from redrive.records import Group, GroupState, Status, group_json
 from redrive.stores import Store
 from redrive.wiring import dead_letter_service, now_ms
 
 _COLUMNS = (
-    Column(title="group"),
-    Column(title="state"),
-    Column(title="count", is_number=True),
-    Column(title="pending", is_number=True),
-    Column(title="last", is_number=True),
-    Column(title="redriven", is_number=True),
-    Column(title="queue", shrinks=True),
-    Column(title="what", shrinks=True),
+    TableColumn(title="group"),
+    TableColumn(title="state"),
+    TableColumn(title="count", is_number=True),
+    TableColumn(title="pending", is_number=True),
+    TableColumn(title="last", is_number=True),
+    TableColumn(title="redriven", is_number=True),
+    TableColumn(title="queue", shrinks=True),
+    TableColumn(title="what", shrinks=True),
 )
 
 
@@ -76,10 +76,10 @@ def groups_command(
         say("There are more: --limit N.")
 
 
-def _row(group: Group, moment_ms: int) -> list[str | Cell]:
+def _row(group: Group, moment_ms: int) -> list[str | TableCell]:
     return [
         group.id,
-        Cell(str(group.state), GROUP_COLOURS.get(group.state)),
+        TableCell(str(group.state), GROUP_COLOURS.get(group.state)),
         f"{group.count:,}",
         f"{group.by_status.get(Status.PENDING, 0):,}",
         duration_text(moment_ms - group.last_seen_ms),
@@ -186,5 +186,5 @@ def note_command(connection: ConnectionOptions, group_id: str, text: str, who: s
 async def _found(store: Store, group_id: str) -> Group:
     group = await store.groups.get(group_id)
     if group is None:
-        raise UnknownLetter(f"there is no group {group_id} in {store.address}; look for it with: redrive dlq groups")
+        raise UnknownId(f"there is no group {group_id} in {store.address}; look for it with: redrive dlq groups")
     return group

@@ -3,35 +3,35 @@
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format, with_who
+from redrive.cli.dlq.operation_run import items_not_sent, report, run_in_foreground
 from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, print_table
-from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
-from redrive.cli.dlq.selecting import UnknownLetter, connection_settings_of, on_store, one_of, run_to_end
-from redrive.cli.tables import Cell, Column, duration_text, moment_text
+from redrive.cli.dlq.selection import UnknownId, connection_settings_of, on_store, one_of, run_to_end
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format, with_who
+from redrive.cli.text_tables import TableCell, TableColumn, duration_text, moment_text
 from redrive.records import ItemState, Operation, OperationItem, OperationState, item_json, operation_json
 from redrive.stores import Store
 from redrive.wiring import now_ms, opened_broker, opened_store
 
 _RECENT = 200
 _COLUMNS = (
-    Column(title="operation"),
-    Column(title="kind"),
-    Column(title="state"),
-    Column(title="age", is_number=True),
-    Column(title="total", is_number=True),
-    Column(title="sent", is_number=True),
-    Column(title="refused", is_number=True),
-    Column(title="in doubt", is_number=True),
-    Column(title="skipped", is_number=True),
-    Column(title="who", shrinks=True),
-    Column(title="what", shrinks=True),
+    TableColumn(title="operation"),
+    TableColumn(title="kind"),
+    TableColumn(title="state"),
+    TableColumn(title="age", is_number=True),
+    TableColumn(title="total", is_number=True),
+    TableColumn(title="sent", is_number=True),
+    TableColumn(title="refused", is_number=True),
+    TableColumn(title="in doubt", is_number=True),
+    TableColumn(title="skipped", is_number=True),
+    TableColumn(title="who", shrinks=True),
+    TableColumn(title="what", shrinks=True),
 )
 _ITEM_COLUMNS = (
-    Column(title="id"),
-    Column(title="state"),
-    Column(title="at"),
-    Column(title="queue", shrinks=True),
-    Column(title="reason", shrinks=True),
+    TableColumn(title="id"),
+    TableColumn(title="state"),
+    TableColumn(title="at"),
+    TableColumn(title="queue", shrinks=True),
+    TableColumn(title="reason", shrinks=True),
 )
 
 
@@ -73,11 +73,11 @@ def operations_command(
         say("There are more: --limit N.")
 
 
-def _row(operation: Operation) -> list[str | Cell]:
+def _row(operation: Operation) -> list[str | TableCell]:
     return [
         operation.id,
         str(operation.kind),
-        Cell(str(operation.state), OPERATION_COLOURS.get(operation.state)),
+        TableCell(str(operation.state), OPERATION_COLOURS.get(operation.state)),
         duration_text(now_ms() - operation.created_at_ms),
         f"{operation.total:,}",
         f"{operation.sent:,}",
@@ -196,7 +196,7 @@ def resume_command(connection: ConnectionOptions, operation: str, witness: bool,
             if found.state in (OperationState.WAITING, OperationState.RUNNING):
                 async with opened_broker(settings, store, has_witness=witness) as broker:
                     found = await run_in_foreground(store, broker, found)
-            return found, await troubled_items(store, found)
+            return found, await items_not_sent(store, found)
 
     report(*run_to_end(work), form=form)
 
@@ -227,7 +227,7 @@ def _say_state(operation: Operation) -> None:
 
 
 async def _found(store: Store, text: str) -> Operation:
-    """The operation with this id, or the only recent one that begins or ends so. Raises `UnknownLetter`."""
+    """The operation with this id, or the only recent one that begins or ends so. Raises `UnknownId`."""
     exact = await store.operations.get(text)
     if exact is not None:
         return exact
@@ -237,7 +237,5 @@ async def _found(store: Store, text: str) -> Operation:
         one_of(text, list(near), noun="operation", listing="redrive dlq operations", address=store.address)
     )
     if found is None:
-        raise UnknownLetter(
-            f"there is no operation {text} in {store.address}; look for it with: redrive dlq operations"
-        )
+        raise UnknownId(f"there is no operation {text} in {store.address}; look for it with: redrive dlq operations")
     return found

@@ -1,4 +1,4 @@
-"""How `redrive dlq` prints: JSON for machines, tables for people, and the question before what can't be undone."""
+"""Prints results of `redrive dlq`: JSON for machines, tables for people; and asks before what can't be undone."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from redrive.cli.console import ask, say, wants_colour, write
-from redrive.cli.tables import Cell, Column, printable, render_table
+from redrive.cli.text_tables import TableCell, TableColumn, printable, render_table
 from redrive.records import GroupState, OperationState, Status
 
 STATUS_COLOURS: dict[str, str] = {
@@ -45,7 +45,7 @@ def print_json_line(value: Any) -> None:
     write(json.dumps(value))
 
 
-def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
+def print_table(columns: Sequence[TableColumn], rows: Iterable[Sequence[str | TableCell]]) -> None:
     """A table on stdout: as wide as the terminal there, uncut elsewhere."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     colour = wants_colour(sys.stdout)
@@ -68,7 +68,7 @@ def fail_line(text: str) -> None:
 
 
 def is_confirmed(question: str, *, yes: bool) -> bool:
-    """Asks a person; nobody there to ask is no."""
+    """Asks a person; without a terminal the answer is no."""
     if yes:
         return True
     if not sys.stdin.isatty():

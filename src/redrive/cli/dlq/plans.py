@@ -2,15 +2,15 @@
 
 from redrive.cli.console import say
 from redrive.cli.dlq.output import print_json, print_line, print_table
-from redrive.cli.tables import Cell, Column, counted
+from redrive.cli.text_tables import TableCell, TableColumn, counted
 from redrive.deadletters import Preflight
 from redrive.records import Preview
 
 _TARGET_COLUMNS = (
-    Column(title="target", shrinks=True),
-    Column(title="copies", is_number=True),
-    Column(title="consumers", is_number=True),
-    Column(title="waiting there", is_number=True),
+    TableColumn(title="target", shrinks=True),
+    TableColumn(title="copies", is_number=True),
+    TableColumn(title="consumers", is_number=True),
+    TableColumn(title="waiting there", is_number=True),
 )
 
 
@@ -38,9 +38,9 @@ def print_plan(preview: Preview, preflight: Preflight | None) -> None:
     """For people: the targets as a table, and how many are left alone."""
     rows = [
         (
-            one.address if one.exists else Cell(f"{one.address} (missing)", "red"),
+            one.address if one.exists else TableCell(f"{one.address} (missing)", "red"),
             f"{one.copies:,}",
-            "" if one.consumers is None else str(one.consumers) if one.consumers else Cell("0", "yellow"),
+            "" if one.consumers is None else str(one.consumers) if one.consumers else TableCell("0", "yellow"),
             "" if one.messages_ready is None else f"{one.messages_ready:,}",
         )
         for one in (() if preflight is None else preflight.targets)

@@ -3,20 +3,20 @@
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import print_json, print_table, warn_line
-from redrive.cli.dlq.selecting import connection_settings_of, run_to_end
-from redrive.cli.tables import Cell, Column
+from redrive.cli.dlq.selection import connection_settings_of, run_to_end
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format
+from redrive.cli.text_tables import TableCell, TableColumn
 from redrive.records import Status
 from redrive.wiring import KnownQueue, KnownQueues, known_queues, opened_store
 
 _COLUMNS = (
-    Column(title="dead-letter queue", shrinks=True),
-    Column(title="of", shrinks=True),
-    Column(title="on the broker", is_number=True),
-    Column(title="consumers", is_number=True),
-    *(Column(title=str(status), is_number=True) for status in Status),
-    Column(title="collecting", shrinks=True),
+    TableColumn(title="dead-letter queue", shrinks=True),
+    TableColumn(title="of", shrinks=True),
+    TableColumn(title="on the broker", is_number=True),
+    TableColumn(title="consumers", is_number=True),
+    *(TableColumn(title=str(status), is_number=True) for status in Status),
+    TableColumn(title="collecting", shrinks=True),
 )
 
 
@@ -54,14 +54,14 @@ def queues_command(connection: ConnectionOptions, patterns: tuple[str, ...], for
     print_table(_COLUMNS, [_row(one) for one in known.queues])
 
 
-def _row(queue: KnownQueue) -> list[str | Cell]:
+def _row(queue: KnownQueue) -> list[str | TableCell]:
     return [
         queue.dlq,
         queue.known_queue or "",
         "?" if queue.messages is None else f"{queue.messages:,}",
         "?" if queue.consumers is None else str(queue.consumers),
         *(f"{queue.stored[status]:,}" if queue.stored.get(status) else "" for status in Status),
-        Cell(f"stopped: {queue.stopped}", "red") if queue.stopped is not None else "",
+        TableCell(f"stopped: {queue.stopped}", "red") if queue.stopped is not None else "",
     ]
 
 

@@ -5,10 +5,16 @@ import sys
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import ConnectionOptions, Duration, Wanted, with_connection, with_format
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
-from redrive.cli.dlq.selecting import filter_of, on_store
-from redrive.cli.tables import Cell, Column, counted, duration_text, sparkline
+from redrive.cli.dlq.selection import filter_of, on_store
+from redrive.cli.dlq.shared_options import (
+    ConnectionOptions,
+    DurationOption,
+    SelectionOptions,
+    with_connection,
+    with_format,
+)
+from redrive.cli.text_tables import TableCell, TableColumn, counted, duration_text, sparkline
 from redrive.records import Status, moment_json
 from redrive.stores import ActivityBucket, LetterStats, Store
 
@@ -19,7 +25,7 @@ _SECTIONS = ("queue", "dlq", "topic", "service", "type", "group")
 @click.command("stats")
 @click.option("--queue", metavar="Q", help="Of one queue only: the failed one or the dead-letter queue.")
 @click.option("--filter", "filter_text", default="", metavar="TEXT", help="See `redrive dlq list --help`.")
-@click.option("--over", "over_ms", type=Duration(), default="1d", show_default=True, help="How far back in time.")
+@click.option("--over", "over_ms", type=DurationOption(), default="1d", show_default=True, help="How far back in time.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1, 200), help="Rows of each table.")
 @with_format
 @with_connection
@@ -34,7 +40,7 @@ def stats_command(
       redrive dlq stats --queue orders --over 7d
       redrive dlq stats --format json
     """
-    wanted = Wanted(queue=queue, filter_text=filter_text)
+    wanted = SelectionOptions(queue=queue, filter_text=filter_text)
 
     async def work(store: Store) -> tuple[LetterStats, tuple[ActivityBucket, ...]]:
         moment_ms = store.clock_ms()
@@ -85,8 +91,10 @@ def _as_json(totals: LetterStats, series: tuple[ActivityBucket, ...]) -> dict[st
 
 def _print_statuses(totals: LetterStats) -> None:
     print_line(counted(totals.total, "dead letter"), bold=True)
-    rows = [(Cell(str(status), STATUS_COLOURS[status]), f"{totals.by_status.get(status, 0):,}") for status in Status]
-    print_table((Column(title="status"), Column(title="count", is_number=True)), rows)
+    rows = [
+        (TableCell(str(status), STATUS_COLOURS[status]), f"{totals.by_status.get(status, 0):,}") for status in Status
+    ]
+    print_table((TableColumn(title="status"), TableColumn(title="count", is_number=True)), rows)
 
 
 def _print_series(series: tuple[ActivityBucket, ...], over_ms: int) -> None:
@@ -107,9 +115,9 @@ def _print_section(section: str, counts: dict[str, dict[str, int]], top: int) ->
         return
     print_line("")
     columns = (
-        Column(title=section, shrinks=True),
-        Column(title="count", is_number=True),
-        *(Column(title=str(status), is_number=True) for status in Status),
+        TableColumn(title=section, shrinks=True),
+        TableColumn(title="count", is_number=True),
+        *(TableColumn(title=str(status), is_number=True) for status in Status),
     )
     ordered = sorted(counts.items(), key=lambda one: -sum(one[1].values()))
     rows = [

@@ -9,11 +9,18 @@ from typing import BinaryIO
 import click
 
 from redrive.cli.console import forget_reader, keep_result, say
-from redrive.cli.dlq.options import ConnectionOptions, Wanted, with_connection, with_format, with_wanted, with_who
 from redrive.cli.dlq.output import print_json, print_line
-from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
+from redrive.cli.dlq.selection import filter_of, letter_id, on_store
+from redrive.cli.dlq.shared_options import (
+    ConnectionOptions,
+    SelectionOptions,
+    with_connection,
+    with_format,
+    with_selection,
+    with_who,
+)
 from redrive.cli.private_files import writing_private
-from redrive.cli.tables import counted, printable
+from redrive.cli.text_tables import counted, printable
 from redrive.core import UnreadableFile
 from redrive.deadletters import export_lines, import_lines
 from redrive.records import Filter, NameTerm
@@ -21,10 +28,10 @@ from redrive.stores import ImportResult, Store
 
 
 @click.command("export")
-@with_wanted
+@with_selection
 @click.option("--output", "-o", metavar="FILE", default="-", show_default=True, help="Where to; - is stdout.")
 @with_connection
-def export_command(connection: ConnectionOptions, wanted: Wanted, output: str) -> None:
+def export_command(connection: ConnectionOptions, wanted: SelectionOptions, output: str) -> None:
     """Write dead letters as JSON lines: bodies and typed headers byte for byte, history, edits, life.
 
     Without IDs, --queue, --filter … all are written. A file is for its owner alone, and appears under its name

@@ -1,23 +1,23 @@
-"""How far a long operation is: a bar with rate and eta on a terminal, a plain line now and then elsewhere."""
+"""Progress of a long operation: a bar with rate and eta on a terminal, elsewhere a plain line every 5 s."""
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from redrive.cli.tables import cut, duration_text
+from redrive.cli.text_tables import cut, duration_text
 
 _BAR_WIDTH = 24
-_REDRAWN_AFTER_S = 0.1
-_LINE_AFTER_S = 5.0
+_REDRAW_INTERVAL_S = 0.1
+_LINE_INTERVAL_S = 5.0
 _RATE_OVER_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
-    """Tells on `stream` how many of `total` are done. `now_s` is a clock that only goes forward.
+class ProgressBar:
+    """Writes to `stream` how many of `total` are done. `now_s` is a monotonic clock.
 
-    `update` may be called as often as one likes. A total of 0 is a count without an end in sight. Call `end` before
+    `update` may be called at any rate. A total of 0 means that the total is not known. Call `end` before
     anything else is printed.
     """
 
@@ -38,7 +38,7 @@ class Progress:
         self._seen.append((now_s, done))
         while len(self._seen) > 2 and self._seen[1][0] <= now_s - _RATE_OVER_S:
             self._seen.popleft()
-        pause_s = _REDRAWN_AFTER_S if self.is_terminal else _LINE_AFTER_S
+        pause_s = _REDRAW_INTERVAL_S if self.is_terminal else _LINE_INTERVAL_S
         if self._drawn_at_s is not None and now_s - self._drawn_at_s < pause_s:
             return
         if self._drawn_at_s is None and not self.is_terminal:
@@ -60,7 +60,7 @@ class Progress:
 
     @property
     def rate_per_s(self) -> float | None:
-        """Over the last seconds; None until something can be said."""
+        """Over the last 10 seconds; None until two values are known."""
         if len(self._seen) < 2:
             return None
         (from_s, before), (until_s, after) = self._seen[0], self._seen[-1]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from redrive.cli.tables import (
-    Cell,
-    Column,
+from redrive.cli.text_tables import (
+    TableCell,
+    TableColumn,
     counted,
     cut,
     duration_text,
@@ -16,7 +16,7 @@ from redrive.cli.tables import (
     text_width,
 )
 
-COLUMNS = (Column(title="name", shrinks=True), Column(title="count", is_number=True))
+COLUMNS = (TableColumn(title="name", shrinks=True), TableColumn(title="count", is_number=True))
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_right() -> None:
@@ -37,7 +37,7 @@ def test_without_a_width_nothing_is_cut() -> None:
 
 
 def test_colour_changes_no_width() -> None:
-    rows = [(Cell("failed", "red"), "1")]
+    rows = [(TableCell("failed", "red"), "1")]
     coloured = render_table(COLUMNS, rows, width=None, colour=True)
     assert "\x1b[31mfailed\x1b[0m" in coloured
     assert coloured.replace("\x1b[31m", "").replace("\x1b[0m", "") == render_table(
@@ -74,7 +74,7 @@ def test_lines_may_be_kept_but_no_carriage_return() -> None:
 
 
 def test_a_cell_can_not_drive_the_terminal_either() -> None:
-    text = render_table(COLUMNS, [(Cell("\x1b[2J", "red"), "\n1")], width=None, colour=False)
+    text = render_table(COLUMNS, [(TableCell("\x1b[2J", "red"), "\n1")], width=None, colour=False)
     assert text.splitlines()[1] == r"\x1b[2J  \x0a1"
 
 

@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
-from redrive.cli.dlq.options import (
-    ConnectionOptions,
-    Duration,
-    Rate,
-    Wanted,
-    with_connection,
-    with_format,
-    with_wanted,
-    with_who,
-)
+from redrive.cli.dlq.operation_run import items_not_sent, report, run_in_foreground
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, warn_line
 from redrive.cli.dlq.plans import plan_json, print_plan, say_elsewhere, say_nothing
-from redrive.cli.dlq.running import report, run_in_foreground, troubled_items
-from redrive.cli.dlq.selecting import connection_settings_of, run_to_end, selection_of
-from redrive.cli.tables import counted
+from redrive.cli.dlq.selection import connection_settings_of, run_to_end, selection_of
+from redrive.cli.dlq.shared_options import (
+    ConnectionOptions,
+    DurationOption,
+    RateOption,
+    SelectionOptions,
+    with_connection,
+    with_format,
+    with_selection,
+    with_who,
+)
+from redrive.cli.text_tables import counted
 from redrive.core import Severity
 from redrive.records import (
     LetterEvent,
@@ -61,11 +61,11 @@ class _Asked:
 
 
 @click.command("redrive")
-@with_wanted
+@with_selection
 @click.option("--to-queue", metavar="Q", help="Another queue instead of the one they failed in.")
 @click.option("--to-exchange", metavar="X", help="An exchange; {queue} in it is the failed queue.")
 @click.option("--routing-key", metavar="K", help="With --to-exchange; by default each message's first one.")
-@click.option("--rate", type=Rate(), metavar="N/s", help="At most so many a second.")
+@click.option("--rate", type=RateOption(), metavar="N/s", help="At most so many a second.")
 @click.option(
     "--ramp", is_flag=True, help="1, 2, 5, then 20 at a time; pauses as soon as one comes back. A collector must run."
 )
@@ -74,7 +74,7 @@ class _Asked:
 @click.option(
     "--settle",
     "settle_ms",
-    type=Duration(),
+    type=DurationOption(),
     default="10m",
     show_default=True,
     metavar="T",
@@ -90,7 +90,7 @@ class _Asked:
 @with_connection
 def redrive_command(
     connection: ConnectionOptions,
-    wanted: Wanted,
+    wanted: SelectionOptions,
     to_queue: str | None,
     to_exchange: str | None,
     routing_key: str | None,
@@ -163,12 +163,12 @@ def retry_command(
     new = NewOperation(
         kind=OperationKind.REDRIVE, selection=_NO_SELECTION, keep_attempts=keep_attempts, who=who, why=why
     )
-    _send(connection, Wanted(ids=ids), new, _Asked(yes=True, dry_run=False, form=form, is_brief=True))
+    _send(connection, SelectionOptions(ids=ids), new, _Asked(yes=True, dry_run=False, form=form, is_brief=True))
 
 
 @click.command("return")
-@with_wanted
-@click.option("--rate", type=Rate(), metavar="N/s", help="At most so many a second.")
+@with_selection
+@click.option("--rate", type=RateOption(), metavar="N/s", help="At most so many a second.")
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
 @click.option("--dry-run", is_flag=True, help="Show what would go where, and send nothing.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -177,7 +177,7 @@ def retry_command(
 @with_connection
 def return_command(
     connection: ConnectionOptions,
-    wanted: Wanted,
+    wanted: SelectionOptions,
     rate: float | None,
     why: str,
     dry_run: bool,
@@ -202,7 +202,12 @@ def return_command(
 
 
 def _send(
-    options: ConnectionOptions, wanted: Wanted, new: NewOperation, asked: _Asked, *, includes_in_doubt: bool = False
+    options: ConnectionOptions,
+    wanted: SelectionOptions,
+    new: NewOperation,
+    asked: _Asked,
+    *,
+    includes_in_doubt: bool = False,
 ) -> None:
     left: dict[str, str] = {}
 
@@ -239,7 +244,7 @@ def _send(
                     operation = await broker.desk.start(request)
                     if operation.state not in _ENDED:
                         operation = await run_in_foreground(store, broker, operation)
-                return operation, await troubled_items(store, operation)
+                return operation, await items_not_sent(store, operation)
 
     with seldom_collected():
         result = run_to_end(work)

@@ -2,7 +2,7 @@
 
 from io import StringIO
 
-from redrive.cli.progress import Progress
+from redrive.cli.progress_bar import ProgressBar
 
 
 class Clock:
@@ -15,7 +15,7 @@ class Clock:
 
 def test_a_terminal_gets_one_line_that_is_drawn_again() -> None:
     clock, stream = Clock(), StringIO()
-    progress = Progress(stream=stream, total=1000, now_s=clock, is_terminal=True)
+    progress = ProgressBar(stream=stream, total=1000, now_s=clock, is_terminal=True)
     progress.update(0)
     clock.now_s += 2
     progress.update(500, "3 refused")
@@ -30,7 +30,7 @@ def test_a_terminal_gets_one_line_that_is_drawn_again() -> None:
 
 def test_it_is_not_drawn_more_often_than_an_eye_sees() -> None:
     clock, stream = Clock(), StringIO()
-    progress = Progress(stream=stream, total=10_000, now_s=clock, is_terminal=True)
+    progress = ProgressBar(stream=stream, total=10_000, now_s=clock, is_terminal=True)
     for done in range(1000):
         clock.now_s += 0.001
         progress.update(done)
@@ -39,7 +39,7 @@ def test_it_is_not_drawn_more_often_than_an_eye_sees() -> None:
 
 def test_elsewhere_there_is_a_plain_line_every_few_seconds_and_none_for_what_is_short() -> None:
     clock, stream = Clock(), StringIO()
-    progress = Progress(stream=stream, total=100, now_s=clock, is_terminal=False)
+    progress = ProgressBar(stream=stream, total=100, now_s=clock, is_terminal=False)
     progress.update(0)
     clock.now_s += 1
     progress.update(10)
@@ -52,7 +52,7 @@ def test_elsewhere_there_is_a_plain_line_every_few_seconds_and_none_for_what_is_
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     clock = Clock()
-    progress = Progress(stream=StringIO(), total=0, now_s=clock, is_terminal=True)
+    progress = ProgressBar(stream=StringIO(), total=0, now_s=clock, is_terminal=True)
     assert progress.rate_per_s is None
     progress.update(0)
     for second in range(1, 61):
@@ -63,7 +63,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 
 def test_a_long_wait_before_the_last_seconds_counts_for_nothing() -> None:
     clock = Clock()
-    progress = Progress(stream=StringIO(), total=0, now_s=clock, is_terminal=True)
+    progress = ProgressBar(stream=StringIO(), total=0, now_s=clock, is_terminal=True)
     progress.update(0)
     clock.now_s += 50
     progress.update(0)
@@ -74,7 +74,7 @@ def test_a_long_wait_before_the_last_seconds_counts_for_nothing() -> None:
 
 def test_two_moments_that_are_one_say_nothing_of_a_rate() -> None:
     stream = StringIO()
-    progress = Progress(stream=stream, total=10, now_s=Clock(), is_terminal=True)
+    progress = ProgressBar(stream=stream, total=10, now_s=Clock(), is_terminal=True)
     progress.update(0)
     progress.update(5)
     assert progress.rate_per_s is None
@@ -84,12 +84,12 @@ def test_two_moments_that_are_one_say_nothing_of_a_rate() -> None:
 
 def test_a_line_never_wraps() -> None:
     stream = StringIO()
-    progress = Progress(stream=stream, total=5, now_s=Clock(), is_terminal=True, width=20)
+    progress = ProgressBar(stream=stream, total=5, now_s=Clock(), is_terminal=True, width=20)
     progress.update(1, "x" * 100)
     assert len(stream.getvalue().removeprefix("\r\x1b[2K")) == 19
 
 
 def test_nothing_drawn_leaves_no_empty_line() -> None:
     stream = StringIO()
-    Progress(stream=stream, total=5, now_s=Clock(), is_terminal=True).end()
+    ProgressBar(stream=stream, total=5, now_s=Clock(), is_terminal=True).end()
     assert stream.getvalue() == ""

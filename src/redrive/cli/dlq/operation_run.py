@@ -1,11 +1,10 @@
 """An operation in the foreground: progress while it runs, a clean pause on Ctrl-C, and how it ended.
 
-The first Ctrl-C (or SIGTERM) pauses: what is in flight is ended and recorded, the rest stays queued.
+The first Ctrl-C (or SIGTERM) pauses: copies in flight are confirmed and recorded, the rest stays queued.
 """
 
 import asyncio
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -13,14 +12,14 @@ from contextlib import contextmanager
 
 from redrive.cli.console import EXIT_FOUND, say
 from redrive.cli.dlq.output import print_json, print_line, warn_line
-from redrive.cli.progress import Progress
-from redrive.cli.tables import counted
+from redrive.cli.progress_bar import ProgressBar
+from redrive.cli.text_tables import counted
 from redrive.core import RedriveError
 from redrive.records import ItemState, Operation, OperationItem, OperationState, item_json, operation_json
 from redrive.stores import Store
-from redrive.wiring import Broker
+from redrive.wiring import Broker, end_signals_handled
 
-_LOOKED_AFTER_S = 0.2
+_POLL_INTERVAL_S = 0.2
 _STOP_S_MAX = 60.0
 _SHOWN = 10
 _ENDS = (OperationState.DONE, OperationState.CANCELLED, OperationState.PAUSED)
@@ -29,7 +28,6 @@ _ENDS = (OperationState.DONE, OperationState.CANCELLED, OperationState.PAUSED)
 @contextmanager
 def stopping_on_signals(said: str = "Stopping …") -> Iterator[asyncio.Event]:
     """An event that SIGINT and SIGTERM set, for as long as the block runs."""
-    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -37,20 +35,14 @@ def stopping_on_signals(said: str = "Stopping …") -> Iterator[asyncio.Event]:
             say(f"\n{said}")
         stop.set()
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, on_signal)
-    try:
+    with end_signals_handled(on_signal):
         yield stop
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 async def run_in_foreground(store: Store, broker: Broker, operation: Operation) -> Operation:
-    """Runs an operation to its end, its pause, or Ctrl-C. Where another process runs it already, it is followed."""
+    """Runs an operation to its end, its pause, or Ctrl-C. If another process runs it already, this one follows it."""
     is_terminal = sys.stderr.isatty()
-    progress = Progress(
+    progress = ProgressBar(
         stream=sys.stderr,
         total=operation.total,
         now_s=time.monotonic,
@@ -63,8 +55,8 @@ async def run_in_foreground(store: Store, broker: Broker, operation: Operation) 
         running = asyncio.create_task(broker.run(operation.id, stop=stop))
         try:
             while not running.done():
-                await asyncio.wait([running], timeout=_LOOKED_AFTER_S)
-                current = await _look(store, current)
+                await asyncio.wait([running], timeout=_POLL_INTERVAL_S)
+                current = await _latest(store, current)
                 progress.update(current.total - current.left, _note(current))
             current = running.result()
         finally:
@@ -78,16 +70,16 @@ async def run_in_foreground(store: Store, broker: Broker, operation: Operation) 
 def report(operation: Operation, items: list[OperationItem], *, form: str) -> None:
     """Prints how an operation ended, and ends the program with 1 if not all of it was sent."""
     if form == "json":
-        troubled = [item_json(one) for one in items]
-        print_json({"operation": operation_json(operation), "not_sent": troubled})
+        not_sent = [item_json(one) for one in items]
+        print_json({"operation": operation_json(operation), "not_sent": not_sent})
     else:
         _print(operation, items)
     if operation.sent < operation.total or operation.state is not OperationState.DONE:
         raise SystemExit(EXIT_FOUND)
 
 
-async def troubled_items(store: Store, operation: Operation) -> list[OperationItem]:
-    """The first of those that were not sent, with the reasons."""
+async def items_not_sent(store: Store, operation: Operation) -> list[OperationItem]:
+    """The first items that were not sent, with their reasons."""
     found: list[OperationItem] = []
     for state in (ItemState.REFUSED, ItemState.IN_DOUBT, ItemState.SKIPPED):
         items, _ = await store.operations.items(operation.id, _SHOWN, state=state)
@@ -95,7 +87,7 @@ async def troubled_items(store: Store, operation: Operation) -> list[OperationIt
     return found
 
 
-async def _look(store: Store, operation: Operation) -> Operation:
+async def _latest(store: Store, operation: Operation) -> Operation:
     try:
         found = await store.operations.get(operation.id)
     except RedriveError:

@@ -1,4 +1,4 @@
-"""What several subcommands of `redrive dlq` are told: where the dead letters are, which of them, by whom, printed how.
+"""Options that subcommands of `redrive dlq` share: where the dead letters are, which of them, who asks, which format.
 
 Each decorator adds options to a command and gives it one value made of them: `connection`, `wanted`, `who`.
 """
@@ -23,7 +23,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """Where the broker and the database are, as typed; the environment and the file may still have their say."""
+    """Where the broker and the database are, as typed; what is None may be in the environment or the file."""
 
     url: str | None = None
     management_url: str | None = None
@@ -31,7 +31,7 @@ class ConnectionOptions:
     file: str | None = None
 
     def over(self, other: object) -> "ConnectionOptions":
-        """These, and where they say nothing, those of the command above."""
+        """These options; where one is not given, that of the command above."""
         if not isinstance(other, ConnectionOptions):
             return self
         return ConnectionOptions(
@@ -43,7 +43,7 @@ class ConnectionOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SelectionOptions:
     """Which dead letters, as typed."""
 
     ids: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def with_connection(command: _Command) -> Callable[..., Any]:
     )
 
 
-def with_wanted(command: _Command) -> Callable[..., Any]:
+def with_selection(command: _Command) -> Callable[..., Any]:
     """Adds ID …, --queue, --group, --status, --filter, --all, --limit; gives `wanted`."""
 
     @wraps(command)
@@ -102,7 +102,7 @@ def with_wanted(command: _Command) -> Callable[..., Any]:
         limit: int | None,
         **rest: Any,
     ) -> Any:
-        wanted = Wanted(
+        wanted = SelectionOptions(
             ids=ids,
             queue=queue,
             group=group,
@@ -132,7 +132,7 @@ def with_who(command: _Command) -> Callable[..., Any]:
     def run(*arguments: Any, said_who: str | None, **rest: Any) -> Any:
         login = _login()
         who = user_name(flag=said_who, environment=os.environ, login=login)
-        # Whoever can use the database may call themselves what they like; the audit also has whose process it was.
+        # Anybody who can use the database may give any name; the audit also has the login of the process.
         with acting_as(f"cli:{login or 'unknown'}"):
             return command(*arguments, who=who, **rest)
 
@@ -148,7 +148,7 @@ def with_format(command: _Command) -> Callable[..., Any]:
     return _decorated(command, option)
 
 
-class Duration(click.ParamType[int]):
+class DurationOption(click.ParamType[int]):
     """`500ms`, `30s`, `5m` as milliseconds."""
 
     name = "duration"
@@ -163,7 +163,7 @@ class Duration(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-class Rate(click.ParamType[float]):
+class RateOption(click.ParamType[float]):
     """`50`, `50/s`, `300/m` as messages a second."""
 
     name = "rate"

@@ -1,15 +1,15 @@
-"""`redrive dlq peek`: what lies in a queue on the broker, where looking destroys nothing."""
+"""`redrive dlq peek`: the first messages of a queue on the broker, if looking destroys nothing."""
 
 from typing import Any
 
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
-from redrive.cli.dlq.selecting import connection_settings_of, run_to_end
-from redrive.cli.dlq.showing import body_lines, header_rows
-from redrive.cli.tables import Column, counted, size_text
+from redrive.cli.dlq.selection import connection_settings_of, run_to_end
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format
+from redrive.cli.dlq.show import body_lines, header_rows
+from redrive.cli.text_tables import TableColumn, counted, size_text
 from redrive.deadletters import PeekedMessage, PeekResult
 from redrive.records import MessageContent
 from redrive.wiring import describe, peek_at
@@ -21,7 +21,7 @@ from redrive.wiring import describe, peek_at
 @with_format
 @with_connection
 def peek_command(connection: ConnectionOptions, queue: str, limit: int, form: str) -> None:
-    """Look at the first messages of QUEUE on the broker and give them back in order.
+    """Look at the first messages of QUEUE on the broker, and requeue them in order.
 
     Refused where looking would destroy or reorder, with the reason; `redrive collect` is the way then. Needs the
     management API (--management-url), which knows the queue's type and limits.
@@ -66,7 +66,7 @@ def _print(message: PeekedMessage) -> None:
     for name, value in described.properties.items():
         print_line(f"  {name}: {value}")
     if described.headers:
-        columns = [Column(title="header"), Column(title="type"), Column(title="value", shrinks=True)]
+        columns = [TableColumn(title="header"), TableColumn(title="type"), TableColumn(title="value", shrinks=True)]
         print_table(columns, header_rows(described.headers))
     print_line(f"  body, {size_text(len(message.body))}:")
     for line in body_lines(message.body):

@@ -1,4 +1,4 @@
-"""From what a person typed to the dead letters they mean: ids by their beginnings or endings, filters with a caret."""
+"""Finds the dead letters that the options mean: ids by their beginnings or endings, filters with a caret."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,8 +7,8 @@ from typing import TypeVar
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT
-from redrive.cli.dlq.options import ConnectionOptions, Wanted
 from redrive.cli.dlq.output import fail_line, warn_line
+from redrive.cli.dlq.shared_options import ConnectionOptions, SelectionOptions
 from redrive.core import RedriveError
 from redrive.records import (
     Filter,
@@ -27,12 +27,12 @@ from redrive.wiring import ConnectionSettings, find_connection_settings, opened_
 _Result = TypeVar("_Result")
 
 
-class UnknownLetter(RedriveError):
+class UnknownId(RedriveError):
     """An id that names no dead letter, or several."""
 
 
 def connection_settings_of(options: ConnectionOptions) -> ConnectionSettings:
-    """Where broker and database are, with environment and file asked. Raises `InvalidUrl` and what a file may."""
+    """Where broker and database are, by options, environment and file. Raises `InvalidUrl`, and what a file may."""
     return find_connection_settings(
         url=options.url, management_url=options.management_url, database=options.database, file=options.file
     )
@@ -41,7 +41,7 @@ def connection_settings_of(options: ConnectionOptions) -> ConnectionSettings:
 def on_store(
     options: ConnectionOptions, work: Callable[[Store], Awaitable[_Result]], *, creates: bool = False
 ) -> _Result:
-    """Runs `work` with the store open; an invalid filter ends the program with a caret under the connection."""
+    """Runs `work` with the store open; an invalid filter ends the program with a caret under the mistake."""
 
     async def run() -> _Result:
         connection = connection_settings_of(options)
@@ -72,26 +72,26 @@ def run_to_end(work: Callable[[], Awaitable[_Result]]) -> _Result:
 
 
 def show_invalid_filter(error: InvalidFilter) -> None:
-    """What is wrong, a sentence each; the filter, and a caret under the first connection."""
+    """What is wrong, a sentence each; the filter, and a caret under the first mistake."""
     for finding in error.findings:
         fail_line(finding.text)
     for line in error.pointer.splitlines():
         click.echo(f"  {line}", err=True)
 
 
-def filter_of(wanted: Wanted, *, moment_ms: int) -> Filter:
-    """The filter that --queue, --group, --status and --filter say together. Raises `InvalidFilter`."""
+def filter_of(wanted: SelectionOptions, *, moment_ms: int) -> Filter:
+    """The filter that --queue, --group, --status and --filter make together. Raises `InvalidFilter`."""
     return Filter((*_flag_terms(wanted), *parse_filter(wanted.filter_text, now_ms=moment_ms).terms))
 
 
-def filter_text_of(wanted: Wanted) -> str:
+def filter_text_of(wanted: SelectionOptions) -> str:
     """The same as one text, with its moments as they were typed."""
     return f"{format_filter(Filter(_flag_terms(wanted)))} {wanted.filter_text.strip()}".strip()
 
 
 async def selection_of(
     store: Store,
-    wanted: Wanted,
+    wanted: SelectionOptions,
     *,
     moment_ms: int,
     includes_in_doubt: bool = False,
@@ -102,7 +102,7 @@ async def selection_of(
 
     `vhost`: only what was collected there, because a connection leads to one vhost.
 
-    Raises `UnknownLetter` and `InvalidFilter`, and a usage error where nothing says which.
+    Raises `UnknownId` and `InvalidFilter`, and a usage error where nothing says which.
     """
     if wanted.ids:
         if wanted.queue or wanted.group or wanted.status or wanted.filter_text.strip() or wanted.takes_all:
@@ -127,24 +127,24 @@ async def selection_of(
 
 
 async def letter_id(store: Store, text: str) -> str:
-    """The one id that begins or ends so. Raises `UnknownLetter`."""
+    """The one id that begins or ends so. Raises `UnknownId`."""
     found = await store.letters.find(text)
     return one_of(text, found, noun="dead letter", listing="redrive dlq list", address=store.address)
 
 
 def one_of(text: str, found: Sequence[str], *, noun: str, listing: str, address: str) -> str:
-    """The only one found, or the one that is the text itself. Raises `UnknownLetter`."""
+    """The only one found, or the one that is the text itself. Raises `UnknownId`."""
     if text in found:
         return text
     if not found:
-        raise UnknownLetter(f"there is no {noun} {text} in {address}; look for it with: {listing}")
+        raise UnknownId(f"there is no {noun} {text} in {address}; look for it with: {listing}")
     if len(found) > 1:
         shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
-        raise UnknownLetter(f"{text} is {noun} {shown}; give more of the id")
+        raise UnknownId(f"{text} is {noun} {shown}; give more of the id")
     return found[0]
 
 
-def _flag_terms(wanted: Wanted) -> tuple[Term, ...]:
+def _flag_terms(wanted: SelectionOptions) -> tuple[Term, ...]:
     terms: list[Term] = []
     if wanted.queue is not None:
         terms.append(NameTerm(field="queue", values=(wanted.queue,)))

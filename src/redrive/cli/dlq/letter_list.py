@@ -5,35 +5,41 @@ from typing import Any
 import click
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import ConnectionOptions, Wanted, with_connection, with_format, with_wanted
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_table
-from redrive.cli.dlq.selecting import filter_of, letter_id, on_store
-from redrive.cli.tables import Cell, Column, counted, duration_text
+from redrive.cli.dlq.selection import filter_of, letter_id, on_store
+from redrive.cli.dlq.shared_options import (
+    ConnectionOptions,
+    SelectionOptions,
+    with_connection,
+    with_format,
+    with_selection,
+)
+from redrive.cli.text_tables import TableCell, TableColumn, counted, duration_text
 from redrive.records import DeadLetter, Filter, NameTerm, letter_json
 from redrive.stores import Store
 
 _PAGE = 500
 _LIMIT = 50
 _COLUMNS = (
-    Column(title="id"),
-    Column(title="status"),
-    Column(title="dead", is_number=True),
-    Column(title="queue", shrinks=True),
-    Column(title="type", shrinks=True),
-    Column(title="error", shrinks=True),
-    Column(title="tries", is_number=True),
-    Column(title="redriven", is_number=True),
+    TableColumn(title="id"),
+    TableColumn(title="status"),
+    TableColumn(title="dead", is_number=True),
+    TableColumn(title="queue", shrinks=True),
+    TableColumn(title="type", shrinks=True),
+    TableColumn(title="error", shrinks=True),
+    TableColumn(title="tries", is_number=True),
+    TableColumn(title="redriven", is_number=True),
 )
 
 
 @click.command("list")
-@with_wanted
+@with_selection
 @click.option("--oldest-first", is_flag=True, help="The longest dead first.")
 @click.option("--cursor", metavar="TEXT", help="Go on where a page ended (`next` of its JSON).")
 @with_format
 @with_connection
 def list_command(
-    connection: ConnectionOptions, wanted: Wanted, oldest_first: bool, cursor: str | None, form: str
+    connection: ConnectionOptions, wanted: SelectionOptions, oldest_first: bool, cursor: str | None, form: str
 ) -> None:
     """Find dead letters in the database: the newest 50, --limit N of them, or --all.
 
@@ -79,7 +85,7 @@ def list_command(
     _say_rest(letters, after, is_partial, narrowed=wanted.says_which)
 
 
-def _row(letter: DeadLetter, moment_ms: int) -> list[str | Cell]:
+def _row(letter: DeadLetter, moment_ms: int) -> list[str | TableCell]:
     marks = "".join(
         [
             " poison" if letter.is_poison else "",
@@ -89,7 +95,7 @@ def _row(letter: DeadLetter, moment_ms: int) -> list[str | Cell]:
     )
     return [
         letter.id,
-        Cell(f"{letter.status}{marks}", STATUS_COLOURS.get(letter.status)),
+        TableCell(f"{letter.status}{marks}", STATUS_COLOURS.get(letter.status)),
         duration_text(moment_ms - letter.dead_at_ms),
         letter.queue,
         letter.type or "-",

@@ -1,9 +1,8 @@
-"""The demonstration on a broker: declared, run, accounted for, and taken away again."""
+"""Runs the demonstration on a broker: declares its queues, runs the app, takes the account, deletes the queues."""
 
 import asyncio
 import random
 import secrets
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,14 +12,15 @@ from redrive.client import Client, ClientError, Confirmed, Publisher, Target, pa
 from redrive.core import RedriveError
 from redrive.demo.account import HANDLED, PARKED, Account, render_account, take_account
 from redrive.demo.lines import BOLD, DIM, GREEN, RED, Lines
-from redrive.demo.shop import CASES, Case, Shop, open_shop, write_order
+from redrive.demo.shop import CASES, OrderCase, Shop, open_shop, write_order
 from redrive.deploy import apply, inspect
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import Runner, RunOptions
 from redrive.topology import RetryRoutes
+from redrive.wiring import end_signals_handled
 
 ENDED_S_MAX = 20.0
-"""How long all orders may take to come to an end; the longest way takes four seconds."""
+"""How long all orders may take to be handled or parked; the longest takes four seconds."""
 BALANCED_S_MAX = 5.0
 _BETWEEN_ORDERS_S = 1.5
 _PUBLISH_S_MAX = _CLEANUP_S_MAX = 10.0
@@ -109,7 +109,7 @@ async def _clean_up(client: Client, shop: Shop, routes: RetryRoutes) -> None:
     await channel.close()
 
 
-async def _send(publisher: Publisher, shop: Shop, lines: Lines, case: Case, number: int) -> None:
+async def _send(publisher: Publisher, shop: Shop, lines: Lines, case: OrderCase, number: int) -> None:
     message_id = f"order-{number}"
     lines.note_sent(message_id, case)
     properties = wire.Properties.of(
@@ -129,12 +129,8 @@ async def _send(publisher: Publisher, shop: Shop, lines: Lines, case: Case, numb
 async def _send_until_interrupted(publisher: Publisher, shop: Shop, lines: Lines) -> None:
     """An order of some kind every moment, until Ctrl-C or a polite kill."""
     interrupted = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, interrupted.set)
     sent = 0
-    try:
+    with end_signals_handled(interrupted.set):
         while not interrupted.is_set():
             case = CASES[sent] if sent < len(CASES) else random.choice(CASES)
             sent += 1
@@ -144,9 +140,6 @@ async def _send_until_interrupted(publisher: Publisher, shop: Shop, lines: Lines
                     await interrupted.wait()
             except TimeoutError:
                 pass
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
     lines.say("No more orders; waiting for those on their way.", DIM)
 
 

@@ -1,15 +1,22 @@
-"""`redrive dlq resolve`, `reopen` and `delete`: what a person decides about dead letters without sending them."""
+"""`redrive dlq resolve`, `reopen` and `delete`: people change the status of dead letters without sending them."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
-from redrive.cli.dlq.options import ConnectionOptions, Wanted, with_connection, with_format, with_wanted, with_who
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line, warn_line
-from redrive.cli.dlq.selecting import on_store, selection_of
-from redrive.cli.tables import counted
+from redrive.cli.dlq.selection import on_store, selection_of
+from redrive.cli.dlq.shared_options import (
+    ConnectionOptions,
+    SelectionOptions,
+    with_connection,
+    with_format,
+    with_selection,
+    with_who,
+)
+from redrive.cli.text_tables import counted
 from redrive.records import Filter, LetterEvent, Selection, TimeTerm
 from redrive.stores import ChangeResult, Store
 from redrive.wiring import dead_letter_service
@@ -23,8 +30,18 @@ _with_end_waiting = click.option(
 _ASKS_ABOVE = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """What a command does to each dead letter, and how it speaks of it."""
+
+    event: LetterEvent
+    verb: str
+    done: str
+    apply: Callable[[Store, Selection], Awaitable[ChangeResult]]
+
+
 @click.command("resolve")
-@with_wanted
+@with_selection
 @click.option("--by", "resolved_by", metavar="NAME", help="Who resolved it; the same as --as.")
 @click.option("--resolution", "--why", "why", required=True, metavar="TEXT", help="What was done about it.")
 @_with_end_waiting
@@ -34,7 +51,7 @@ _ASKS_ABOVE = 1
 @with_connection
 def resolve_command(
     connection: ConnectionOptions,
-    wanted: Wanted,
+    wanted: SelectionOptions,
     resolved_by: str | None,
     why: str,
     end_waiting: bool,
@@ -58,21 +75,18 @@ def resolve_command(
     async def change(store: Store, selection: Selection) -> ChangeResult:
         return await dead_letter_service(store).resolve(selection, who=who, why=why)
 
-    _change(
+    _apply(
         connection,
         wanted,
-        change,
-        LetterEvent.RESOLVED,
+        _Change(event=LetterEvent.RESOLVED, verb="Resolve", done="resolved", apply=change),
         end_waiting=end_waiting,
-        verb="Resolve",
-        done="resolved",
         asks=_is_many(wanted) and not yes,
         form=form,
     )
 
 
 @click.command("reopen")
-@with_wanted
+@with_selection
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
 @_with_end_waiting
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -80,7 +94,7 @@ def resolve_command(
 @with_who
 @with_connection
 def reopen_command(
-    connection: ConnectionOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
+    connection: ConnectionOptions, wanted: SelectionOptions, why: str, end_waiting: bool, yes: bool, form: str, who: str
 ) -> None:
     """Make resolved, failed or doubtful dead letters pending again.
 
@@ -96,21 +110,18 @@ def reopen_command(
     async def change(store: Store, selection: Selection) -> ChangeResult:
         return await dead_letter_service(store).reopen(selection, who=who, why=why)
 
-    _change(
+    _apply(
         connection,
         wanted,
-        change,
-        LetterEvent.REOPENED,
+        _Change(event=LetterEvent.REOPENED, verb="Reopen", done="reopened", apply=change),
         end_waiting=end_waiting,
-        verb="Reopen",
-        done="reopened",
         asks=_is_many(wanted) and not yes,
         form=form,
     )
 
 
 @click.command("delete")
-@with_wanted
+@with_selection
 @click.option("--why", default="", metavar="TEXT", help="For the audit, which is all that stays.")
 @_with_end_waiting
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -118,7 +129,7 @@ def reopen_command(
 @with_who
 @with_connection
 def delete_command(
-    connection: ConnectionOptions, wanted: Wanted, why: str, end_waiting: bool, yes: bool, form: str, who: str
+    connection: ConnectionOptions, wanted: SelectionOptions, why: str, end_waiting: bool, yes: bool, form: str, who: str
 ) -> None:
     """Throw dead letters away for good. It asks first, unless --yes; with nobody to ask nothing is deleted.
 
@@ -134,32 +145,26 @@ def delete_command(
     async def change(store: Store, selection: Selection) -> ChangeResult:
         return await dead_letter_service(store).delete(selection, who=who, why=why)
 
-    _change(
+    _apply(
         connection,
         wanted,
-        change,
-        LetterEvent.DELETED,
+        _Change(event=LetterEvent.DELETED, verb="Delete for good", done="deleted", apply=change),
         end_waiting=end_waiting,
-        verb="Delete for good",
-        done="deleted",
         asks=not yes,
         form=form,
     )
 
 
-def _is_many(wanted: Wanted) -> bool:
+def _is_many(wanted: SelectionOptions) -> bool:
     return not wanted.ids or len(wanted.ids) > _ASKS_ABOVE
 
 
-def _change(
+def _apply(
     options: ConnectionOptions,
-    wanted: Wanted,
-    change: Callable[[Store, Selection], Awaitable[ChangeResult]],
-    event: LetterEvent,
+    wanted: SelectionOptions,
+    change: _Change,
     *,
     end_waiting: bool,
-    verb: str,
-    done: str,
     asks: bool,
     form: str,
 ) -> None:
@@ -172,15 +177,15 @@ def _change(
         selection = replace(selection, ends_waiting=end_waiting)
         if asks:
             if selection.filter is not None:
-                # What changes while somebody thinks about the answer was not asked about.
+                # Leave out what changes while the person thinks: the question was not about it.
                 unchanged = TimeTerm(field="updated", from_ms=None, until_ms=moment_ms + 1)
                 selection = replace(selection, filter=Filter((*selection.filter.terms, unchanged)))
-            found = await store.letters.outlook(selection, event, now_ms=moment_ms)
+            found = await store.letters.outlook(selection, change.event, now_ms=moment_ms)
             _say_left(found.not_able, "would be left")
             said.update(found.not_able)
-            if found.able and not is_confirmed(f"{verb} {counted(found.able, 'dead letter')}?", yes=False):
+            if found.able and not is_confirmed(f"{change.verb} {counted(found.able, 'dead letter')}?", yes=False):
                 return None
-        return await change(store, selection)
+        return await change.apply(store, selection)
 
     changed = on_store(options, work)
     if changed is None:
@@ -188,13 +193,13 @@ def _change(
     if form == "json":
         print_json({"done": changed.done, "refused": changed.refused, "not_done": changed.not_done})
     else:
-        _print(changed, done, said)
+        _print(changed, change.done, said)
     if changed.not_done:
         raise SystemExit(EXIT_FOUND)
 
 
 def _print(changed: ChangeResult, done: str, said: dict[str, int]) -> None:
-    """`said` is what was left out before anybody was asked: it is not said twice."""
+    """`said` was printed before the question: it is not printed twice."""
     if changed.done or not changed.refused:
         print_line(f"{counted(changed.done, 'dead letter')} {done}.")
     if not changed.refused:

@@ -1,4 +1,4 @@
-"""Tables, sparklines and texts for people: what other people's messages say can never drive the reader's terminal.
+"""Tables, sparklines and texts for people; control characters of messages never reach the terminal.
 
 Everything here makes text from values; nothing prints.
 """
@@ -17,8 +17,8 @@ _NARROWEST = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column's title. One that `shrinks` gives way, to six characters at least, where the terminal is narrow."""
+class TableColumn:
+    """A column's title. One that `shrinks` is cut, to six characters at least, where the terminal is narrow."""
 
     title: str
     is_number: bool = False
@@ -26,15 +26,15 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A text in a table, coloured for those who see colours."""
+class TableCell:
+    """A text in a table; `colour` is used on terminals that show colours."""
 
     text: str
     colour: str | None = None
 
 
 def render_table(
-    columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], *, width: int | None, colour: bool
+    columns: Sequence[TableColumn], rows: Iterable[Sequence[str | TableCell]], *, width: int | None, colour: bool
 ) -> str:
     """Lines of a table with a line of titles; `width` None cuts nothing. Control characters are escaped."""
     cells = [[_clean(cell) for cell in row] for row in rows]
@@ -44,14 +44,14 @@ def render_table(
     ]
     if width is not None:
         _shrink(widths, columns, width)
-    titles = [Cell(column.title.upper()) for column in columns]
+    titles = [TableCell(column.title.upper()) for column in columns]
     lines = [_line(titles, columns, widths, colour=False)]
     lines += [_line(row, columns, widths, colour=colour) for row in cells]
     return "\n".join(lines)
 
 
 def printable(text: str, *, keeps_lines: bool = False) -> str:
-    """The text with everything escaped that is no visible character: no escape sequence, no right-to-left trick.
+    """The text with every invisible character escaped: no escape sequence, no right-to-left trick.
 
     `keeps_lines`: line ends and tabs stay.
     """
@@ -61,14 +61,14 @@ def printable(text: str, *, keeps_lines: bool = False) -> str:
 
 
 def text_width(text: str) -> int:
-    """How many places it takes on a terminal."""
+    """How many columns it takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most `width` places, with … where something is missing."""
+    """The text in at most `width` columns, with … at its end if it was cut."""
     if text_width(text) <= width:
         return text
     kept, used = [], 1
@@ -123,8 +123,8 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def _clean(cell: str | Cell) -> Cell:
-    return Cell(printable(cell)) if isinstance(cell, str) else Cell(printable(cell.text), cell.colour)
+def _clean(cell: str | TableCell) -> TableCell:
+    return TableCell(printable(cell)) if isinstance(cell, str) else TableCell(printable(cell.text), cell.colour)
 
 
 def _escaped(char: str) -> str:
@@ -134,8 +134,8 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
-    """Takes from the widest of those that may shrink until it fits, or nothing can give any more."""
+def _shrink(widths: list[int], columns: Sequence[TableColumn], width: int) -> None:
+    """Narrows the widest column that may shrink, until all fit or none can be narrower."""
     over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     shrinking = [place for place, column in enumerate(columns) if column.shrinks]
     while over > 0 and shrinking:
@@ -146,7 +146,7 @@ def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
         over -= 1
 
 
-def _line(cells: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int], *, colour: bool) -> str:
+def _line(cells: Sequence[TableCell], columns: Sequence[TableColumn], widths: Sequence[int], *, colour: bool) -> str:
     parts = []
     for cell, column, width in zip(cells, columns, widths, strict=True):
         text = cut(cell.text, width)

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, keep_result, say
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format, with_who
 from redrive.cli.dlq.output import is_confirmed, print_json, print_line
-from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
-from redrive.cli.tables import printable
+from redrive.cli.dlq.selection import UnknownId, letter_id, on_store
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format, with_who
+from redrive.cli.text_tables import printable
 from redrive.core import UnreadableFile
 from redrive.deadletters import EditedContent, LetterEdit, edit_content
 from redrive.records import DeadLetter, MessageContent, letter_json
@@ -105,7 +105,7 @@ async def _found(store: Store, text: str) -> tuple[DeadLetter, MessageContent]:
     found_id = await letter_id(store, text)
     found, content = await store.letters.get(found_id), await store.letters.content(found_id)
     if found is None or content is None:
-        raise UnknownLetter(f"dead letter {found_id} was deleted meanwhile; look for others with: redrive dlq list")
+        raise UnknownId(f"dead letter {found_id} was deleted meanwhile; look for others with: redrive dlq list")
     return found, content
 
 

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from redrive.cli.console import say
-from redrive.cli.dlq.options import ConnectionOptions, with_connection, with_format
 from redrive.cli.dlq.output import STATUS_COLOURS, print_json, print_line, print_table
-from redrive.cli.dlq.selecting import UnknownLetter, letter_id, on_store
-from redrive.cli.tables import Column, counted, moment_text, printable, size_text
+from redrive.cli.dlq.selection import UnknownId, letter_id, on_store
+from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format
+from redrive.cli.text_tables import TableColumn, counted, moment_text, printable, size_text
 from redrive.core import Attempt, RedriveError
 from redrive.records import (
     DeadLetter,
@@ -99,7 +99,7 @@ def show_command(
         found = await store.letters.get(found_id)
         content = await store.letters.content(found_id, edited=not original)
         if found is None or content is None:
-            raise UnknownLetter(f"dead letter {found_id} was deleted meanwhile; look for others with: redrive dlq list")
+            raise UnknownId(f"dead letter {found_id} was deleted meanwhile; look for others with: redrive dlq list")
         return _Whole(
             letter=found,
             content=content,
@@ -128,7 +128,7 @@ def show_command(
 
 
 def _show_as(view: View, whole: _Whole, *, body_only: bool, form: str) -> None:
-    """The same through somebody's eyes. What is hidden is left out, and said."""
+    """Prints what a role sees. What is hidden is left out, and that is said."""
     described = describe(whole.content)
     shown = view.content(described)
     body = view.body(whole.content.body)
@@ -211,7 +211,7 @@ def _print(
             print_line(f"  {one.number}  {moment_text(one.at_ms)}  {one.error}")
     if whole.life:
         _title("life")
-        columns = [Column(title=title, shrinks=title == "detail") for title in ("at", "event", "who", "detail")]
+        columns = [TableColumn(title=title, shrinks=title == "detail") for title in ("at", "event", "who", "detail")]
         rows = [(moment_text(one.at_ms), one.event, one.who, one.detail) for one in whole.life]
         print_table(columns, rows)
     _title("properties")
@@ -219,7 +219,7 @@ def _print(
         print_line(f"  {name}: {value}")
     if described.headers:
         _title("headers")
-        columns = [Column(title="name"), Column(title="type"), Column(title="value", shrinks=True)]
+        columns = [TableColumn(title="name"), TableColumn(title="type"), TableColumn(title="value", shrinks=True)]
         print_table(columns, header_rows(described.headers, hides=hides))
     told_size = size_text(len(whole.content.body) if size is None else size)
     if is_body_hidden:
