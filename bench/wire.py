@@ -30,15 +30,15 @@ def main(rounds: int = 150) -> None:
     print(f"{'':40}{'redrive.wire':>14}{'pamqp':>9}{'ratio':>8}")
     rows: list[tuple[str, Callable[[], None], Callable[[], None] | None]] = [
         ("publish, encode", _publish_encode(), _pamqp_publish_encode),
-        ("publish, decode (server)", _decode(wire.Role.SERVER, _publishes()), _pamqp_decode(_publishes())),
+        ("publish, decode (server)", _decode(wire.Side.SERVER, _publishes()), _pamqp_decode(_publishes())),
         ("deliver, encode (server)", _deliver_encode(), None),
-        ("deliver, decode", _decode(wire.Role.CLIENT, _deliveries()), _pamqp_decode(_deliveries())),
-        ("deliver, decode, in 8 KiB chunks", _decode(wire.Role.CLIENT, _deliveries(), 8192), None),
+        ("deliver, decode", _decode(wire.Side.CLIENT, _deliveries()), _pamqp_decode(_deliveries())),
+        ("deliver, decode, in 8 KiB chunks", _decode(wire.Side.CLIENT, _deliveries(), 8192), None),
         ("deliver, decode, one header read", _decode_header(), None),
         ("deliver, decode, all headers read", _decode_headers(), None),
         ("edit two headers", _edit, None),
         ("ack, encode", _ack_encode(), _pamqp_ack_encode),
-        ("confirm, decode", _decode(wire.Role.CLIENT, _acks()), _pamqp_decode(_acks())),
+        ("confirm, decode", _decode(wire.Side.CLIENT, _acks()), _pamqp_decode(_acks())),
     ]
     for name, ours, theirs in rows:
         if theirs is None:
@@ -50,7 +50,7 @@ def main(rounds: int = 150) -> None:
 
 def open_pair() -> tuple[wire.Connection, wire.Connection]:
     """A client and a server that have gone through the handshake and opened channel 1."""
-    client, server = wire.Connection(wire.Role.CLIENT), wire.Connection(wire.Role.SERVER)
+    client, server = wire.Connection(wire.Side.CLIENT), wire.Connection(wire.Side.SERVER)
     client.send_protocol_header()
     _carry(client, server)
     server.send(0, methods.ConnectionStart())
@@ -122,9 +122,9 @@ def _ack_encode() -> Callable[[], None]:
     return run
 
 
-def _decode(role: wire.Role, data: bytes, chunk: int | None = None) -> Callable[[], None]:
+def _decode(role: wire.Side, data: bytes, chunk: int | None = None) -> Callable[[], None]:
     client, server = open_pair()
-    connection = client if role is wire.Role.CLIENT else server
+    connection = client if role is wire.Side.CLIENT else server
     step = len(data) if chunk is None else chunk
     chunks = [data[start : start + step] for start in range(0, len(data), step)]
 

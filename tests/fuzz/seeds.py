@@ -53,13 +53,13 @@ def seeds(target: str) -> list[bytes]:
             each = [wire.encode_table({key: value})[4:] for key, value in TABLE.items()]
             return [*each, PROPERTIES.raw, *(methods.encode_method(cls()) for cls in methods.METHODS.values())]
         case "client":
-            return [b"\x05" + _handshake(wire.Role.SERVER), *(b"\xff" + said for said in _said(wire.Role.SERVER))]
+            return [b"\x05" + _handshake(wire.Side.SERVER), *(b"\xff" + said for said in _said(wire.Side.SERVER))]
         case _:
-            return [b"\x05" + _handshake(wire.Role.CLIENT), *(b"\xff" + said for said in _said(wire.Role.CLIENT))]
+            return [b"\x05" + _handshake(wire.Side.CLIENT), *(b"\xff" + said for said in _said(wire.Side.CLIENT))]
 
 
-def _handshake(speaker: wire.Role) -> bytes:
-    if speaker is wire.Role.SERVER:
+def _handshake(speaker: wire.Side) -> bytes:
+    if speaker is wire.Side.SERVER:
         said: list[methods.Method] = [methods.ConnectionStart(server_properties={"product": "RabbitMQ"})]
         return b"".join(_frame(0, method) for method in [*said, methods.ConnectionTune(frame_max=4096)])
     return wire.PROTOCOL_HEADER + b"".join(
@@ -73,7 +73,7 @@ def _handshake(speaker: wire.Role) -> bytes:
     )
 
 
-def _said(speaker: wire.Role) -> list[bytes]:
+def _said(speaker: wire.Side) -> list[bytes]:
     """Each method that may be spoken, and messages: whole, empty, in two frames, interleaved."""
     channel_of = {"connection": 0}
     said = [
@@ -82,7 +82,7 @@ def _said(speaker: wire.Role) -> list[bytes]:
         if cls.SPEAKER in (None, speaker)
     ]
     settle = [wire.encode_frame(1, 1, struct.pack(">IQB", index, 7, 1)) for index in (0x3C0050, 0x3C0078, 0x3C005A)]
-    message = _publish if speaker is wire.Role.CLIENT else _deliver
+    message = _publish if speaker is wire.Side.CLIENT else _deliver
     messages = [
         message(1, b"body"),
         message(1, b""),
@@ -91,7 +91,7 @@ def _said(speaker: wire.Role) -> list[bytes]:
         message(1, b"body")[:-10] + wire.encode_frame(8, 0, b""),
     ]
     others = (
-        [_got(), _returned()] if speaker is wire.Role.SERVER else [_publish(1, b"x", "missing") + _publish(1, b"y")]
+        [_got(), _returned()] if speaker is wire.Side.SERVER else [_publish(1, b"x", "missing") + _publish(1, b"y")]
     )
     return [*said, *settle, *messages, *others, b"".join(messages[:2] + settle[:1])]
 

@@ -40,12 +40,12 @@ def tables(data: bytes) -> None:
 
 def client(data: bytes) -> None:
     """A client connection, before or after its handshake."""
-    _compare(wire.Role.CLIENT, data)
+    _compare(wire.Side.CLIENT, data)
 
 
 def server(data: bytes) -> None:
     """A server connection, before or after its handshake, that answers as a broker would."""
-    _compare(wire.Role.SERVER, data)
+    _compare(wire.Side.SERVER, data)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
@@ -69,7 +69,7 @@ def _frames(data: bytes, size: int) -> tuple[list[wire.Frame], str]:
     return frames, ""
 
 
-def _compare(role: wire.Role, data: bytes) -> None:
+def _compare(role: wire.Side, data: bytes) -> None:
     """The first octet says how: its top bit whether the handshake is done, the rest how small the pieces are."""
     if not data:
         return
@@ -109,7 +109,7 @@ def _described(event: wire.Event) -> str:
 
 def _answer(connection: wire.Connection, event: wire.Event) -> None:
     """What a server says so that the conversation goes on; now and then it closes a channel instead."""
-    if connection.role is wire.Role.CLIENT:
+    if connection.side is wire.Side.CLIENT:
         if isinstance(event, wire.Command) and isinstance(event.method, methods.ConnectionTune):
             with suppress(wire.RemoteProtocolError):
                 connection.answer_tune(event.method)
@@ -129,11 +129,11 @@ def _answer(connection: wire.Connection, event: wire.Event) -> None:
             connection.ack(event.channel, 1)
 
 
-def _connection(role: wire.Role, opened: bool) -> wire.Connection:
+def _connection(role: wire.Side, opened: bool) -> wire.Connection:
     connection = wire.Connection(role, LIMITS)
-    if role is wire.Role.CLIENT:
+    if role is wire.Side.CLIENT:
         connection.send_protocol_header()
-    if opened and role is wire.Role.CLIENT:
+    if opened and role is wire.Side.CLIENT:
         _receive(connection, 0, methods.ConnectionStart())
         connection.send(0, methods.ConnectionStartOk())
         _receive(connection, 0, methods.ConnectionTune(channel_max=4, frame_max=4096))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rig.brokers import Vhost
 
-from redrive.client import Backoff, Client, Confirmed, InDoubt, Outcome, Outgoing, parse_url
+from redrive.client import Client, Confirmed, InDoubt, Outcome, Outgoing, ReconnectBackoff, parse_url
 from tests.live.cutting_proxy import cutting_proxy
 
 BATCH = 500
@@ -40,7 +40,7 @@ async def publish_through_cuts(url: str, *, publishes: int, cuts: int, seed: int
 
 async def publish_all(target: object, fate: dict[int, Outcome], publishes: int) -> None:
     """Batches and single publishes side by side, as two kinds of caller would."""
-    client = Client(target, backoff=lambda: Backoff(first_s=0.005, longest_s=0.05))  # type: ignore[arg-type]
+    client = Client(target, backoff=lambda: ReconnectBackoff(first_s=0.005, longest_s=0.05))  # type: ignore[arg-type]
     while True:
         try:
             await client.start()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Protocol
 
-from redrive.client import Backoff, Client, ClientError, Confirmed, Outcome, Publisher
+from redrive.client import Client, ClientError, Confirmed, Outcome, Publisher, ReconnectBackoff
 from redrive.core import Observer, Park, Requeue, RetryAfter, headers
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import App, Message, PublishFailed, Runner, RunOptions
@@ -215,7 +215,7 @@ class _Life:
             url,
             name=f"process {self._process.number} {purpose}",
             observer=self._stage.observer,
-            backoff=lambda: Backoff(random=self._random.random),
+            backoff=lambda: ReconnectBackoff(random=self._random.random),
             dial=self._dial,
             stage=self._stage,
             life=self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from redrive.client import Backoff, Client, ClientError, Confirmed, Returned
+from redrive.client import Client, ClientError, Confirmed, ReconnectBackoff, Returned
 from redrive.core import Observer
 from redrive.embedded import EmbeddedBroker, Faults
 from redrive.embedded.engine import journal
@@ -299,7 +299,7 @@ class World:
             f"{url}?heartbeat=0",
             dial=self.broker.dial,
             name=user,
-            backoff=lambda: Backoff(random=self._random.random),
+            backoff=lambda: ReconnectBackoff(random=self._random.random),
         )
 
     # What happens from outside

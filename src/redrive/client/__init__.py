@@ -5,17 +5,18 @@
         outcome = await publisher.publish("domain.events", "orders.placed", b"{}")
         consumer = await client.consume("orders", handle, prefetch=500)
 
-`connection` is one connection, `session` one channel on it; `publisher` and `consumer` outlive both; `client` keeps
-the connection alive for them.
+`connection` is one connection, `channel_session` one channel on it; `publisher` and `consumer` outlive both; `client`
+keeps the connection alive for them.
 """
 
+from redrive.client.amqp_url import BrokerTarget, Tls, parse_url, with_password
 from redrive.client.argument_mismatch import ArgumentMismatch, read_argument_mismatch
-from redrive.client.backoff import Backoff
+from redrive.client.backoff import ReconnectBackoff
 from redrive.client.channel import Channel, QueueState
 from redrive.client.client import Client
 from redrive.client.connection import Connection, Dial
+from redrive.client.consume_session import Delivery
 from redrive.client.consumer import Consumer, Deliveries, Handler
-from redrive.client.consuming import Delivery
 from redrive.client.errors import (
     AccessRefused,
     AlreadySettled,
@@ -31,16 +32,15 @@ from redrive.client.errors import (
     ResourceLocked,
     StaleDelivery,
 )
-from redrive.client.outcomes import Confirmed, InDoubt, Nacked, Outcome, Returned
+from redrive.client.publish_outcomes import Confirmed, InDoubt, Nacked, Outcome, Returned
 from redrive.client.publisher import Outgoing, Publisher
-from redrive.client.uri import Target, Tls, parse_url, with_password
 
 __all__ = [
     "AccessRefused",
     "AlreadySettled",
     "ArgumentMismatch",
     "AuthenticationFailed",
-    "Backoff",
+    "BrokerTarget",
     "Channel",
     "ChannelClosed",
     "ChannelsExhausted",
@@ -64,10 +64,10 @@ __all__ = [
     "PreconditionFailed",
     "Publisher",
     "QueueState",
+    "ReconnectBackoff",
     "ResourceLocked",
     "Returned",
     "StaleDelivery",
-    "Target",
     "Tls",
     "parse_url",
     "read_argument_mismatch",

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: exponential, bounded, with jitter so that a fleet does not return at once."""
+"""How long to wait before the next try: exponential, bounded, jittered so that a fleet does not return at once."""
 
 import random
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Backoff:
+class ReconnectBackoff:
     """`next_s` grows from `first_s` to `longest_s`; each wait is drawn between half and the whole of that."""
 
     first_s: float = 0.1
@@ -15,11 +15,11 @@ class Backoff:
     _tries: int = 0
 
     def next_s(self) -> float:
-        """The next wait."""
+        """How long to wait now."""
         whole = min(self.longest_s, self.first_s * (1 << min(self._tries, 30)))
         self._tries += 1
         return whole * (0.5 + self.random() / 2)
 
     def reset(self) -> None:
-        """Begin again: the last try worked."""
+        """Starts again from `first_s`: the last try worked."""
         self._tries = 0

@@ -1,21 +1,24 @@
 """A plain channel: declare, bind, delete, purge, get and settle, one call at a time.
 
-For topology work and one-off questions. A channel error closes only this channel, as a typed exception; open another.
+For topology work and one-off questions. A channel error raises a typed exception and closes only this channel.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive import wire
+from redrive.client.channel_session import ChannelSession
 from redrive.client.errors import AlreadySettled, StaleDelivery
-from redrive.client.session import ChannelSession
 from redrive.wire import methods
+
+if TYPE_CHECKING:
+    from redrive.client.connection import Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """What a declare answers: the queue's name (made up by the broker if none was given), ready messages, consumers."""
+    """The broker's answer to a declare: the queue's name (generated if none was given), ready messages, consumers."""
 
     name: str
     messages_ready: int
@@ -29,11 +32,11 @@ class Channel(ChannelSession):
     sent, for what AMQP can't carry (a name of 256 octets).
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        # By tag, to know its own again: another channel's message has the same small numbers, and so has a message
-        # of the channel that had this number before.
-        self._in_hand: dict[int, tuple[wire.Got, str]] = {}
+    def __init__(self, connection: "Connection", number: int) -> None:
+        super().__init__(connection, number)
+        # By tag, to recognise its own: a message of another channel has the same small numbers, and so has a message of
+        # the channel that had this number before.
+        self._unsettled: dict[int, tuple[wire.Got, str]] = {}
 
     async def declare_queue(
         self,
@@ -60,12 +63,12 @@ class Channel(ChannelSession):
         return QueueState(name=answer.queue, messages_ready=answer.message_count, consumers=answer.consumer_count)
 
     async def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Deletes a queue (a missing one too is fine with the broker); returns how many messages went with it."""
+        """Deletes a queue (the broker accepts a missing one too); returns how many messages were deleted with it."""
         method = methods.QueueDelete(queue=name, if_unused=if_unused, if_empty=if_empty)
         return (await self.call(method, methods.QueueDeleteOk)).message_count
 
     async def purge_queue(self, name: str) -> int:
-        """Throws away the ready messages of a queue; returns how many."""
+        """Deletes the ready messages of a queue; returns how many."""
         return (await self.call(methods.QueuePurge(queue=name), methods.QueuePurgeOk)).message_count
 
     async def bind_queue(
@@ -80,7 +83,7 @@ class Channel(ChannelSession):
     async def unbind_queue(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Takes a binding away."""
+        """Removes a binding."""
         method = methods.QueueUnbind(
             queue=queue, exchange=exchange, routing_key=routing_key, arguments=dict(arguments or {})
         )
@@ -127,27 +130,27 @@ class Channel(ChannelSession):
     async def unbind_exchange(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Takes a binding between exchanges away."""
+        """Removes a binding between exchanges."""
         method = methods.ExchangeUnbind(
             destination=destination, source=source, routing_key=routing_key, arguments=dict(arguments or {})
         )
         await self.call(method, methods.ExchangeUnbindOk)
 
     async def qos(self, prefetch: int, *, per_channel: bool = False) -> None:
-        """How many unsettled messages a consumer of this channel may hold."""
+        """Sets how many unsettled messages a consumer of this channel may have."""
         await self.call(methods.BasicQos(prefetch_count=prefetch, per_channel=per_channel), methods.BasicQosOk)
 
     async def get_message(self, queue: str, *, no_ack: bool = False) -> wire.Got | None:
         """One message, or None if the queue is empty. Unless `no_ack`, settle it on this channel.
 
-        A cancelled call gives the message back to the queue; with `no_ack` it may be lost.
+        A cancelled call requeues the message; with `no_ack` it may be lost.
         """
         method = methods.BasicGet(queue=queue, no_ack=no_ack)
-        answer = await self._ask(method, (wire.Got, methods.BasicGetEmpty), None if no_ack else self._give_back)
+        answer = await self._ask(method, (wire.Got, methods.BasicGetEmpty), None if no_ack else self._requeue)
         if not isinstance(answer, wire.Got):
             return None
         if not no_ack:
-            self._in_hand[answer.delivery_tag] = (answer, queue)
+            self._unsettled[answer.delivery_tag] = (answer, queue)
         return answer
 
     def ack(self, message: wire.Got, *, multiple: bool = False) -> None:
@@ -173,15 +176,15 @@ class Channel(ChannelSession):
 
     def _take(self, message: wire.Got, *, multiple: bool) -> None:
         tag = message.delivery_tag
-        got, queue = self._in_hand.get(tag, (None, "(got)"))
+        got, queue = self._unsettled.get(tag, (None, "(got)"))
         if not self.usable or message.channel != self.number or (got is not None and got is not message):
             raise StaleDelivery(tag, queue)
         if got is None:
             raise AlreadySettled(tag, queue)
-        for one in [one for one in self._in_hand if one <= tag] if multiple else [tag]:
-            del self._in_hand[one]
+        for one in [one for one in self._unsettled if one <= tag] if multiple else [tag]:
+            del self._unsettled[one]
 
-    def _give_back(self, answer: object) -> None:
+    def _requeue(self, answer: object) -> None:
         if isinstance(answer, wire.Got) and self.usable:
             # nack and not reject: on 4.3 only a reject counts as a failed delivery.
             self.connection.amqp.nack(self.number, answer.delivery_tag, False, True)

@@ -1,8 +1,8 @@
-"""The client: one connection at a time, kept alive for those who publish and consume on it.
+"""The client: one connection at a time, kept alive for its publishers and consumers.
 
-It connects, tells its observer what happens, and connects again with growing, jittered pauses, through all hosts in
-turn. Publishers and consumers wait for `connection()` and restore their own channels, so nothing here knows about them
-but their names.
+It connects, reports to its observer, and when the connection is lost connects again with growing, jittered pauses,
+through all hosts in turn. Publishers and consumers wait for `connection()` and restore their own channels; the client
+only closes them.
 """
 
 import asyncio
@@ -12,30 +12,30 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redrive.client.backoff import Backoff
+from redrive.client.amqp_url import BrokerTarget, parse_url
+from redrive.client.backoff import ReconnectBackoff
 from redrive.client.channel import Channel
 from redrive.client.connection import Connection, Dial
 from redrive.client.consumer import Consumer, Deliveries, Handler
 from redrive.client.errors import AuthenticationFailed, ClientError, ConnectionClosed, ConnectionFailed
 from redrive.client.publisher import Publisher
-from redrive.client.uri import Target, parse_url
 from redrive.core import SILENT, Observer
 
 
 class Client:
     """A broker to work with: `async with Client("amqp://…") as client: …`.
 
-    The first connection is made, or fails, when it is entered; from then on it is restored by itself. `dial` makes the
-    transport instead of TCP: a pipe to a broker of the same process.
+    Entering it makes the first connection, or fails; from then on the client restores the connection by itself. `dial`
+    makes the transport instead of TCP: a pipe to a broker in the same process.
     """
 
     def __init__(
         self,
-        target: str | Target,
+        target: str | BrokerTarget,
         *,
         name: str | None = None,
         observer: Observer = SILENT,
-        backoff: Callable[[], Backoff] = Backoff,
+        backoff: Callable[[], ReconnectBackoff] = ReconnectBackoff,
         dial: Dial | None = None,
     ) -> None:
         self.target = parse_url(target) if isinstance(target, str) else target
@@ -72,11 +72,11 @@ class Client:
 
     @property
     def heartbeat_s(self) -> int:
-        """What was agreed with the broker, 0 for none; while there is no connection, what is asked for."""
+        """The interval agreed with the broker, 0 for none; without a connection, the one that will be asked for."""
         return self.target.heartbeat_s if self._connection is None else self._connection.heartbeat_s
 
     async def connection(self) -> Connection:
-        """The connection, as soon as there is one. Raises `ConnectionClosed` once the client is closed."""
+        """Waits for a connection and returns it. Raises `ConnectionClosed` once the client is closed."""
         if self.is_closed:
             raise ConnectionClosed("the client was closed")
         if self._task is None:
@@ -89,19 +89,17 @@ class Client:
         return await waiter
 
     async def update_secret(self, secret: str, reason: str = "renewed") -> None:
-        """From now on connects with another password or token, and tells the broker on the connection there is.
+        """Connects with another password or token from now on, and sends it on the current connection.
 
-        Raises `ConnectionClosed` if that goes meanwhile, or if the broker refuses; the next one uses the new secret.
+        Raises `ConnectionClosed` if that is lost meanwhile, or the broker refuses; the next one uses the new secret.
         """
         self.target = dataclasses.replace(self.target, password=secret)
         if self._connection is not None and self._connection.is_open:
             await self._connection.update_secret(secret, reason)
 
     async def channel(self) -> Channel:
-        """A plain channel; it is not restored when it goes."""
-        channel = Channel()
-        await (await self.connection()).open_session(channel)
-        return channel
+        """Opens a plain channel; it is not restored when it closes."""
+        return await (await self.connection()).open_session(Channel)
 
     async def publisher(self, *, window: int = 1000) -> Publisher:
         """A publisher with confirms, at most `window` messages in flight."""
@@ -124,35 +122,31 @@ class Client:
         exclusive: bool = False,
         arguments: Mapping[str, Any] | None = None,
     ) -> Consumer:
-        """Starts consuming. Raises what the broker refuses the first time with; later it tries again by itself."""
+        """Starts consuming. Raises the broker's refusal of the first basic.consume; later it tries again by itself."""
         consumer = Consumer(
             self, queue, handler, prefetch=prefetch, no_ack=no_ack, exclusive=exclusive, arguments=arguments
         )
-        self._owners[consumer] = None
-        try:
-            await consumer.wait_started()
-        except BaseException:
-            # Nobody will ever own it: it must not go on taking messages.
-            await consumer.close()
-            raise
+        await self._wait_started(consumer)
         return consumer
 
     async def deliveries(
         self, queue: str, *, prefetch: int = 100, no_ack: bool = False, arguments: Mapping[str, Any] | None = None
     ) -> Deliveries:
-        """The same as an async iterator."""
-        deliveries = Deliveries()
-        deliveries.follow(
-            await self.consume(queue, deliveries.take, prefetch=prefetch, no_ack=no_ack, arguments=arguments)
+        """Starts consuming; the deliveries come as an async iterator. Raises as `consume` does."""
+        deliveries = Deliveries(
+            lambda handler: Consumer(
+                self, queue, handler, prefetch=prefetch, no_ack=no_ack, exclusive=False, arguments=arguments
+            )
         )
+        await self._wait_started(deliveries.consumer)
         return deliveries
 
     def forget(self, owner: Publisher | Consumer) -> None:
-        """A publisher or consumer is closed."""
+        """Called by a publisher or consumer that has closed."""
         self._owners.pop(owner, None)
 
     async def close(self) -> None:
-        """Closes consumers, publishers and the connection, each within moments; raises only when cancelled."""
+        """Closes consumers, publishers and the connection, each within a few seconds; raises only when cancelled."""
         async with self._closing:
             self.is_closed = True
             try:
@@ -163,6 +157,15 @@ class Client:
                         await asyncio.wait(closing)
             finally:
                 await self._disconnect()
+
+    async def _wait_started(self, consumer: Consumer) -> None:
+        self._owners[consumer] = None
+        try:
+            await consumer.wait_started()
+        except BaseException:
+            # The caller never gets it: it must not go on taking messages.
+            await consumer.close()
+            raise
 
     async def _disconnect(self) -> None:
         if self._task is not None:
@@ -187,13 +190,13 @@ class Client:
                 try:
                     self._adopt(await self._connect())
                     break
-                # Whatever it is may be mended while we wait: a password rotated, a certificate file replaced.
+                # Any of these may be repaired while we wait: a password rotated, a certificate file replaced.
                 except ClientError as error:
                     pause_s = backoff.next_s()
                     self.observer.note("client.connect_failed", reason=str(error), pause_s=round(pause_s, 3))
 
     async def _connect(self) -> Connection:
-        """Through all hosts once, beginning after the last one used."""
+        """Tries all hosts once, beginning after the last one used."""
         hosts = self.target.hosts
         reasons: list[str] = []
         for _ in hosts:

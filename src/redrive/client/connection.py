@@ -1,10 +1,10 @@
 """One AMQP connection: an asyncio protocol around `wire`, from the first byte to the last.
 
-It owns the socket, the handshake, the heartbeats, the write buffer and which channel gets which event. It never
-reconnects (see `client`) and never decides about messages (see `publisher` and `consumer`). Everything that waits here
+It owns the socket, the handshake, the heartbeats and the write buffer, and gives each event to its channel's session.
+It never reconnects (see `client`) and never decides about messages (see `publisher` and `consumer`). Every wait here
 ends when the connection does.
 
-Writes are coalesced: whatever is said in one turn of the event loop goes out in one socket write.
+Writes are coalesced: whatever is sent in one turn of the event loop goes out in one socket write.
 """
 
 import asyncio
@@ -12,10 +12,12 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from redrive import wire
-from redrive.client.consuming import Delivery
+from redrive.client.amqp_url import BrokerTarget
+from redrive.client.channel_session import ChannelSession
+from redrive.client.consume_session import Delivery
 from redrive.client.errors import (
     AuthenticationFailed,
     ChannelClosed,
@@ -26,65 +28,59 @@ from redrive.client.errors import (
 )
 from redrive.client.handshake import answer_start, explain, not_amqp, refusal
 from redrive.client.heartbeats import Heartbeats
-from redrive.client.resting import Resting
-from redrive.client.session import ChannelSession
-from redrive.client.uri import Target
+from redrive.client.read_pauses import ReadPauses
 from redrive.core import SILENT, Observer
 from redrive.wire import methods
 
 _WRITE_BUFFER_HIGH = 1 << 20
-_PATIENCE_S = 5.0
+_CLOSE_S_MAX = 5.0
 _FIRST_BYTES = 16
 _AMQP_BEGINS = (b"\x01", b"A")
 """A method's frame, or the protocol header of a broker that refuses ours."""
-_PATIENCE_BLOCKED_S = 1.0
+_CLOSE_BLOCKED_S_MAX = 1.0
+
+_Session = TypeVar("_Session", bound=ChannelSession)
 
 Dial: TypeAlias = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
-"""Connects the protocol it is given the maker of to a host and port. Raises OSError."""
-
-
-class _Wire(wire.Connection):
-    """Deliveries that can be settled."""
-
-    delivery_type = Delivery
+"""Called with a protocol factory, a host and a port: connects the protocol. Raises OSError."""
 
 
 class Connection(asyncio.Protocol):
     """An open connection; `Connection.open` makes one. `server_version` is what the broker says it is."""
 
-    def __init__(self, target: Target, *, where: str, name: str, observer: Observer = SILENT) -> None:
+    def __init__(self, target: BrokerTarget, *, where: str, name: str, observer: Observer = SILENT) -> None:
         self._target = target
         self._where = where
         self._name = name
         self._observer = observer
         self._loop = asyncio.get_running_loop()
         limits = wire.Limits(channel_max=target.channel_max, frame_max=target.frame_max, heartbeat_s=target.heartbeat_s)
-        self._wire = _Wire(wire.Role.CLIENT, limits)
+        self._wire = wire.Connection(wire.Side.CLIENT, limits)
         self._transport: asyncio.Transport | None = None
         self._sessions: dict[int, ChannelSession] = {}
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[ConnectionClosed] = self._loop.create_future()
         self._closing = False
         self._writers: list[Callable[[], None]] = []
-        self._resting = Resting(self._loop)
+        self._read_pauses = ReadPauses(self._loop)
         self._flushing = False
         self._reading = False
-        self._heartbeats = Heartbeats(self._say_heartbeat, self.give_up)
+        self._heartbeats = Heartbeats(self._send_heartbeat, self.give_up)
         self._secret_updates: deque[asyncio.Future[None]] = deque()
         self.writable = True
-        """False while the socket's buffer is full or the broker blocks publishers; sessions hear when it ends."""
+        """False while the socket's buffer is full or the broker blocks publishers; `on_writable` says when it ends."""
         self._buffer_full = False
         self.server_properties: dict[str, Any] = {}
         self._first = b""
-        """How the other end began, as long as it has not begun with AMQP."""
+        """The first bytes from the other end, kept until it has begun with AMQP."""
         self._has_greeted = False
 
-    # Life
+    # Opening and closing
 
     @classmethod
     async def open(
         cls,
-        target: Target,
+        target: BrokerTarget,
         host: str,
         port: int,
         *,
@@ -118,7 +114,7 @@ class Connection(asyncio.Protocol):
             raise ConnectionFailed((f"{where}: {explain(error)}",)) from None
         finally:
             if not opened:
-                connection._abort("no connection came about")
+                connection._abort("the connection could not be opened")
         return connection
 
     @property
@@ -142,12 +138,15 @@ class Connection(asyncio.Protocol):
         return self._wire.blocked
 
     @property
-    def patience_s(self) -> float:
-        """How long a close may wait for the broker's word. One that blocks publishers does not even read ours."""
-        return _PATIENCE_S if self._wire.blocked is None else _PATIENCE_BLOCKED_S
+    def close_timeout_s(self) -> float:
+        """How long a close waits for the broker's answer. A broker that blocks publishers does not even read it."""
+        return _CLOSE_S_MAX if self._wire.blocked is None else _CLOSE_BLOCKED_S_MAX
 
     async def close(self) -> None:
-        """Closes in order, or after a moment without; never raises but when cancelled, and then it is closed too."""
+        """Closes with connection.close, or after a moment without its answer.
+
+        Raises only when cancelled, and then the connection is closed too.
+        """
         try:
             if not self._closing and not self.closed.done():
                 with contextlib.suppress(wire.LocalProtocolError):
@@ -157,7 +156,7 @@ class Connection(asyncio.Protocol):
                     self._closing = True
                     self._wire.close(200, "goodbye")
                     self.flush()
-            await asyncio.wait([self.closed], timeout=self.patience_s)
+            await asyncio.wait([self.closed], timeout=self.close_timeout_s)
         finally:
             self._abort("closed by us; the broker did not answer")
 
@@ -169,31 +168,35 @@ class Connection(asyncio.Protocol):
         await done
 
     def give_up(self, reason: str) -> None:
-        """There is no point in going on: everything that waits ends with `reason`."""
+        """Drops the connection: every wait on it ends with `reason`."""
         self._abort(reason)
 
     # Channels
 
-    async def open_session(self, session: ChannelSession) -> None:
-        """Gives a session a channel of its own. Raises `ConnectionClosed` or `ChannelsExhausted`."""
+    async def open_session(self, make: Callable[["Connection", int], _Session]) -> _Session:
+        """Opens a channel for the session that `make` makes from this connection and a channel number.
+
+        Raises `ConnectionClosed` or `ChannelsExhausted`.
+        """
         self._check_open()
         number = self._wire.free_channel()
         if number is None:
             raise ChannelsExhausted(self._wire.channel_max)
-        session.attach(self, number)
+        session = make(self, number)
         self._sessions[number] = session
         try:
             await session.call(methods.ChannelOpen(), methods.ChannelOpenOk)
-        except asyncio.CancelledError:
+        except BaseException:
             session.abandon()
             raise
+        return session
 
     def forget(self, session: ChannelSession) -> None:
-        """A session is over: its number is free again."""
+        """A session has ended: its number is free again."""
         if self._sessions.get(session.number) is session:
             del self._sessions[session.number]
 
-    # Speaking
+    # Sending
 
     def send(self, channel: int, method: methods.Method) -> None:
         """Queues a cold method. Raises `ConnectionClosed`, or `wire.LocalProtocolError` where it is not allowed."""
@@ -207,43 +210,43 @@ class Connection(asyncio.Protocol):
         return self._wire
 
     def flush_soon(self) -> None:
-        """What was queued goes out at the end of this turn of the event loop, together with all else of this turn."""
+        """Writes what was queued at the end of this turn of the event loop, with all else of this turn."""
         if not self._flushing and not self._reading:
             self._flushing = True
             self._loop.call_soon(self._flush_now)
 
     def before_flush(self, write: Callable[[], None]) -> None:
-        """`write` is called once more before the next flush: coalesced acks are said there."""
+        """Calls `write` once, just before the next flush: coalesced acks are sent there."""
         self._writers.append(write)
         self.flush_soon()
 
     def flush(self) -> None:
-        """What was queued goes out now."""
+        """Writes what was queued, now."""
         if self._writers:
             writers, self._writers = self._writers, []
             for write in writers:
                 write()
         data = self._wire.data_to_send()
         if data and self._transport is not None:
-            self._heartbeats.spoke = True
+            self._heartbeats.sent = True
             self._transport.write(data)
 
     def _flush_now(self) -> None:
         self._flushing = False
         self.flush()
 
-    def rest(self, seconds: float) -> None:
-        """Reads nothing for a moment, so that more comes at once then."""
+    def pause_reading(self, seconds: float) -> None:
+        """Reads nothing for a moment, so that more is read at once then (see `read_pauses`)."""
         if self._transport is not None:
-            self._resting.rest(self._transport, seconds)
+            self._read_pauses.pause(self._transport, seconds)
 
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is there."""
+        """asyncio: the socket is connected."""
         transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         if self.closed.done():
-            transport.abort()  # whoever opens has given up
+            transport.abort()  # `open` has given up already
             return
         self._transport = transport
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_HIGH)
@@ -255,8 +258,8 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes came. Everything they say is handled before anything is answered."""
-        self._heartbeats.heard = True
+        """asyncio: bytes came. All of their events are handled before anything is written."""
+        self._heartbeats.received = True
         self._reading = True
         if not self._has_greeted:
             self._first = (self._first + data)[:_FIRST_BYTES]
@@ -267,7 +270,7 @@ class Connection(asyncio.Protocol):
                 if kind is Delivery:
                     sessions[event.channel].on_delivery(event)  # type: ignore[arg-type]
                 elif kind is wire.Ack:
-                    sessions[event.channel].on_confirm(event)  # type: ignore[arg-type]
+                    sessions[event.channel].on_ack(event)  # type: ignore[arg-type]
                 elif kind is wire.Command and event.channel == 0:
                     self._on_connection_method(event.method)  # type: ignore[union-attr]
                 elif event.channel:
@@ -277,9 +280,9 @@ class Connection(asyncio.Protocol):
             text = not_amqp(self._first) if is_stranger else f"the broker broke the protocol: {error}"
             self._end(ConnectionClosed(text))
         except AuthenticationFailed as error:
-            self._refuse(error)
+            self._fail_open(error)
         except wire.LocalProtocolError as error:  # a vhost or user that AMQP can't carry
-            self._refuse(ConnectionFailed((f"{self._where}: {error}",)))
+            self._fail_open(ConnectionFailed((f"{self._where}: {error}",)))
         finally:
             self._reading = False
         self.flush()
@@ -292,7 +295,7 @@ class Connection(asyncio.Protocol):
         self._decide_writable()
 
     def resume_writing(self) -> None:
-        """asyncio: there is room again."""
+        """asyncio: the socket's buffer has room again."""
         self._buffer_full = False
         self._decide_writable()
 
@@ -306,7 +309,7 @@ class Connection(asyncio.Protocol):
         is_stranger = not self._has_greeted and not self._first.startswith(_AMQP_BEGINS)
         self._end(ConnectionClosed(not_amqp(self._first) if is_stranger and error is None else lost))
 
-    # Listening
+    # Receiving
 
     def _on_channel_event(self, event: wire.Event) -> None:
         session = self._sessions.get(event.channel)
@@ -324,7 +327,7 @@ class Connection(asyncio.Protocol):
             case wire.Got():
                 session.on_got(event)
             case wire.Nack():
-                session.on_refusal(event)
+                session.on_nack(event)
             case wire.Returned():
                 session.on_returned(event)
 
@@ -344,7 +347,7 @@ class Connection(asyncio.Protocol):
                 _finish(self._opened)
             case methods.ConnectionClose(reply_code=code, reply_text=text):
                 if not self._opened.done():
-                    self._refuse(refusal(code, text, where=self._where))
+                    self._fail_open(refusal(code, text, where=self._where))
                 self._end(ConnectionClosed(text, code))
             case methods.ConnectionCloseOk():
                 self._end(ConnectionClosed("closed by us", 200))
@@ -364,28 +367,28 @@ class Connection(asyncio.Protocol):
             for session in tuple(self._sessions.values()):
                 session.on_writable()
 
-    def _say_heartbeat(self) -> None:
+    def _send_heartbeat(self) -> None:
         with contextlib.suppress(wire.LocalProtocolError):
             self._wire.send_heartbeat()
             self.flush()
 
-    # The end
+    # Ending
 
-    def _refuse(self, error: ConnectionFailed) -> None:
-        """No connection comes about; `data_received` hangs up when it has sent what there is to send."""
+    def _fail_open(self, error: ConnectionFailed) -> None:
+        """Opening has failed; `data_received` hangs up when it has sent what there is to send."""
         if not self._opened.done():
             self._opened.set_exception(error)
-            self._opened.exception()  # whoever opens may be gone already
+            self._opened.exception()  # `open` may have given up already
         self._end(ConnectionClosed(str(error)))
 
     def _end(self, error: ConnectionClosed) -> None:
-        """Once: everything that waits on this connection ends with `error`."""
+        """Ends every wait on this connection with `error`; the second call does nothing."""
         if self.closed.done():
             return
         self.closed.set_result(error)
         self._heartbeats.stop()
-        # Acks that were not said yet stay unsaid: the broker takes their messages back anyway. What `wire` has to say
-        # (connection.close and its close-ok) goes out.
+        # Acks that were not sent yet are not sent: the broker requeues their messages anyway. What `wire` has queued
+        # (connection.close or its close-ok) goes out.
         self._writers.clear()
         self.flush()
         self._wire.receive_eof()

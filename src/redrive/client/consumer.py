@@ -1,7 +1,8 @@
-"""The consumer: deliveries to a coroutine, a callback or an iterator; acks coalesced; comes back by itself.
+"""The consumer: gives deliveries to a coroutine, a callback or an iterator, and restores itself.
 
-A consumer has a channel of its own, with its own prefetch. When the broker cancels it, the channel or the connection
-goes, the consumer says so to its observer, forgets what was in hand (the broker delivers it again) and starts anew.
+A consumer has a channel of its own, with its own prefetch. When the broker cancels it, or the channel or the connection
+is lost, the consumer reports that to its observer, drops the deliveries that no handler has begun with (the broker
+delivers them again) and consumes on a new channel.
 """
 
 import asyncio
@@ -10,9 +11,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from redrive.client.consuming import ConsumeSession, Delivery, Held
+from redrive.client.consume_session import ConsumeSession, Delivery, HeldCount
 from redrive.client.errors import ClientError, ConnectionClosed, NotFound, PreconditionFailed
-from redrive.client.workers import Workers
+from redrive.client.worker_pool import WorkerPool
 from redrive.core import RedriveError
 from redrive.wire import methods
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from redrive.client.client import Client
 
 Handler = Callable[[Delivery], Awaitable[None] | None]
-"""A callback for each delivery: a coroutine function runs in a task (see `workers`), a plain one is called at once.
+"""A callback for each delivery: a coroutine function runs in a task (see `worker_pool`), a plain one is called at once.
 
-One that raises leaves its delivery unsettled, in hand until the consumer or its channel is closed; the observer is told
-(`consumer.handler_failed`). Whoever wants something else catches everything in the handler.
+A handler that raises leaves its delivery unsettled until the consumer or its channel is closed; the observer gets
+`consumer.handler_failed`. A handler that wants something else catches everything itself.
 """
 
 _HANDLERS_END_S = 5.0
@@ -52,20 +53,20 @@ class Consumer:
             queue=queue, no_ack=no_ack, exclusive=exclusive, arguments=dict(arguments or {})
         )
         is_coroutine = inspect.iscoroutinefunction(handler)
-        self._workers: Workers[Delivery] = Workers(
+        self._workers: WorkerPool[Delivery] = WorkerPool(
             cast(Callable[[Delivery], Awaitable[None]], handler) if is_coroutine else self._await_result,
             workers_max=prefetch or _WORKERS_MAX,
             on_failure=self._note_failure,
             loop=asyncio.get_running_loop(),
         )
-        self._held = Held()
+        self._held = HeldCount()
         self._results: dict[int, Awaitable[None]] = {}
-        self._dispatch = self._workers.put if is_coroutine else self._at_once
+        self._dispatch = self._workers.put if is_coroutine else self._call_handler
         self._session: ConsumeSession | None = None
         self._closing = False
         self._consumer_tag = ""
         self.lost_at_s: float | None = None
-        """When, by the event loop's clock, the channel was last lost, and it was not for being slow."""
+        """When, by the event loop's clock, the channel was last lost for a reason other than a consumer timeout."""
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when no more deliveries can come."""
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -77,31 +78,32 @@ class Consumer:
         return self._session is not None and not self._closing
 
     @property
-    def in_hand(self) -> int:
-        """How many deliveries a coroutine handler has not ended with, or has left on hold."""
-        return self._workers.in_hand + self._workers.waiting + self._held.count
+    def in_progress(self) -> int:
+        """How many deliveries wait for a coroutine handler, are in one, or are held (`Delivery.hold`)."""
+        return self._workers.running + self._workers.waiting + self._held.count
 
     def take_waiting(self) -> list[Delivery]:
-        """The deliveries no handler has begun with; whoever takes them settles them."""
+        """Removes and returns the deliveries that no handler has begun with; the caller settles them."""
         return self._workers.clear()
 
     async def wait_started(self) -> None:
-        """Until the first basic.consume was accepted. Raises what it was refused with."""
+        """Waits until the broker has accepted the first basic.consume. Raises what it was refused with."""
         await asyncio.shield(self._started)
 
     async def stop(self) -> None:
-        """No new deliveries; what is in hand can still be settled. Returns when the broker has stopped sending.
+        """Cancels the consumer: no new deliveries, and those that came can still be settled.
 
-        A broker that does not answer within a moment loses the channel, and with it what was in hand.
+        Returns when the broker has stopped sending. If it does not answer within a moment, the channel is closed, and
+        its deliveries are stale.
         """
         self._closing = True
         session = self._session
         if session is None:
-            # It may be starting, again or for the first time: that must not succeed any more.
+            # It may be starting, for the first time or again: that must not succeed any more.
             await self._end_task()
         elif session.usable and not self.stopped.done():
             try:
-                async with asyncio.timeout(session.connection.patience_s):
+                async with asyncio.timeout(session.connection.close_timeout_s):
                     await session.call(methods.BasicCancel(consumer_tag=self._consumer_tag), methods.BasicCancelOk)
             except TimeoutError:
                 session.end_unanswered()
@@ -110,27 +112,27 @@ class Consumer:
         self._set_stopped()
 
     async def flush(self) -> bool:
-        """Until the broker has read every ack, nack and reject said so far; at once if the channel is gone.
+        """Waits until the broker has read every ack, nack and reject so far; whether it has answered in time.
 
-        A channel is read in order, so the answer to any call on it says so. One that does not come is not waited for.
-        Returns whether the broker was seen to answer.
+        The broker reads a channel in order, so its answer to any later call proves that. False at once if the channel
+        is gone, and after a moment without an answer.
         """
         session = self._session
         if session is None or not session.usable:
             return False
-        session.settling.write(stragglers=True)
+        session.acks.write(stragglers=True)
         try:
-            async with asyncio.timeout(session.connection.patience_s):
+            async with asyncio.timeout(session.connection.close_timeout_s):
                 await session.call(methods.BasicQos(prefetch_count=self._prefetch), methods.BasicQosOk)
         except (TimeoutError, ClientError):
             return False
         return True
 
     async def close(self) -> None:
-        """Stops and closes the channel: what is not settled goes back to the queue. Running handlers are cancelled.
+        """Stops, cancels the running handlers and closes the channel: the broker requeues what is not settled.
 
-        A handler that does not end within a moment is left to itself; its delivery is stale then. A handler may close
-        its own consumer.
+        A handler that does not end within a moment runs on; its delivery is stale then. A handler may close its own
+        consumer.
         """
         try:
             await self.stop()
@@ -145,13 +147,13 @@ class Consumer:
             self._fail_start(ConnectionClosed("the consumer was closed"))
             self._client.forget(self)
 
-    def _at_once(self, delivery: Delivery) -> None:
+    def _call_handler(self, delivery: Delivery) -> None:
         try:
             result = self._handler(delivery)
         except Exception as error:  # noqa: BLE001 - the handler boundary: one bad callback must not stop the connection
             self._note_failure(delivery, error)
             return
-        if result is not None:  # a callable that looked like a plain one and is not
+        if result is not None:  # a callable that did not look like a coroutine function and returns an awaitable
             self._results[id(delivery)] = result
             self._workers.put(delivery)
 
@@ -177,7 +179,7 @@ class Consumer:
             try:
                 session = await self._start()
             except RedriveError as error:
-                # Where the line was lost, the broker had the messages back before the queue went.
+                # After a lost connection the broker had requeued the messages before the queue went.
                 if lost is not None and lost.cancelled.done() and isinstance(error, NotFound):
                     lost.queue_is_gone = not error.is_out_of_reach
                 refused = not self._started.done() and not isinstance(error, ConnectionClosed)
@@ -199,7 +201,7 @@ class Consumer:
             if _is_lost(session):
                 self.lost_at_s = asyncio.get_running_loop().time()
             if not self._consume.no_ack:
-                self._drop_waiting()  # not begun, and the broker has them back: they come again
+                self._drop_waiting()  # the broker delivers them again
             lost = session
             if await self._is_cancelled(session):
                 await asyncio.sleep(backoff.next_s())
@@ -207,25 +209,30 @@ class Consumer:
 
     async def _start(self) -> ConsumeSession:
         connection = await self._client.connection()
-        session = ConsumeSession(
-            self.queue, self._prefetch, self._dispatch, no_ack=self._consume.no_ack, held=self._held
+        session = await connection.open_session(
+            lambda connection, number: ConsumeSession(
+                connection,
+                number,
+                queue=self.queue,
+                prefetch=self._prefetch,
+                handle=self._dispatch,
+                no_ack=self._consume.no_ack,
+                held=self._held,
+            )
         )
         try:
-            await connection.open_session(session)
-            await session.call(methods.BasicQos(prefetch_count=self._prefetch), methods.BasicQosOk)
-            answer = await session.call(self._consume, methods.BasicConsumeOk)
+            self._consumer_tag = await session.start(self._consume)
         except BaseException:
             # Deliveries may be on their way already: a channel left open would hold them.
             session.abandon()
             raise
-        self._consumer_tag = answer.consumer_tag
         return session
 
     async def _is_cancelled(self, session: ConsumeSession) -> bool:
-        """Notes how consuming ended; true if by the broker's basic.cancel.
+        """Reports how consuming ended; true if by the broker's basic.cancel.
 
-        The queue is then about to go or to move. RabbitMQ 4.3 answers who consumes from a quorum queue just then with
-        541, which closes the whole connection, and every publish in flight is in doubt: so give it a moment.
+        The queue is then about to be deleted or moved. RabbitMQ 4.3 answers a basic.consume on a quorum queue just then
+        with 541, which closes the whole connection and puts every publish in flight in doubt: so the caller waits.
         """
         if session.closed.done():
             if not self._closing:
@@ -234,7 +241,7 @@ class Consumer:
             return False
         reason = "the broker cancelled the consumer"
         self._client.observer.note("consumer.cancelled", queue=self.queue, reason=reason)
-        # What is in hand may have been given to someone else already, so its channel goes too: settling says so.
+        # Its deliveries may have gone to another consumer already, so its channel goes too: settling them fails then.
         await session.close()
         return True
 
@@ -254,8 +261,8 @@ class Consumer:
 
 
 def _is_lost(session: ConsumeSession) -> bool:
-    """Whether the line or the broker has failed us, and not we it: who takes longer than its consumer timeout loses his
-    channel too, and from 4.3 on his consumer, and would lose it again with the same message."""
+    """Whether the connection or the broker failed, and not the handler: one that takes longer than the consumer timeout
+    loses its channel too (from 4.3 on its consumer), and would lose it again with the same message."""
     if not session.closed.done():
         return False
     error = session.closed.result()
@@ -265,23 +272,15 @@ def _is_lost(session: ConsumeSession) -> bool:
 class Deliveries:
     """A consumer as an async iterator, at most `prefetch` deliveries ahead: `async for delivery in deliveries`.
 
-    It ends when the consumer was stopped and everything that can still be settled was taken.
+    `consume` makes the consumer, given its handler. The iterator ends when the consumer has stopped and everything that
+    can still be settled was taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, consume: Callable[[Handler], Consumer]) -> None:
         self._ready: deque[Delivery] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self.consumer: Consumer
-
-    def follow(self, consumer: Consumer) -> None:
-        """The consumer whose deliveries `take` gets."""
-        self.consumer = consumer
-        consumer.stopped.add_done_callback(lambda _: self._wake(len(self._waiters)))
-
-    def take(self, delivery: Delivery) -> None:
-        """The consumer's handler."""
-        self._ready.append(delivery)
-        self._wake(1)
+        self.consumer = consume(self._put)
+        self.consumer.stopped.add_done_callback(lambda _: self._wake(len(self._waiters)))
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
@@ -290,7 +289,7 @@ class Deliveries:
         while True:
             while self._ready:
                 delivery = self._ready.popleft()
-                if not delivery.is_stale:  # else the broker has it back, and it comes again
+                if not delivery.is_stale:  # else the broker delivers it again
                     return delivery
             if self.consumer.stopped.done():
                 raise StopAsyncIteration
@@ -300,12 +299,16 @@ class Deliveries:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake(1)  # what we were woken for is someone else's now
+                    self._wake(1)  # another waiter can take the delivery
                 raise
 
     async def close(self) -> None:
-        """Stops consuming; what was not taken goes back to the queue."""
+        """Stops consuming; the broker requeues what was not taken."""
         await self.consumer.close()
+
+    def _put(self, delivery: Delivery) -> None:
+        self._ready.append(delivery)
+        self._wake(1)
 
     def _wake(self, count: int) -> None:
         while count > 0 and self._waiters:

@@ -1,17 +1,17 @@
-"""What can go wrong between us and a broker, split by what is still usable afterwards.
+"""The errors of the AMQP client, split by what is still usable afterwards.
 
     RedriveError
     └── ClientError
-        ├── InvalidUrl               the author's: the URL can't be used; nothing was tried
-        ├── ConnectionFailed         no connection came about
-        │   └── AuthenticationFailed     the broker does not accept who we are, or not for this vhost
+        ├── InvalidUrl               the URL can't be used; nothing was tried
+        ├── ConnectionFailed         no host could be connected to
+        │   └── AuthenticationFailed     the broker refused the credentials, or the vhost to this user
         ├── ConnectionClosed         the connection is gone; every call on it ends with this
         ├── ChannelsExhausted        the connection has as many channels as were agreed; nothing was sent
-        ├── ChannelClosed            one channel is gone, the connection lives on
+        ├── ChannelClosed            one channel is gone, the connection can still be used
         │   ├── NotFound                 404: no such queue, exchange …
         │   ├── AccessRefused            403
-        │   ├── ResourceLocked           405: someone else's exclusive queue
-        │   └── PreconditionFailed       406: it exists and is different; an unknown delivery tag …
+        │   ├── ResourceLocked           405: another connection's exclusive queue
+        │   └── PreconditionFailed       406: it exists with other arguments; an unknown delivery tag …
         ├── StaleDelivery            an ack, nack or reject for a delivery whose channel is gone; nothing was sent
         └── AlreadySettled           a second ack, nack or reject of one delivery; nothing was sent
 
@@ -27,7 +27,7 @@ _OBJECT = re.compile(r"\b(queue|exchange|vhost|consumer)(?: name)? '(.*?)'(?=[\s
 
 
 class ClientError(RedriveError):
-    """The root of what the AMQP client raises."""
+    """The root of the AMQP client's errors."""
 
 
 class InvalidUrl(ClientError):
@@ -35,7 +35,7 @@ class InvalidUrl(ClientError):
 
 
 class ConnectionFailed(ClientError):
-    """No connection came about. `reasons` has one sentence for each host that was tried."""
+    """No host could be connected to. `reasons` has one sentence for each host that was tried."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         self.reasons = reasons
@@ -47,7 +47,7 @@ class AuthenticationFailed(ConnectionFailed):
 
 
 class ConnectionClosed(ClientError):
-    """The connection is gone. `code` is the broker's, or None if it went without a word."""
+    """The connection is gone. `code` is the broker's, or None if it was lost without connection.close."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         self.code = code
@@ -88,7 +88,7 @@ class NotFound(ChannelClosed):
 
 
 class AccessRefused(ChannelClosed):
-    """403: this user may not."""
+    """403: this user lacks the permission."""
 
 
 class ResourceLocked(ChannelClosed):
@@ -96,23 +96,23 @@ class ResourceLocked(ChannelClosed):
 
 
 class PreconditionFailed(ChannelClosed):
-    """406: it exists with other settings, or the call does not fit its state."""
+    """406: it exists with other arguments, or the call does not fit its state."""
 
 
 class StaleDelivery(ClientError):
-    """A delivery can only be settled on the channel it came on, and that is gone: the broker delivers it again."""
+    """An ack, nack or reject for a delivery whose channel is gone: nothing was sent, the broker delivers it again."""
 
     def __init__(self, delivery_tag: int, queue: str) -> None:
         self.delivery_tag = delivery_tag
         self.queue = queue
         super().__init__(
-            f"delivery {delivery_tag} of queue {queue} can't be settled: its channel is gone and the broker has the"
-            " message back; it comes again"
+            f"delivery {delivery_tag} of queue {queue} can't be settled: its channel is gone; the broker has requeued"
+            " the message and delivers it again"
         )
 
 
 class AlreadySettled(ClientError):
-    """A delivery is settled once."""
+    """A second ack, nack or reject of one delivery: nothing was sent."""
 
     def __init__(self, delivery_tag: int, queue: str) -> None:
         self.delivery_tag = delivery_tag

@@ -1,4 +1,4 @@
-"""What we say of ourselves while a connection opens, and what to tell a person when it does not.
+"""The client's answers while a connection opens, and the sentence for a person when it does not open.
 
 Pure: the target comes in, a method or a sentence goes out.
 """
@@ -6,8 +6,8 @@ Pure: the target comes in, a method or a sentence goes out.
 import ssl
 
 from redrive import wire
+from redrive.client.amqp_url import BrokerTarget
 from redrive.client.errors import AuthenticationFailed, ConnectionFailed
-from redrive.client.uri import Target
 from redrive.wire import methods
 
 _CAPABILITIES = (
@@ -23,12 +23,12 @@ _TLS_RECORDS = (0x15, 0x16)
 _WRONG_NAME = (62, 64)
 
 
-def answer_start(start: methods.ConnectionStart, target: Target, *, name: str) -> methods.ConnectionStartOk:
-    """Who we are. Raises `AuthenticationFailed` if the broker does not offer the target's mechanism."""
+def answer_start(start: methods.ConnectionStart, target: BrokerTarget, *, name: str) -> methods.ConnectionStartOk:
+    """The start-ok that logs in. Raises `AuthenticationFailed` if the broker does not offer the target's mechanism."""
     offered = start.mechanisms.split()
     if target.mechanism not in offered:
         raise AuthenticationFailed((f"the broker does not offer {target.mechanism}, only {', '.join(offered)}",))
-    response = b""  # EXTERNAL: the certificate says it all
+    response = b""  # EXTERNAL: the certificate is the login
     if target.mechanism == "PLAIN":
         response = wire.plain_response(target.user, target.password)
     elif target.mechanism == "AMQPLAIN":
@@ -43,13 +43,13 @@ def answer_start(start: methods.ConnectionStart, target: Target, *, name: str) -
 
 
 def refusal(code: int, text: str, *, where: str) -> ConnectionFailed:
-    """The broker's connection.close before it opened: 403 is "who are you", 530 a vhost that is not for this user."""
+    """The error for a connection.close before open-ok: 403 is a failed login, 530 a vhost this user may not use."""
     failed = AuthenticationFailed if code in (403, 530) else ConnectionFailed
     return failed((f"{where}: {code} {text}",))
 
 
 def not_amqp(first: bytes) -> str:
-    """What to say of a server that has not begun with AMQP, but with these bytes; without any, it hung up at once."""
+    """A sentence about a server that began with these bytes instead of AMQP; without any, it hung up at once."""
     if not first:
         return (
             "it hung up without a word of AMQP; is a broker up there, and is this its AMQP port (not that of the "

@@ -1,12 +1,12 @@
 """The publisher: confirms always on, mandatory by default, exactly one outcome for each message.
 
-It outlives connections: while there is none, publishing waits (up to its deadline); what was in flight when one went
-is reported in doubt, never sent again behind the caller's back.
+It outlives connections: while there is none, publishing waits (up to its deadline). What was in flight when the
+connection was lost is reported in doubt; the publisher never sends it again by itself.
 
-It also outlives channels that went bad. RabbitMQ 3.10 nacks everything for a quorum queue, and never stops, on a
+It also outlives channels that go bad. RabbitMQ 3.10 nacks everything for a quorum queue, and never stops, on a
 channel that first published to it while its leader was being elected after a node died; on another channel the same
 queue confirms (observed on 3.10.8). A nack may as well mean a full queue, so a channel that nacks is replaced after a
-second, then after two, four and so on, when nothing is in flight: no outcome and no order is touched by it.
+second, then after two, four and so on, when nothing is in flight: that changes no outcome and no order.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from redrive import wire
-from redrive.client.backoff import Backoff
+from redrive.client.backoff import ReconnectBackoff
 from redrive.client.errors import ClientError, ConnectionClosed
-from redrive.client.outcomes import InDoubt, Outcome
-from redrive.client.publishing import NO_DEADLINE, Batch, PublishSession, Sink
-from redrive.client.room import RoomQueue
+from redrive.client.publish_outcomes import InDoubt, Outcome
+from redrive.client.publish_session import NO_DEADLINE, OutcomeSink, PublishBatch, PublishSession
+from redrive.client.publish_window import PublishWindow
 from redrive.wire import methods
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class Publisher:
         if window < 1:
             raise ValueError(f"window is {window}; at least one message must be allowed in flight")
         self._client = client
-        self._window = window
+        self._in_flight_max = window
         self._session: PublishSession | None = None
-        self._queue = RoomQueue(self._room)
+        self._window = PublishWindow(self._free_slots)
         self._closing = False
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._keep_open(), name="redrive publisher")
@@ -63,17 +63,17 @@ class Publisher:
         mandatory: bool = True,
         deadline_s: float | None = None,
     ) -> Outcome:
-        """Publishes one message and returns what became of it.
+        """Publishes one message and returns its outcome.
 
         Waits while the window is full, the broker blocks or there is no connection. `deadline_s` bounds the whole; when
-        it passes the outcome is `InDoubt`, with the real one in its `late` some day. Raises `wire.LocalProtocolError`
+        it passes the outcome is `InDoubt`, and the real one comes to its `late`. Raises `wire.LocalProtocolError`
         for what AMQP can't carry. A cancelled publish may or may not have been sent.
         """
         if deadline_s is not None:
             return await self._publish_by(deadline_s, exchange, routing_key, body, properties, mandatory)
         session = self._session
-        if session is None or self._queue.waiting or session.room <= 0:
-            found = await self._wait_room()
+        if session is None or self._window.waiting or session.free_slots <= 0:
+            found = await self._wait_for_slot()
             if found is None:
                 return _CLOSED
             session = found
@@ -87,16 +87,16 @@ class Publisher:
         routing_key: str,
         body: bytes,
         properties: wire.Properties | bytes,
-        sink: Sink,
+        sink: OutcomeSink,
         *,
         deadline_s: float,
     ) -> bool:
-        """Publishes one message, mandatory, without waiting; its outcome is told to `sink`.
+        """Publishes one message, mandatory, without waiting; its outcome goes to `sink`.
 
-        False, and nothing was sent and nothing will be told, where `publish` would have to wait. Raises as that does.
+        False where `publish` would have to wait: nothing was sent, and no outcome comes. Raises as `publish` does.
         """
         session = self._session
-        if session is None or self._queue.waiting or session.room <= 0:
+        if session is None or self._window.waiting or session.free_slots <= 0:
             return False
         until_s = self._client.loop.time() + deadline_s
         self._send(session, exchange, routing_key, body, properties, True, sink, until_s)
@@ -105,23 +105,23 @@ class Publisher:
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Outcome]:
         """Publishes many and returns the outcome of each, in order: one wait for all of them.
 
-        A message that AMQP can't carry is `InDoubt` with `sent` False and the reason; the others are not held up by it.
+        A message that AMQP can't carry is `InDoubt` with `sent` False and the reason; the others go on.
         """
-        batch = Batch(len(messages))
+        batch = PublishBatch(len(messages))
         slot = 0
         while slot < len(messages):
             session = self._session
-            if session is None or self._queue.waiting or session.room <= 0:
-                found = await self._wait_room()
+            if session is None or self._window.waiting or session.free_slots <= 0:
+                found = await self._wait_for_slot()
                 if found is None:
                     for rest in range(slot, len(messages)):
                         batch.put(rest, _CLOSED)
                     break
                 session = found
-            # Those who were promised a place before us keep it.
-            room = max(1, session.room - self._queue.promised)
+            # The slots promised to others are not ours.
+            free = max(1, session.free_slots - self._window.promised)
             connection = session.connection
-            for exchange, routing_key, body, properties, mandatory in messages[slot : slot + room]:
+            for exchange, routing_key, body, properties, mandatory in messages[slot : slot + free]:
                 header = properties if type(properties) is bytes else properties.raw  # type: ignore[union-attr]
                 try:
                     session.publish(exchange, routing_key, header, body, mandatory, batch, slot)
@@ -130,8 +130,8 @@ class Publisher:
                 slot += 1
                 if not connection.writable:
                     break
-        if self._queue.waiting:
-            self._queue.release()
+        if self._window.waiting:
+            self._window.release()
         await batch.done
         return batch.outcomes  # type: ignore[return-value]
 
@@ -141,13 +141,13 @@ class Publisher:
         return 0 if self._session is None else self._session.in_flight
 
     async def wait_ready(self) -> None:
-        """Until the first channel is open. Raises `ClientError` if that can't be."""
+        """Waits until the first channel is open. Raises `ClientError` if it can't be opened."""
         await asyncio.shield(self._ready)
 
     async def close(self) -> None:
-        """Waits a moment for outcomes in flight, then closes the channel; what still waited is in doubt."""
+        """Waits a moment for outcomes in flight, then closes the channel; what is still in flight is in doubt."""
         self._closing = True
-        self._queue.release()
+        self._window.release()
         session = self._session
         if session is not None:
             if await session.wait_settled():
@@ -171,10 +171,10 @@ class Publisher:
         loop = self._client.loop
         until_s = loop.time() + deadline_s
         session = self._session
-        if session is None or self._queue.waiting or session.room <= 0:
+        if session is None or self._window.waiting or session.free_slots <= 0:
             try:
                 async with asyncio.timeout_at(until_s):
-                    session = await self._wait_room()
+                    session = await self._wait_for_slot()
             except TimeoutError:
                 return InDoubt(f"no outcome within {deadline_s:g} s", sent=False)
             if session is None:
@@ -194,39 +194,39 @@ class Publisher:
         body: bytes,
         properties: wire.Properties | bytes,
         mandatory: bool,
-        sink: Sink,
+        sink: OutcomeSink,
         until_s: float = NO_DEADLINE,
     ) -> None:
         header = properties if type(properties) is bytes else properties.raw  # type: ignore[union-attr]
         try:
             session.publish(exchange, routing_key, header, body, mandatory, sink, until_s=until_s)
         except wire.LocalProtocolError:
-            self._queue.release()  # the place is still free, and no confirm will say so
+            self._window.release()  # the slot is still free, and no confirm will free it
             raise
 
-    async def _wait_room(self) -> PublishSession | None:
-        """A session with room, or None: the publisher was closed, and nothing was sent."""
-        if not self._closing and (self._queue.waiting or self._room() <= 0):
-            await self._queue.wait()
+    async def _wait_for_slot(self) -> PublishSession | None:
+        """A session with a free slot, or None: the publisher was closed, and nothing was sent."""
+        if not self._closing and (self._window.waiting or self._free_slots() <= 0):
+            await self._window.wait()
         while not self._closing:
             session = self._session
-            if session is not None and session.room > 0:
+            if session is not None and session.free_slots > 0:
                 return session
-            await self._queue.wait(again=True)
+            await self._window.wait(again=True)
         return None
 
-    def _room(self) -> int:
-        """For the queue. When all is over everybody may go, to be told so."""
+    def _free_slots(self) -> int:
+        """For the window. Once the publisher closes, every waiter is woken, to return."""
         if self._closing:
             return 1 << 30
-        return 0 if self._session is None else self._session.room
+        return 0 if self._session is None else self._session.free_slots
 
     async def _keep_open(self) -> None:
-        """Opens a channel, watches it, opens the next one when it goes."""
+        """Opens a channel, waits until it ends, and opens the next one."""
         backoff = self._client.new_backoff()
-        # Drawn as the client's own pauses are: a simulation that seeds those must not meet chance here.
+        # From the same random source as the client's own pauses: a simulation that seeds those must stay repeatable.
         chance = self._client.new_backoff().random
-        replacing = Backoff(first_s=_REPLACE_FIRST_S, longest_s=_REPLACE_LONGEST_S, random=chance)
+        replacing = ReconnectBackoff(first_s=_REPLACE_FIRST_S, longest_s=_REPLACE_LONGEST_S, random=chance)
         while not self._closing:
             try:
                 session = await self._open_session()
@@ -242,7 +242,7 @@ class Publisher:
             self._session = session
             if not self._ready.done():
                 self._ready.set_result(None)
-            self._queue.release()
+            self._window.release()
             replaced = await self._wait_end(session, replacing)
             self._session = None
             if not replaced:
@@ -250,12 +250,12 @@ class Publisher:
             if not self._closing:
                 event = "publisher.channel_replaced" if replaced else "publisher.channel_lost"
                 self._client.observer.note(event, reason=str(session.closed.result()))
-        self._queue.release()
+        self._window.release()
 
-    async def _wait_end(self, session: PublishSession, replacing: Backoff) -> bool:
-        """Until the channel is gone; true if that was because it nacked and we closed it."""
+    async def _wait_end(self, session: PublishSession, replacing: ReconnectBackoff) -> bool:
+        """Waits until the channel is gone; true if we closed it because the broker nacked on it."""
         opened_s = self._client.loop.time()
-        await asyncio.wait((session.closed, session.refused), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((session.closed, session.nacked), return_when=asyncio.FIRST_COMPLETED)
         if self._client.loop.time() - opened_s > _REPLACE_LONGEST_S:
             replacing.reset()
         while not session.closed.done():
@@ -271,9 +271,12 @@ class Publisher:
 
     async def _open_session(self) -> PublishSession:
         connection = await self._client.connection()
-        session = PublishSession(self._window, self._queue)
+        session = await connection.open_session(
+            lambda connection, number: PublishSession(
+                connection, number, in_flight_max=self._in_flight_max, window=self._window
+            )
+        )
         try:
-            await connection.open_session(session)
             await session.call(methods.ConfirmSelect(), methods.ConfirmSelectOk)
         except BaseException:
             session.abandon()

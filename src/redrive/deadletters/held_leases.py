@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
-from redrive.client import Backoff
+from redrive.client import ReconnectBackoff
 from redrive.core import Observer
 from redrive.stores import Lease, LeaseLost, Store, StoreError, StoreUnavailable
 
@@ -117,7 +117,7 @@ class HeldLease:
         """
         holder = self._holder
         loop = asyncio.get_running_loop()
-        backoff = Backoff(first_s=0.05, longest_s=5.0)
+        backoff = ReconnectBackoff(first_s=0.05, longest_s=5.0)
         until_s = loop.time() + holder.patience_s
         while True:
             try:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from redrive import wire
-from redrive.client import Client, ClientError, Confirmed, Publisher, Target, parse_url
+from redrive.client import BrokerTarget, Client, ClientError, Confirmed, Publisher, parse_url
 from redrive.core import RedriveError
 from redrive.demo.account import HANDLED, PARKED, Account, render_account, take_account
 from redrive.demo.lines import BOLD, DIM, GREEN, RED, Lines
@@ -73,7 +73,7 @@ async def _run(*, url: str | None, once: bool, write: Write, colour: bool) -> bo
 
 
 @asynccontextmanager
-async def _broker(url: str | None, lines: Lines) -> AsyncIterator[Target]:
+async def _broker(url: str | None, lines: Lines) -> AsyncIterator[BrokerTarget]:
     if url is not None:
         target = parse_url(url)
         lines.say(f"On {target.address}", DIM)

@@ -67,7 +67,7 @@ class ClientSession:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._engine = host.engine
-        self.wire = wire.Connection(wire.Role.SERVER, host.limits)
+        self.wire = wire.Connection(wire.Side.SERVER, host.limits)
         self.connection: Connection | None = None
         self.blocked: str | None = None
         """Why publishers are blocked. RabbitMQ says so when a connection publishes, and takes the message later."""
@@ -389,7 +389,8 @@ class ClientSession:
             return
         self.connection = connection
         # RabbitMQ limits the number of open channels, not their numbers.
-        self._channels_max, self.wire.channel_max = self.wire.channel_max, _CHANNEL_NUMBER_MAX
+        self._channels_max = self.wire.channel_max
+        self.wire.raise_channel_max(_CHANNEL_NUMBER_MAX)
         self.wire.send(0, methods.ConnectionOpenOk())
         self._host.attach(connection, self)
 

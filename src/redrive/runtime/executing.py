@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
-from redrive.client import Backoff, Confirmed, Delivery, InDoubt, Publisher, Returned, StaleDelivery
+from redrive.client import Confirmed, Delivery, InDoubt, Publisher, ReconnectBackoff, Returned, StaleDelivery
 from redrive.client import Outcome as PublishOutcome
 from redrive.core import (
     AckDelivery,
@@ -220,7 +220,7 @@ class Executor:
         """After a copy that was not confirmed: again and again, until one is. False: the delivery comes again, or its
         loss was told. Raises `Unsendable` and `QueueGone`."""
         _check_size(outcome)
-        pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
+        pauses = ReconnectBackoff(first_s=_FIRST_S, longest_s=_LONGEST_S, random=self._draw)
         deadline_s = self._loop.time() + HELD_S_MAX
         self.held += 1
         try:

@@ -13,7 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 
-from redrive.client import Backoff
+from redrive.client import ReconnectBackoff
 from redrive.core import Observer
 from redrive.runtime.run_records import RECORD_PATH, TOLD_MAX, Remains, RunRecords, read_remains
 
@@ -60,7 +60,7 @@ class Fleet:
 
     async def _keep(self, number: int) -> None:
         loop = asyncio.get_running_loop()
-        pauses = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S)
+        pauses = ReconnectBackoff(first_s=_FIRST_S, longest_s=_LONGEST_S)
         had_begun = False
         while not self._stopping.is_set():
             began_s = loop.time()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from redrive.client import Backoff, Client, Delivery
+from redrive.client import Client, Delivery, ReconnectBackoff
 from redrive.core import SILENT, Observer
 from redrive.inspection import is_queue_deleted
 from redrive.runtime.app import Consumption
@@ -200,7 +200,7 @@ class Runner:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     async def _wait_for_topology(self) -> None:
-        pauses = Backoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S, random=self._options.draw)
+        pauses = ReconnectBackoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S, random=self._options.draw)
         told: list[str] = []
         while True:
             found = await find_readiness(self._consuming, self._consumptions)

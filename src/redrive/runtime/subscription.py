@@ -8,7 +8,7 @@ better.
 import asyncio
 from collections.abc import Callable
 
-from redrive.client import Backoff, Client, ClientError, Consumer
+from redrive.client import Client, ClientError, Consumer, ReconnectBackoff
 from redrive.core import Observer
 from redrive.runtime.handling import Handling
 from redrive.runtime.pausing import Pausing
@@ -53,7 +53,7 @@ class Subscription:
     @property
     def in_hand(self) -> int:
         """Deliveries that are not settled yet."""
-        return sum(one.in_hand for one in self._consumers)
+        return sum(one.in_progress for one in self._consumers)
 
     @property
     def _consumers(self) -> list[Consumer]:
@@ -123,7 +123,7 @@ class Subscription:
         self._recovery = asyncio.create_task(self._recover(why), name=f"redrive pause of {self.queue}")
 
     async def _recover(self, why: str) -> None:
-        pauses = Backoff(first_s=PROBE_FIRST_S, longest_s=PROBE_LONGEST_S, random=self._draw)
+        pauses = ReconnectBackoff(first_s=PROBE_FIRST_S, longest_s=PROBE_LONGEST_S, random=self._draw)
         await self.stop_consuming()
         pause_s = pauses.next_s()
         self._observer.note("runtime.paused", queue=self.queue, why=why, probe_in_ms=round(pause_s * 1000))
@@ -216,7 +216,7 @@ class Subscription:
 
     async def _tidy(self, consumer: Consumer) -> None:
         """Closes a stopped consumer's channel when nothing of it is in hand any more, and its acks are known."""
-        while consumer.in_hand:
+        while consumer.in_progress:
             await asyncio.sleep(0.05)
             if self._closed:
                 return

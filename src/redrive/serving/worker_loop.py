@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from redrive.admin import Doing, WorkerState
-from redrive.client import Backoff, Client, ClientError
+from redrive.client import Client, ClientError, ReconnectBackoff
 from redrive.core import RedriveError
 from redrive.deadletters import Collector, CollectorParts, RedriveOptions, SourceSelection, run_waiting_operations
 from redrive.management import ManagementError
@@ -100,7 +100,7 @@ class WorkerLoop:
         if left:
             self._telemetry.note("deadletters.rules_left", queue=", ".join(one.removeprefix("queue:") for one in left))
 
-    async def _with_broker(self, store: Store, stop: asyncio.Event, backoff: Backoff) -> None:
+    async def _with_broker(self, store: Store, stop: asyncio.Event, backoff: ReconnectBackoff) -> None:
         """From the first connection until `stop`. Raises `ClientError` if there is none."""
         async with AsyncExitStack() as stack:
             management = await stack.enter_async_context(self._connections.management())
@@ -228,8 +228,8 @@ async def _until(
             task.result()
 
 
-def _new_backoff() -> Backoff:
-    return Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S)
+def _new_backoff() -> ReconnectBackoff:
+    return ReconnectBackoff(first_s=_FIRST_S, longest_s=_LONGEST_S)
 
 
 async def _rest(stop: asyncio.Event, seconds: float) -> None:

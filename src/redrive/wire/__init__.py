@@ -5,13 +5,12 @@ raw bytes; `methods` the cold methods as values; `frames` the splitter; `states`
 and a channel's life. `life` obeys the tables, `sending` packs messages, `receiving` checks frames one at a time, `scan`
 reads whole messages in one go, and `connection` is what callers use: bytes in and events out, calls in and bytes out.
 
-`from redrive import wire`, then `wire.Connection(wire.Role.CLIENT)` and `wire.methods.QueueDeclare(queue="orders")`.
+`from redrive import wire`, then `wire.Connection(wire.Side.CLIENT)` and `wire.methods.QueueDeclare(queue="orders")`.
 """
 
 from redrive.wire import methods
 from redrive.wire.connection import Connection
-from redrive.wire.copying import copy_properties, digest_of, odd_deaths, stripped_of
-from redrive.wire.entries import edit_table, read_entry
+from redrive.wire.copied_properties import copy_properties, digest_of, odd_deaths, stripped_of
 from redrive.wire.envelopes import (
     BEFORE_BODY_BYTES_MAX,
     ENVELOPE_CONTENT_TYPE,
@@ -41,7 +40,8 @@ from redrive.wire.events import (
     Reject,
     Returned,
 )
-from redrive.wire.fields import (
+from redrive.wire.field_tables import decode_table, encode_entries, encode_table
+from redrive.wire.field_types import (
     FieldTable,
     Float32,
     Int8,
@@ -56,15 +56,13 @@ from redrive.wire.fields import (
     Undecoded,
 )
 from redrive.wire.frames import PROTOCOL_HEADER, Frame, FrameSplitter, encode_frame
+from redrive.wire.methods import Side
 from redrive.wire.negotiation import Limits
 from redrive.wire.properties import EMPTY, Properties, PropertyChanges, cut_headers, flags_of, sort_headers
-from redrive.wire.raw_entries import raw_entries
-from redrive.wire.roles import Role
+from redrive.wire.protocol_states import CHANNEL, CONNECTION, ChannelState, ConnectionState
 from redrive.wire.sasl import amqplain_response, plain_response, read_credentials
-from redrive.wire.states import CHANNEL, CONNECTION, ChannelState, ConnectionState
-from redrive.wire.tables import decode_table, encode_entries, encode_table
-from redrive.wire.typed_json import properties_as_json
-from redrive.wire.typed_json_reading import properties_from_json
+from redrive.wire.table_entries import edit_table, raw_entries, read_entry
+from redrive.wire.typed_json import properties_as_json, properties_from_json
 
 __all__ = [
     "BEFORE_BODY_BYTES_MAX",
@@ -105,7 +103,7 @@ __all__ = [
     "RemoteProtocolError",
     "ReplyCode",
     "Returned",
-    "Role",
+    "Side",
     "Timestamp",
     "UInt8",
     "UInt16",

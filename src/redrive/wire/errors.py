@@ -1,11 +1,11 @@
-"""What can go wrong on the wire, split by who broke the protocol.
+"""The errors of this room, split by who broke the protocol.
 
     RedriveError
     └── ProtocolError             carries AMQP's reply code, reply text and, where known, channel and method
         ├── LocalProtocolError    our own side asked for something AMQP forbids now; nothing was sent, nothing changed
         │   └── EncodingError     a value has no AMQP form (too long, too deep, of an unknown type)
         └── RemoteProtocolError   the peer broke the protocol; connection.close is already queued where it may be sent
-            └── FramingLost       and where its frames begin and end is not known any more
+            └── FramingLost       … so that nobody knows where its next frame begins
 
 The codes are AMQP 0-9-1's own. Nothing else leaves this room on hostile input: no IndexError, struct.error,
 UnicodeDecodeError or RecursionError.
@@ -80,7 +80,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class FramingLost(RemoteProtocolError):
-    """The peer's frames can't be told apart any more (501): nothing that follows can be understood."""
+    """The peer's frames can't be told apart any more (501): nothing that follows can be read."""
 
     def __init__(self, reply_text: str) -> None:
         super().__init__(ReplyCode.FRAME_ERROR, reply_text)
@@ -89,8 +89,3 @@ class FramingLost(RemoteProtocolError):
 def syntax_error(reply_text: str) -> RemoteProtocolError:
     """The peer's bytes don't follow the grammar (502)."""
     return RemoteProtocolError(ReplyCode.SYNTAX_ERROR, reply_text)
-
-
-def frame_error(reply_text: str) -> FramingLost:
-    """The peer's frames can't be told apart any more (501)."""
-    return FramingLost(reply_text)

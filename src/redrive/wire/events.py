@@ -18,7 +18,7 @@ classes built by position, because a `Delivery` is made fifty thousand times a s
 Every event has `channel` (0 for the connection's own).
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from redrive.wire.methods import Method
 from redrive.wire.properties import Properties
@@ -59,9 +59,12 @@ class Content:
 
 
 class Delivery(Content):
-    """A message for a consumer. `route` is (exchange, routing key)."""
+    """A message for a consumer. `route` is (exchange, routing key).
 
-    __slots__ = ("consumer_tag", "delivery_tag", "redelivered")
+    `session` is what the connection's owner gave to `Connection.set_delivery_type` for the channel, else None.
+    """
+
+    __slots__ = ("consumer_tag", "delivery_tag", "redelivered", "session")
 
     def __init__(
         self,
@@ -72,11 +75,13 @@ class Delivery(Content):
         route: tuple[str, str],
         header: bytes,
         body: bytes,
+        session: Any = None,
     ) -> None:
         self.channel = channel
         self.consumer_tag = consumer_tag
         self.delivery_tag = delivery_tag
         self.redelivered = redelivered
+        self.session = session
         self.route = route
         self.header = header
         self.body = body

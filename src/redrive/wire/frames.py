@@ -9,8 +9,8 @@ a constant number of times, not once per chunk.
 import struct
 from typing import NamedTuple
 
-from redrive.wire import complaints
-from redrive.wire.errors import frame_error
+from redrive.wire import rabbitmq_errors as rabbitmq_errors
+from redrive.wire.errors import FramingLost
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 0xCE
@@ -44,8 +44,8 @@ def encode_frame(frame_type: int, channel: int, payload: bytes) -> bytes:
 class FrameSplitter:
     """Bytes in, frames out, with at most one incomplete frame kept in between.
 
-    `data` and `position` are public for the connection's hot loop, which parses whole messages in place and asks
-    `next_frame` for everything else. `of_client`: the frames are a client's, and the errors a broker's (`complaints`).
+    `data` and `position` are public for `MessageScanner`, which parses whole messages in place and calls `next_frame`
+    for everything else. `of_client`: the frames are a client's, and the errors those of RabbitMQ (`rabbitmq_errors`).
     """
 
     __slots__ = ("_of_client", "_tail", "_wanted", "data", "header_max", "payload_max", "position")
@@ -57,6 +57,11 @@ class FrameSplitter:
         self._of_client = of_client
         self._tail = bytearray()
         self._wanted = 0
+
+    def limit(self, payload_max: int, header_max: int | None = None) -> None:
+        """Refuse frames with a longer payload; header frames may have a limit of their own."""
+        self.payload_max = payload_max
+        self.header_max = payload_max if header_max is None else header_max
 
     def feed(self, data: bytes) -> None:
         """Take in what the transport received."""
@@ -77,7 +82,7 @@ class FrameSplitter:
         return self.data[self.position : self.position + 8]
 
     def wait_for(self, size: int) -> None:
-        """Say how many octets the next thing takes, so that `feed` need not look at less."""
+        """Say how many octets are needed next, so that `feed` does not look at fewer."""
         self._wanted = size
 
     def next_frame(self) -> Frame | None:
@@ -90,22 +95,22 @@ class FrameSplitter:
         frame_type, channel, length = _HEAD.unpack_from(data, position)
         of_client = self._of_client
         if frame_type not in _TYPES and not of_client:
-            raise frame_error(f"there is no frame type {frame_type}")
+            raise FramingLost(f"there is no frame type {frame_type}")
         if length > self.payload_max and (frame_type != HEADER or length > self.header_max):
             if of_client:
-                raise complaints.frame_too_large(frame_type, length, self.payload_max)
-            raise frame_error(f"a frame of {length + FRAME_OVERHEAD} octets, frame-max is {self.payload_max + 8}")
+                raise rabbitmq_errors.frame_too_large(frame_type, length, self.payload_max)
+            raise FramingLost(f"a frame of {length + FRAME_OVERHEAD} octets, frame-max is {self.payload_max + 8}")
         if available < length + FRAME_OVERHEAD:
             self._wanted = length + FRAME_OVERHEAD
             return None
         end = position + 7 + length
         if data[end] != FRAME_END:
             if of_client:
-                raise complaints.wrong_end(frame_type, data[position + 7 : end], data[end])
-            raise frame_error(f"a frame ends with {data[end]:#04x} instead of 0xce")
+                raise rabbitmq_errors.wrong_end(frame_type, data[position + 7 : end], data[end])
+            raise FramingLost(f"a frame ends with {data[end]:#04x} instead of 0xce")
         self.position = end + 1
         return Frame(frame_type, channel, data[position + 7 : end])
 
     def discard(self) -> None:
-        """Forget everything: nobody listens any more."""
+        """Drop everything: nobody reads it any more."""
         self.data, self.position, self._tail, self._wanted = b"", 0, bytearray(), 0

@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
-from redrive.wire.entries import drop_entries, edit_table, raw_entry, read_entry
 from redrive.wire.errors import EncodingError, syntax_error
-from redrive.wire.fields import FieldTable, Timestamp
-from redrive.wire.raw_entries import raw_entries
-from redrive.wire.tables import decode_table, encode_short_string, encode_table, timestamp
+from redrive.wire.field_tables import decode_table, encode_short_string, encode_table, timestamp
+from redrive.wire.field_types import FieldTable, Timestamp
+from redrive.wire.table_entries import drop_entries, edit_table, raw_entries, raw_entry, read_entry
 
 EMPTY = b"\x00\x00"
 """The raw form of no properties at all."""

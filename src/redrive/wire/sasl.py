@@ -1,8 +1,8 @@
 """The two mechanisms with a password, as RabbitMQ understands them; both directions."""
 
-from redrive.wire.entries import edit_table
 from redrive.wire.errors import RemoteProtocolError, ReplyCode
-from redrive.wire.tables import decode_table, encode_text
+from redrive.wire.field_tables import decode_table, encode_text
+from redrive.wire.table_entries import edit_table
 
 
 def plain_response(user: str, password: str) -> bytes:

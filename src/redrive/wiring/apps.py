@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redrive.client import Client, Target
+from redrive.client import BrokerTarget, Client
 from redrive.core import SILENT, Observer, RedriveError
 from redrive.deploy import ApplyFailed, apply, as_documented, inspect, usable_queues
 from redrive.runtime import (
@@ -50,7 +50,7 @@ class PreparedApp:
     app: App
     compiled: Compiled
     consumptions: tuple[Consumption, ...]
-    target: Target
+    target: BrokerTarget
     url: Setting
 
     @property

@@ -14,7 +14,7 @@ from redrive.wiring.settings import Setting, broker_url, database_url
 from redrive.wiring.settings import management_url as management_setting
 
 if TYPE_CHECKING:
-    from redrive.client import Backoff, Client, Target
+    from redrive.client import BrokerTarget, Client, ReconnectBackoff
     from redrive.management import Management
     from redrive.wiring.files import LoadedFile
 
@@ -29,7 +29,7 @@ class ConnectionSettings:
     loaded: "LoadedFile | None" = None
 
     @property
-    def target(self) -> "Target":
+    def target(self) -> "BrokerTarget":
         """The broker and vhost. The URL's vhost wins over the file's. Raises `InvalidUrl`."""
         from redrive.client import parse_url
 
@@ -37,16 +37,16 @@ class ConnectionSettings:
         return parse_url(self.url.value, vhost=vhosts[0].name if vhosts else "/")
 
     def client(
-        self, name: str, *, observer: Observer = SILENT, backoff: "Callable[[], Backoff] | None" = None
+        self, name: str, *, observer: Observer = SILENT, backoff: "Callable[[], ReconnectBackoff] | None" = None
     ) -> "AbstractAsyncContextManager[Client]":
         """A connection to the broker, for a block. What the broker refuses is told with what to change.
 
         Raises `InvalidUrl`; and in the block `ConnectionFailed`, `NotLetIn`, `AccessMissing`.
         """
-        from redrive.client import Backoff
+        from redrive.client import ReconnectBackoff
         from redrive.wiring.connections import connected
 
-        backoff = Backoff if backoff is None else backoff
+        backoff = ReconnectBackoff if backoff is None else backoff
         return connected(self.target, self.url, name=name, observer=observer, backoff=backoff)
 
     def management(self) -> "Management":

@@ -10,7 +10,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
-from redrive.client import AccessRefused, AuthenticationFailed, Backoff, Client, InvalidUrl, Target, parse_url
+from redrive.client import (
+    AccessRefused,
+    AuthenticationFailed,
+    BrokerTarget,
+    Client,
+    InvalidUrl,
+    ReconnectBackoff,
+    parse_url,
+)
 from redrive.core import SILENT, Observer
 from redrive.deploy import ApplyFailed
 from redrive.management import TIMEOUT_S, Management, guess_endpoint, parse_management_url
@@ -31,7 +39,7 @@ class AccessMissing(AccessRefused):
         return self.text
 
 
-def target_of(setting: Setting, *, vhost: str = "/") -> Target:
+def target_of(setting: Setting, *, vhost: str = "/") -> BrokerTarget:
     """The broker that a setting names; `vhost` where its URL names none. Raises `InvalidUrl`, which says whose URL."""
     try:
         return parse_url(setting.value, vhost=vhost)
@@ -39,7 +47,7 @@ def target_of(setting: Setting, *, vhost: str = "/") -> Target:
         raise InvalidUrl(f"{setting.source.removesuffix(':')}: {error}") from None
 
 
-def management_of(target: Target, setting: Setting | None, *, timeout_s: float = TIMEOUT_S) -> Management:
+def management_of(target: BrokerTarget, setting: Setting | None, *, timeout_s: float = TIMEOUT_S) -> Management:
     """A client of a broker's management API, where it was said to be or where it usually is; nothing is asked yet.
 
     Raises `InvalidManagementUrl`.
@@ -55,7 +63,7 @@ def management_of(target: Target, setting: Setting | None, *, timeout_s: float =
 
 
 @contextmanager
-def explain_refusals(target: Target, setting: Setting, *, file: str | None) -> Iterator[None]:
+def explain_refusals(target: BrokerTarget, setting: Setting, *, file: str | None) -> Iterator[None]:
     """Refusals of the broker leave this block as `NotLetIn`, `AccessMissing` and an `ApplyFailed` with a hint.
 
     `file` declares what is used; None: no file does.
@@ -76,12 +84,12 @@ def explain_refusals(target: Target, setting: Setting, *, file: str | None) -> I
 
 @asynccontextmanager
 async def connected(
-    target: Target,
+    target: BrokerTarget,
     setting: Setting,
     *,
     name: str,
     observer: Observer = SILENT,
-    backoff: Callable[[], Backoff] = Backoff,
+    backoff: Callable[[], ReconnectBackoff] = ReconnectBackoff,
     file: str | None = None,
 ) -> AsyncIterator[Client]:
     """A client that is connected, for as long as the block runs; refusals are told as `explain_refusals` does.
@@ -100,14 +108,14 @@ def where_rights_are(file: str | None) -> str:
     return f"see the rights it needs with: redrive compile {shlex.quote(file)} --format permissions"
 
 
-def apply_arguments(file: str, target: Target, setting: Setting) -> str:
+def apply_arguments(file: str, target: BrokerTarget, setting: Setting) -> str:
     """What to write after `redrive apply`: the broker too, without its password, if the command line named it."""
     if setting.source != "--url":
         return shlex.quote(file)
     return f"{shlex.quote(file)} --url {shlex.quote(target.url_without_password)}"
 
 
-def _let_in(reason: str, target: Target, setting: Setting) -> str:
+def _let_in(reason: str, target: BrokerTarget, setting: Setting) -> str:
     match = _REASON.fullmatch(reason)
     if match is None:
         return f"{reason}; {_check(setting)}"
@@ -133,7 +141,7 @@ def _check(setting: Setting) -> str:
     return f"check {setting.source.removesuffix(':')}"
 
 
-def _lacking(error: AccessRefused, target: Target) -> str:
+def _lacking(error: AccessRefused, target: BrokerTarget) -> str:
     """3.10 does not say which right; what is refused where nothing is declared is reading from a queue."""
     right = _RIGHT.search(error.text)
     what = f"{error.object_kind} {error.object_name}" if error.object_kind else "what it asked for"

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from redrive.client import AccessRefused, Backoff, ChannelClosed, Client, NotFound
+from redrive.client import AccessRefused, ChannelClosed, Client, NotFound, ReconnectBackoff
 from redrive.core import InvalidDuration, Observer, Rule, delay_ms_of, did_you_mean
 from redrive.inspection import ArgumentsUnreadable, find_dead_letter_exchange
 from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
@@ -163,7 +163,7 @@ def run_push(
 
 async def wait_for_existing(client: Client, queue: str, *, waits: bool, observer: Observer) -> None:
     """Waits until a queue that no file declares exists. Raises `InvalidPush` if it does not and `waits` is False."""
-    pauses = Backoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S)
+    pauses = ReconnectBackoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S)
     is_noted = False
     while True:
         channel = await client.channel()

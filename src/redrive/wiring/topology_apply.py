@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from redrive.client import AuthenticationFailed, Backoff, Client, ConnectionFailed, Target
+from redrive.client import AuthenticationFailed, BrokerTarget, Client, ConnectionFailed, ReconnectBackoff
 from redrive.deploy import Difference, Inspection, apply, as_documented, inspect, usable_queues
 from redrive.embedded import EmbeddedBroker
 from redrive.management import Management, ManagementError
@@ -37,7 +37,7 @@ def apply_topology(
     topology: Topology,
     *,
     compiled: Compiled | None,
-    target: Target,
+    target: BrokerTarget,
     management: Management,
     confirm: Callable[[Inspection, str], bool],
     wait_s: float = 0.0,
@@ -104,7 +104,7 @@ def _advice(compiled: Compiled, differences: tuple[Difference, ...]) -> Iterator
 
 
 async def wait_connected(
-    target: Target, *, name: str, wait_s: float, waiting: Callable[[str], None] = lambda _: None
+    target: BrokerTarget, *, name: str, wait_s: float, waiting: Callable[[str], None] = lambda _: None
 ) -> Client:
     """A client that is connected, within `wait_s`; a refused login is not tried again. Close it.
 
@@ -112,7 +112,7 @@ async def wait_connected(
     """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + wait_s
-    backoff = Backoff(first_s=0.2, longest_s=2.0)
+    backoff = ReconnectBackoff(first_s=0.2, longest_s=2.0)
     reported = ""
     while True:
         client = Client(target, name=name)

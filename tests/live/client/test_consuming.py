@@ -65,7 +65,7 @@ def test_a_coroutine_gets_a_task_each_and_settles_in_any_order(vhost: Vhost) -> 
                         delivery.ack()
 
             consumer = await client.consume("q", handle, prefetch=100)
-            await wait_until(lambda: len(seen) == 300 and consumer.in_hand == 0)
+            await wait_until(lambda: len(seen) == 300 and consumer.in_progress == 0)
 
     run_scenario(scenario())
     assert ready(vhost.amqp_url, "q") == 0
@@ -170,7 +170,7 @@ def test_closing_gives_back_what_its_handlers_were_doing(vhost: Vhost) -> None:
                     cancelled.append(delivery.body)
 
             consumer = await client.consume("q", handle, prefetch=4)
-            await wait_until(lambda: consumer.in_hand == 4)
+            await wait_until(lambda: consumer.in_progress == 4)
 
     run_scenario(scenario())
     assert sorted(cancelled) == numbered(4)

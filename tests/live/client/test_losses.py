@@ -9,7 +9,7 @@ import pytest
 from rig.node import Node
 from rig.shared import OwnNodes
 
-from redrive.client import Backoff, Client, Confirmed, Delivery, InDoubt, Nacked, Outcome, Publisher
+from redrive.client import Client, Confirmed, Delivery, InDoubt, Nacked, Outcome, Publisher, ReconnectBackoff
 from tests.live.client.accounts import bodies, ready, wait_ready
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
@@ -17,8 +17,8 @@ CONFIRMED = Confirmed()
 QUORUM = {"x-queue-type": "quorum"}
 
 
-def impatient() -> Backoff:
-    return Backoff(first_s=0.05, longest_s=1.0)
+def impatient() -> ReconnectBackoff:
+    return ReconnectBackoff(first_s=0.05, longest_s=1.0)
 
 
 class Stream:

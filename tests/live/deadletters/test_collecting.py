@@ -9,7 +9,7 @@ import pytest
 from rig.brokers import Vhost
 from rig.shared import OwnNodes
 
-from redrive.client import Backoff, Client
+from redrive.client import Client, ReconnectBackoff
 from redrive.deadletters.collect.sources import Source
 from redrive.records import Filter
 from redrive.stores import Store
@@ -216,8 +216,8 @@ def test_a_broker_that_goes_in_the_middle_loses_nothing_and_doubles_nothing(
         else:
             node.restart()
 
-    def impatient() -> Backoff:
-        return Backoff(first_s=0.05, longest_s=0.5)
+    def impatient() -> ReconnectBackoff:
+        return ReconnectBackoff(first_s=0.05, longest_s=0.5)
 
     async def steps() -> None:
         async with Client(node.amqp_url(), backoff=impatient) as client, sqlite_store(tmp_path) as store:

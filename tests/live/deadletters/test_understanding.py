@@ -96,7 +96,7 @@ def collected(vhost: Vhost, count: int = 1) -> list[tuple[Explanation, Delivery]
                 delivery.ack()
 
             consumer = await client.consume(DLQ, handle)
-            await wait_until(lambda: len(taken) == count and consumer.in_hand == 0, timeout_s=WAIT_S_MAX)
+            await wait_until(lambda: len(taken) == count and consumer.in_progress == 0, timeout_s=WAIT_S_MAX)
             await consumer.flush()
 
     run_scenario(scenario(), timeout_s=2 * WAIT_S_MAX)
@@ -271,7 +271,7 @@ def test_a_message_given_back_has_the_same_fingerprint_when_it_comes_again(vhost
                     delivery.ack()
 
             consumer = await client.consume(DLQ, handle, prefetch=1)
-            await wait_until(lambda: len(seen) == 4 and consumer.in_hand == 0, timeout_s=WAIT_S_MAX)
+            await wait_until(lambda: len(seen) == 4 and consumer.in_progress == 0, timeout_s=WAIT_S_MAX)
             await consumer.flush()
 
     run_scenario(scenario(), timeout_s=2 * WAIT_S_MAX)

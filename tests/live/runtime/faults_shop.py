@@ -15,7 +15,7 @@ from typing import Any
 import pika
 from rig.brokers import Vhost
 
-from redrive.client import Backoff, Client, Confirmed
+from redrive.client import Client, Confirmed, ReconnectBackoff
 from redrive.core import Park, Requeue
 from redrive.runtime import App, Message, Runner, RunOptions
 from redrive.telemetry import Log, Telemetry
@@ -287,5 +287,5 @@ def _ready_everywhere(url: str, queues: list[str]) -> dict[str, int]:
     return {queue: count for queue, count in found.items() if count}
 
 
-def _impatient() -> Backoff:
-    return Backoff(first_s=0.05, longest_s=0.5)
+def _impatient() -> ReconnectBackoff:
+    return ReconnectBackoff(first_s=0.05, longest_s=0.5)

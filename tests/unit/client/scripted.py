@@ -19,7 +19,7 @@ class Peer(asyncio.Protocol):
 
     def __init__(self, broker: "ScriptedBroker") -> None:
         self._broker = broker
-        self.wire = wire.Connection(wire.Role.SERVER, wire.Limits(heartbeat_s=0, channel_max=broker.channel_max))
+        self.wire = wire.Connection(wire.Side.SERVER, wire.Limits(heartbeat_s=0, channel_max=broker.channel_max))
         self.events: list[wire.Event] = []
         self.silent_on: set[type[methods.Method]] = set()
         """Methods that get no answer."""

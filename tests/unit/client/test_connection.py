@@ -9,15 +9,15 @@ from redrive import wire
 from redrive.client import (
     AlreadySettled,
     AuthenticationFailed,
-    Backoff,
+    BrokerTarget,
     Channel,
     ChannelsExhausted,
     Client,
     ConnectionClosed,
     ConnectionFailed,
     InvalidUrl,
+    ReconnectBackoff,
     StaleDelivery,
-    Target,
     Tls,
 )
 from redrive.wire import methods
@@ -25,8 +25,8 @@ from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 from tests.unit.client.scripted import PERSISTENT, ScriptedBroker
 
 
-def at_once() -> Backoff:
-    return Backoff(first_s=0.001, longest_s=0.01)
+def at_once() -> ReconnectBackoff:
+    return ReconnectBackoff(first_s=0.001, longest_s=0.01)
 
 
 def test_every_call_ends_with_its_connection() -> None:
@@ -40,7 +40,7 @@ def test_every_call_ends_with_its_connection() -> None:
                 channel.declare_queue("q"),
                 channel.get_message("q"),
                 connection.update_secret("new", "rotated"),
-                connection.open_session(Channel()),
+                connection.open_session(Channel),
             )
             waiting = [asyncio.ensure_future(call) for call in calls]
             await wait_until(lambda: peer.heard(methods.ConnectionUpdateSecret) and peer.heard(methods.BasicGet))
@@ -164,7 +164,7 @@ def test_more_channels_than_agreed_are_refused_and_say_so() -> None:
 def test_a_vhost_that_amqp_can_not_carry_is_a_failed_connection() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker:
-            target = Target(hosts=(("127.0.0.1", broker.port),), vhost="v" * 256)
+            target = BrokerTarget(hosts=(("127.0.0.1", broker.port),), vhost="v" * 256)
             (error,) = await ended(Client(target).start())
             assert isinstance(error, ConnectionFailed)
             assert "256 bytes" in str(error)
@@ -174,7 +174,7 @@ def test_a_vhost_that_amqp_can_not_carry_is_a_failed_connection() -> None:
 
 def test_a_host_name_that_can_not_be_one_is_a_failed_connection() -> None:
     async def scenario() -> None:
-        (error,) = await ended(Client(Target(hosts=(("a..b", 5672),))).start())
+        (error,) = await ended(Client(BrokerTarget(hosts=(("a..b", 5672),))).start())
         assert isinstance(error, ConnectionFailed)
 
     run_scenario(scenario())
@@ -213,7 +213,7 @@ def test_a_refusal_at_the_start_is_raised_and_later_ones_are_waited_out() -> Non
 def test_the_pause_before_the_next_try_is_told_to_the_millisecond() -> None:
     async def scenario() -> None:
         notes = Notes()
-        third = Backoff(first_s=0.01, longest_s=0.01, random=lambda: 1 / 3)
+        third = ReconnectBackoff(first_s=0.01, longest_s=0.01, random=lambda: 1 / 3)
         async with ScriptedBroker() as broker, Client(broker.url, observer=notes, backoff=lambda: third):
             broker.refusal = methods.ConnectionClose(reply_code=403, reply_text="ACCESS_REFUSED")
             broker.peer.hang_up()
@@ -232,7 +232,7 @@ def test_an_error_that_is_no_refusal_is_waited_out_too(monkeypatch: pytest.Monke
         notes = Notes()
         async with ScriptedBroker() as broker, Client(broker.url, observer=notes, backoff=at_once) as client:
             plain = client.target
-            client.target = Target(hosts=plain.hosts, heartbeat_s=0, tls=Tls(cacertfile="missing.pem"))
+            client.target = BrokerTarget(hosts=plain.hosts, heartbeat_s=0, tls=Tls(cacertfile="missing.pem"))
             broker.peer.hang_up()
             await wait_until(lambda: notes.count("client.connect_failed") >= 2)
             assert "missing.pem" in str(notes.last("client.connect_failed")["reason"])
@@ -256,7 +256,7 @@ def test_after_a_loss_the_next_host_is_tried_first_and_the_dead_one_last() -> No
         async with ScriptedBroker() as first, ScriptedBroker() as second, ScriptedBroker() as gone:
             hosts = tuple(("127.0.0.1", broker.port) for broker in (gone, first, second))
             gone._server.close()
-            async with Client(Target(hosts=hosts, heartbeat_s=0), observer=notes, backoff=at_once):
+            async with Client(BrokerTarget(hosts=hosts, heartbeat_s=0), observer=notes, backoff=at_once):
                 assert (len(first.peers), len(second.peers)) == (1, 0)
                 first.peer.hang_up()
                 await wait_until(lambda: notes.count("client.connected") == 2)
@@ -287,7 +287,7 @@ def test_waiting_for_a_connection_ends_when_the_client_is_closed() -> None:
     async def scenario() -> None:
         notes = Notes()
         async with ScriptedBroker() as broker:
-            client = Client(broker.url, observer=notes, backoff=lambda: Backoff(first_s=60))
+            client = Client(broker.url, observer=notes, backoff=lambda: ReconnectBackoff(first_s=60))
             await client.start()
             publisher = await client.publisher()
             broker.peer.hang_up()
@@ -330,7 +330,7 @@ def test_a_server_that_never_speaks_is_given_up_in_time() -> None:
 
         server = await asyncio.start_server(listen, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        target = Target(hosts=(("127.0.0.1", port),), connect_timeout_s=0.05)
+        target = BrokerTarget(hosts=(("127.0.0.1", port),), connect_timeout_s=0.05)
         (error,) = await ended(Client(target).start(), timeout_s=2)
         assert str(error) == f"127.0.0.1:{port} did not answer within 0.05 s"
         server.close()
@@ -349,7 +349,7 @@ def test_a_server_of_another_protocol_is_named_as_such() -> None:
 
         server = await asyncio.start_server(speak, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        (error,) = await ended(Client(Target(hosts=(("127.0.0.1", port),))).start(), timeout_s=2)
+        (error,) = await ended(Client(BrokerTarget(hosts=(("127.0.0.1", port),))).start(), timeout_s=2)
         assert isinstance(error, ConnectionFailed)
         assert "it speaks HTTP and not AMQP" in str(error)
         server.close()

@@ -6,15 +6,24 @@ import functools
 import pytest
 
 from redrive import wire
-from redrive.client import AlreadySettled, Backoff, Client, Deliveries, Delivery, Handler, NotFound, StaleDelivery
-from redrive.client.resting import Pace, is_worth_a_rest
+from redrive.client import (
+    AlreadySettled,
+    Client,
+    Deliveries,
+    Delivery,
+    Handler,
+    NotFound,
+    ReconnectBackoff,
+    StaleDelivery,
+)
+from redrive.client.read_pauses import SettleRate, is_pause_worthwhile
 from redrive.wire import methods
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 from tests.unit.client.scripted import Peer, ScriptedBroker
 
 
-def at_once() -> Backoff:
-    return Backoff(first_s=0.001, longest_s=0.01)
+def at_once() -> ReconnectBackoff:
+    return ReconnectBackoff(first_s=0.001, longest_s=0.01)
 
 
 def acked(peer: Peer) -> list[tuple[int, bool]]:
@@ -34,7 +43,7 @@ async def fill(
     return deliveries, [await anext(deliveries) for _ in range(count)]
 
 
-def test_acks_said_in_the_turn_of_a_connection_close_end_nothing_else() -> None:
+def test_acks_in_the_turn_of_a_connection_close_harm_nothing_else() -> None:
     """The acks of one chunk can't be sent any more if the chunk ends with connection.close."""
 
     async def scenario() -> None:
@@ -54,7 +63,7 @@ def test_acks_said_in_the_turn_of_a_connection_close_end_nothing_else() -> None:
     run_scenario(scenario())
 
 
-def test_acks_that_wait_for_their_elders_are_said_before_the_channel_closes() -> None:
+def test_acks_that_wait_for_lower_tags_are_sent_before_the_channel_closes() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             deliveries, taken = await fill(broker, client, 5)
@@ -70,7 +79,7 @@ def test_acks_that_wait_for_their_elders_are_said_before_the_channel_closes() ->
     run_scenario(scenario())
 
 
-def test_closing_the_client_says_all_acks_too() -> None:
+def test_closing_the_client_sends_all_acks_too() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker:
             async with Client(broker.url) as client:
@@ -82,7 +91,7 @@ def test_closing_the_client_says_all_acks_too() -> None:
     run_scenario(scenario())
 
 
-def test_a_connection_closed_by_itself_says_all_acks_first() -> None:
+def test_closing_the_connection_sends_all_acks_first() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             _, taken = await fill(broker, client, 3)
@@ -145,7 +154,7 @@ def test_an_ack_the_broker_does_not_wait_for_is_not_sent() -> None:
     run_scenario(scenario())
 
 
-def test_what_came_settled_is_not_dropped_when_the_connection_goes() -> None:
+def test_no_ack_deliveries_are_not_dropped_when_the_connection_is_lost() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             deliveries = await client.deliveries("q", no_ack=True)
@@ -159,7 +168,7 @@ def test_what_came_settled_is_not_dropped_when_the_connection_goes() -> None:
     run_scenario(scenario())
 
 
-def test_what_was_not_taken_when_the_connection_goes_comes_again() -> None:
+def test_deliveries_not_taken_when_the_connection_is_lost_come_again() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             deliveries = await client.deliveries("q")
@@ -173,7 +182,7 @@ def test_what_was_not_taken_when_the_connection_goes_comes_again() -> None:
     run_scenario(scenario())
 
 
-def test_an_iterator_ends_when_its_consumer_does_whoever_closes_it() -> None:
+def test_an_iterator_ends_with_its_consumer_however_that_is_closed() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker:
             client = Client(broker.url)
@@ -194,7 +203,7 @@ def test_an_iterator_ends_when_its_consumer_does_whoever_closes_it() -> None:
     run_scenario(scenario())
 
 
-def test_a_stopped_iterator_gives_what_is_in_hand_and_ends() -> None:
+def test_a_stopped_iterator_yields_what_has_come_and_ends() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             deliveries = await client.deliveries("q")
@@ -223,7 +232,7 @@ def test_a_cancelled_consume_takes_no_messages() -> None:
     run_scenario(scenario())
 
 
-def test_a_consumer_stopped_while_it_comes_back_stays_stopped() -> None:
+def test_a_consumer_stopped_while_it_resumes_stays_stopped() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             consumer = await client.consume("q", lambda _: None)
@@ -368,7 +377,7 @@ def test_a_handler_that_will_not_end_does_not_hold_up_a_close(monkeypatch: pytes
 
             consumer = await client.consume("q", stubborn)
             broker.peer.deliver(1, 1)
-            await wait_until(lambda: consumer.in_hand == 1)
+            await wait_until(lambda: consumer.in_progress == 1)
             await ended(consumer.close(), timeout_s=2)
             release.set()
             await wait_until(lambda: refused)
@@ -377,7 +386,7 @@ def test_a_handler_that_will_not_end_does_not_hold_up_a_close(monkeypatch: pytes
 
 
 def test_a_broker_that_does_not_answer_loses_the_channel_and_the_close_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.client.connection._PATIENCE_S", 0.05)
+    monkeypatch.setattr("redrive.client.connection._CLOSE_S_MAX", 0.05)
 
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
@@ -390,7 +399,7 @@ def test_a_broker_that_does_not_answer_loses_the_channel_and_the_close_ends(monk
     run_scenario(scenario())
 
 
-def test_a_cancel_by_the_broker_makes_what_is_in_hand_stale_and_consuming_resumes() -> None:
+def test_a_cancel_by_the_broker_makes_deliveries_stale_and_consuming_resumes() -> None:
     async def scenario() -> None:
         notes = Notes()
         async with ScriptedBroker() as broker, Client(broker.url, observer=notes, backoff=at_once) as client:
@@ -408,7 +417,7 @@ def test_a_cancel_by_the_broker_makes_what_is_in_hand_stale_and_consuming_resume
     run_scenario(scenario())
 
 
-def test_what_no_handler_has_begun_with_is_dropped_when_its_channel_goes() -> None:
+def test_deliveries_no_handler_has_begun_with_are_dropped_with_their_channel() -> None:
     """It comes again; handled twice it would only be refused twice."""
 
     async def scenario() -> None:
@@ -429,7 +438,7 @@ def test_what_no_handler_has_begun_with_is_dropped_when_its_channel_goes() -> No
                 consumer = await client.consume("q", handler, prefetch=1)
                 peer = broker.peer
                 peer.deliver(1, 1, 2, 3)  # more than was asked for, so that some must wait
-                await wait_until(lambda: consumer.in_hand == 3)  # noqa: B023 - used at once
+                await wait_until(lambda: consumer.in_progress == 3)  # noqa: B023 - used at once
                 peer.hang_up()
                 await wait_until(lambda: broker.peer is not peer and consumer.is_consuming)  # noqa: B023
                 broker.peer.deliver(1, 1, body=b"again")
@@ -441,7 +450,7 @@ def test_what_no_handler_has_begun_with_is_dropped_when_its_channel_goes() -> No
     run_scenario(scenario())
 
 
-def test_what_is_held_is_in_hand_although_its_handler_has_ended() -> None:
+def test_a_held_delivery_is_in_progress_after_its_handler_has_ended() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             taken: list[Delivery] = []
@@ -453,15 +462,15 @@ def test_what_is_held_is_in_hand_although_its_handler_has_ended() -> None:
             consumer = await client.consume("q", handle)
             broker.peer.deliver(1, 1, 2)
             await wait_until(lambda: len(taken) == 2)
-            assert consumer.in_hand == 2
+            assert consumer.in_progress == 2
             taken[0].ack()
             taken[0].release()
-            assert consumer.in_hand == 1
+            assert consumer.in_progress == 1
             broker.peer.hang_up()
             await wait_until(lambda: len(broker.peers) == 2 and consumer.is_consuming)
-            assert (taken[1].is_stale, consumer.in_hand) == (True, 1)  # somebody still has to do with it
+            assert (taken[1].is_stale, consumer.in_progress) == (True, 1)  # somebody still has to do with it
             taken[1].release()
-            assert consumer.in_hand == 0
+            assert consumer.in_progress == 0
 
     run_scenario(scenario())
 
@@ -478,30 +487,30 @@ def test_what_is_held_is_in_hand_although_its_handler_has_ended() -> None:
         (10, 0.01, 10, False),
     ],
 )
-def test_a_rest_is_due_where_some_come_in_it_and_not_too_many(
+def test_a_pause_is_worthwhile_where_some_deliveries_come_in_it_and_not_too_many(
     settled: int, within_s: float, prefetch: int, is_due: bool
 ) -> None:
-    assert is_worth_a_rest(settled, within_s, prefetch) is is_due
+    assert is_pause_worthwhile(settled, within_s, prefetch) is is_due
 
 
-def test_a_pace_is_looked_at_now_and_then_and_rests_after_some() -> None:
-    pace = Pace(500, 0.0)
-    assert not pace.is_rest_due(30, 0.002)  # not looked at yet
-    assert pace.is_rest_due(120, 0.010)
-    assert not pace.is_rest_due(125, 0.012)  # so few since the last rest
-    assert pace.is_rest_due(140, 0.014)
-    assert not pace.is_rest_due(1140, 0.020)  # too many by now for a rest
-    assert not pace.is_rest_due(1150, 1.020)  # and now too few
+def test_the_settle_rate_is_measured_now_and_then_and_decides_about_pauses() -> None:
+    rate = SettleRate(500, 0.0)
+    assert not rate.is_pause_due(30, 0.002)  # not measured yet
+    assert rate.is_pause_due(120, 0.010)
+    assert not rate.is_pause_due(125, 0.012)  # so few since the last pause
+    assert rate.is_pause_due(140, 0.014)
+    assert not rate.is_pause_due(1140, 0.020)  # too many by now for a pause
+    assert not rate.is_pause_due(1150, 1.020)  # and now too few
 
 
-def test_what_comes_during_a_rest_is_read_after_it() -> None:
+def test_what_comes_while_reading_is_paused_is_read_afterwards() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             chunks: list[int] = []
             await client.consume("q", lambda delivery: chunks.append(delivery.delivery_tag))
             connection = await client.connection()
-            connection.rest(0.05)
-            connection.rest(0.05)  # is one rest
+            connection.pause_reading(0.05)
+            connection.pause_reading(0.05)  # is one pause
             broker.peer.deliver(1, 1)
             await asyncio.sleep(0.01)
             assert chunks == []
@@ -511,14 +520,14 @@ def test_what_comes_during_a_rest_is_read_after_it() -> None:
     run_scenario(scenario())
 
 
-def test_a_connection_that_goes_while_it_rests_is_followed_by_another() -> None:
+def test_a_connection_lost_while_reading_is_paused_is_restored() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             consumer = await client.consume("q", lambda delivery: delivery.ack())
-            (await client.connection()).rest(0.02)
+            (await client.connection()).pause_reading(0.02)
             broker.peer.hang_up()
             await wait_until(lambda: len(broker.peers) == 2 and consumer.is_consuming)
-            (await client.connection()).rest(0.02)
-        await asyncio.sleep(0.03)  # closed while it rested: nothing is left that could wake
+            (await client.connection()).pause_reading(0.02)
+        await asyncio.sleep(0.03)  # closed during a pause: no timer is left over
 
     run_scenario(scenario())

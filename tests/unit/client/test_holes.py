@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from redrive import wire
-from redrive.client import Backoff, Client, ConnectionClosed
+from redrive.client import Client, ConnectionClosed, ReconnectBackoff
 from redrive.embedded import EmbeddedBroker
 from redrive.wire import methods
 from tests.unit.client.scenario import ended, run_scenario, wait_until
@@ -45,7 +45,7 @@ def test_a_get_that_is_cancelled_in_the_turn_of_its_answer_gives_the_message_bac
 def test_a_client_that_is_closed_right_after_a_cut_ends_and_dials_no_more() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker:
-            client = Client(broker.url, backoff=lambda: Backoff(first_s=0.001, longest_s=0.001))
+            client = Client(broker.url, backoff=lambda: ReconnectBackoff(first_s=0.001, longest_s=0.001))
             await client.start()
             channel = await client.channel()
             broker.peer.silent_on.add(methods.BasicGet)

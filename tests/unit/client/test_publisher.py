@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from redrive import wire
-from redrive.client import Backoff, Client, Confirmed, InDoubt, Nacked, Outcome, Outgoing, Publisher, Returned
+from redrive.client import Client, Confirmed, InDoubt, Nacked, Outcome, Outgoing, Publisher, ReconnectBackoff, Returned
 from redrive.wire import methods
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 from tests.unit.client.scripted import PERSISTENT, Peer, ScriptedBroker
@@ -14,8 +14,8 @@ CONFIRMED = Confirmed()
 NO_ROUTE = Returned(312, "NO_ROUTE")
 
 
-def at_once() -> Backoff:
-    return Backoff(first_s=0.001, longest_s=0.01)
+def at_once() -> ReconnectBackoff:
+    return ReconnectBackoff(first_s=0.001, longest_s=0.01)
 
 
 def start(publisher: Publisher, count: int, deadline_s: float | None = None) -> list[asyncio.Task[Outcome]]:
@@ -78,7 +78,7 @@ def test_publishers_that_wait_for_the_window_go_on_when_the_broker_unblocks() ->
 
 
 def test_closing_the_publisher_ends_those_who_wait_with_nothing_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.client.connection._PATIENCE_BLOCKED_S", 0.05)
+    monkeypatch.setattr("redrive.client.connection._CLOSE_BLOCKED_S_MAX", 0.05)
 
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
@@ -119,7 +119,7 @@ def test_closing_waits_for_outcomes_and_takes_no_more_publishes() -> None:
 
 
 def test_a_silent_broker_does_not_hold_up_a_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.client.connection._PATIENCE_S", 0.05)
+    monkeypatch.setattr("redrive.client.connection._CLOSE_S_MAX", 0.05)
 
     async def scenario() -> None:
         async with ScriptedBroker() as broker:
@@ -350,7 +350,7 @@ def test_a_channel_that_nacks_is_replaced_when_nothing_is_in_flight(monkeypatch:
 
 def test_a_channel_that_nacks_and_can_not_be_emptied_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.client.publisher._REPLACE_FIRST_S", 0.02)
-    monkeypatch.setattr("redrive.client.connection._PATIENCE_S", 0.05)
+    monkeypatch.setattr("redrive.client.connection._CLOSE_S_MAX", 0.05)
 
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:

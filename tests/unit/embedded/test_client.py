@@ -8,7 +8,6 @@ import pytest
 
 from redrive import wire
 from redrive.client import (
-    Backoff,
     Client,
     Confirmed,
     Delivery,
@@ -16,6 +15,7 @@ from redrive.client import (
     Nacked,
     NotFound,
     PreconditionFailed,
+    ReconnectBackoff,
     Returned,
 )
 from redrive.client.errors import AuthenticationFailed, ConnectionFailed
@@ -28,7 +28,7 @@ def run(scenario: Scenario, profile: str = "4.3", **options: Any) -> None:
     async def main() -> None:
         async with (
             EmbeddedBroker(profile, **options) as broker,
-            Client(broker.url, backoff=lambda: Backoff(first_s=0.001, longest_s=0.01)) as client,
+            Client(broker.url, backoff=lambda: ReconnectBackoff(first_s=0.001, longest_s=0.01)) as client,
         ):
             await asyncio.wait_for(scenario(broker, client), 10)
 

@@ -25,7 +25,7 @@ class Conversation:
         self.limits = wire.Limits()
         self.faults = Faults()
         self.session = ClientSession(self)
-        self.client = wire.Connection(wire.Role.CLIENT)
+        self.client = wire.Connection(wire.Side.CLIENT)
         self.client.send_protocol_header()
         self._carry()
         properties = {"capabilities": {"consumer_cancel_notify": True, "authentication_failure_close": True}}
@@ -33,7 +33,7 @@ class Conversation:
         self.ask(0, methods.ConnectionStartOk(client_properties=properties, response=response))
         self.ask(0, methods.ConnectionTuneOk(channel_max=channel_max, frame_max=131_072, heartbeat_s=0))
         # A client that gives its channels any number it likes, as aiormq's may.
-        self.client.channel_max = 65_535
+        self.client.raise_channel_max(65_535)
         self.ask(0, methods.ConnectionOpen())
 
     def ask(self, channel: int, method: methods.Method) -> list[methods.Method]:
@@ -122,7 +122,7 @@ def test_a_client_that_closed_its_connection_closes_its_socket_itself() -> None:
     async def main() -> None:
         async with EmbeddedBroker() as broker, Client(broker.url) as other:
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-            leaving = wire.Connection(wire.Role.CLIENT)
+            leaving = wire.Connection(wire.Side.CLIENT)
             leaving.send_protocol_header()
 
             async def hear(kind: type[methods.Method]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import wire
-from redrive.client import Backoff, Client, ClientError, Confirmed, Delivery, InDoubt, Nacked, Publisher
+from redrive.client import Client, ClientError, Confirmed, Delivery, InDoubt, Nacked, Publisher, ReconnectBackoff
 from redrive.embedded import EmbeddedBroker, FaultRates, Faults, ServerLimits
 from redrive.testing import run_in_virtual_time
 
@@ -34,8 +34,8 @@ def run(scenario: Scenario, **options: Any) -> None:
     run_in_virtual_time(main())
 
 
-def steady() -> Backoff:
-    return Backoff(random=lambda: 0.5)
+def steady() -> ReconnectBackoff:
+    return ReconnectBackoff(random=lambda: 0.5)
 
 
 def states(broker: EmbeddedBroker, message_id: str) -> list[str]:
@@ -285,8 +285,8 @@ class Run:
         self.consumed.append((now_s(), delivery.properties.message_id or "", delivery.redelivered))
         delivery.ack()
 
-    def _backoff(self) -> Backoff:
-        return Backoff(random=self._random.random)
+    def _backoff(self) -> ReconnectBackoff:
+        return ReconnectBackoff(random=self._random.random)
 
 
 @pytest.mark.parametrize("seed", range(12))

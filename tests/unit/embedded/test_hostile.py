@@ -151,8 +151,8 @@ class Host:
 
 
 def handshake() -> bytes:
-    client = wire.Connection(wire.Role.CLIENT)
-    server = wire.Connection(wire.Role.SERVER)
+    client = wire.Connection(wire.Side.CLIENT)
+    server = wire.Connection(wire.Side.SERVER)
     said = b""
 
     def carry() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from redrive import wire
-from redrive.client import Backoff, Client, Confirmed, ConnectionFailed
+from redrive.client import Client, Confirmed, ConnectionFailed, ReconnectBackoff
 from redrive.embedded import EmbeddedBroker
 from redrive.embedded.pipe import PipeEnd, connect
 from redrive.testing import run_in_virtual_time
@@ -127,7 +127,7 @@ def test_a_client_works_through_a_pipe_and_comes_back_after_a_restart() -> None:
     async def main() -> None:
         async with (
             EmbeddedBroker(listen=False) as broker,
-            Client(broker.url, dial=broker.dial, backoff=lambda: Backoff(random=lambda: 0.0)) as client,
+            Client(broker.url, dial=broker.dial, backoff=lambda: ReconnectBackoff(random=lambda: 0.0)) as client,
         ):
             channel = await client.channel()
             await channel.declare_queue("q", arguments={"x-queue-type": "quorum"})

@@ -68,7 +68,7 @@ def test_a_stop_waits_for_the_confirm() -> None:
 
 
 def test_what_is_not_confirmed_by_the_end_of_the_grace_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.client.connection._PATIENCE_S", 0.05)
+    monkeypatch.setattr("redrive.client.connection._CLOSE_S_MAX", 0.05)
 
     async def scenario() -> None:
         async with stage(time="manual") as on:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
 
 import pytest
 
@@ -28,9 +27,8 @@ class Session:
 
 
 def delivery(name: str, body: bytes = b"{}") -> Delivery:
-    made = Delivery(1, "c", 1, True, ("", "orders"), wire.Properties.of(message_id=name).raw, body)
-    made.session = cast(Any, Session())
-    return made
+    header = wire.Properties.of(message_id=name).raw
+    return Delivery(1, "c", 1, True, ("", "orders"), header, body, Session())
 
 
 def test_what_held_up_the_loop_is_charged_once_and_everything_else_is_forgiven() -> None:

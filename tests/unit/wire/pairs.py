@@ -13,7 +13,7 @@ def carry(source: wire.Connection, target: wire.Connection) -> list[wire.Event]:
 
 def open_pair(limits: wire.Limits | None = None, channel: int = 1) -> tuple[wire.Connection, wire.Connection]:
     """Both ends after the handshake, with one channel open and nothing left to send."""
-    client, server = wire.Connection(wire.Role.CLIENT, limits), wire.Connection(wire.Role.SERVER, limits)
+    client, server = wire.Connection(wire.Side.CLIENT, limits), wire.Connection(wire.Side.SERVER, limits)
     client.send_protocol_header()
     carry(client, server)
     server.send(0, methods.ConnectionStart())

@@ -19,7 +19,7 @@ def _methods(events: list[wire.Event]) -> list[methods.Method]:
 
 def test_the_handshake_tunes_and_opens_both_ends() -> None:
     limits = wire.Limits(channel_max=100, frame_max=8192, heartbeat_s=30)
-    client, server = wire.Connection(wire.Role.CLIENT, limits), wire.Connection(wire.Role.SERVER)
+    client, server = wire.Connection(wire.Side.CLIENT, limits), wire.Connection(wire.Side.SERVER)
     client.send_protocol_header()
     (greeted,) = carry(client, server)
     assert isinstance(greeted, wire.Greeted)
@@ -49,7 +49,7 @@ def test_the_handshake_tunes_and_opens_both_ends() -> None:
 
 
 def test_a_server_handles_a_pipelined_handshake_event_by_event() -> None:
-    client, server = wire.Connection(wire.Role.CLIENT), wire.Connection(wire.Role.SERVER)
+    client, server = wire.Connection(wire.Side.CLIENT), wire.Connection(wire.Side.SERVER)
     client.send_protocol_header()
     said = client.data_to_send() + b"".join(
         wire.encode_frame(1, channel, methods.encode_method(method))
@@ -277,7 +277,7 @@ def test_heartbeats_pass_both_ways() -> None:
 
 
 def test_a_server_that_offers_another_protocol_is_told_apart_from_nonsense() -> None:
-    client = wire.Connection(wire.Role.CLIENT)
+    client = wire.Connection(wire.Side.CLIENT)
     client.send_protocol_header()
     assert list(client.receive_data(b"AMQP\x00")) == []
     with pytest.raises(wire.RemoteProtocolError, match=r"protocol 0\.1\.0\.0"):
@@ -288,26 +288,26 @@ def test_a_server_that_offers_another_protocol_is_told_apart_from_nonsense() -> 
 @pytest.mark.parametrize(
     ("role", "channel", "method"),
     [
-        (wire.Role.CLIENT, 1, methods.QueueDeclareOk()),
-        (wire.Role.CLIENT, 2, methods.QueueDeclare()),
-        (wire.Role.CLIENT, 0, methods.QueueDeclare()),
-        (wire.Role.CLIENT, 1, methods.ConnectionClose()),
-        (wire.Role.CLIENT, 0, methods.ConnectionOpen()),
-        (wire.Role.CLIENT, 1, methods.ChannelOpen()),
-        (wire.Role.CLIENT, 2048, methods.ChannelOpen()),
-        (wire.Role.CLIENT, 1, methods.ChannelCloseOk()),
-        (wire.Role.SERVER, 2, methods.ChannelOpenOk()),
-        (wire.Role.SERVER, 1, methods.QueueDeclare()),
-        (wire.Role.CLIENT, 1, methods.QueueDeclare(arguments={"x": "y" * 200_000})),
-        (wire.Role.CLIENT, 1, methods.QueueDeclare(queue="q" * 256)),
+        (wire.Side.CLIENT, 1, methods.QueueDeclareOk()),
+        (wire.Side.CLIENT, 2, methods.QueueDeclare()),
+        (wire.Side.CLIENT, 0, methods.QueueDeclare()),
+        (wire.Side.CLIENT, 1, methods.ConnectionClose()),
+        (wire.Side.CLIENT, 0, methods.ConnectionOpen()),
+        (wire.Side.CLIENT, 1, methods.ChannelOpen()),
+        (wire.Side.CLIENT, 2048, methods.ChannelOpen()),
+        (wire.Side.CLIENT, 1, methods.ChannelCloseOk()),
+        (wire.Side.SERVER, 2, methods.ChannelOpenOk()),
+        (wire.Side.SERVER, 1, methods.QueueDeclare()),
+        (wire.Side.CLIENT, 1, methods.QueueDeclare(arguments={"x": "y" * 200_000})),
+        (wire.Side.CLIENT, 1, methods.QueueDeclare(queue="q" * 256)),
     ],
     ids=lambda value: getattr(value, "NAME", str(value)),
 )
 def test_what_is_not_allowed_now_is_refused_and_changes_nothing(
-    role: wire.Role, channel: int, method: methods.Method
+    role: wire.Side, channel: int, method: methods.Method
 ) -> None:
     client, server = open_pair()
-    end = client if role is wire.Role.CLIENT else server
+    end = client if role is wire.Side.CLIENT else server
     with pytest.raises(wire.LocalProtocolError):
         end.send(channel, method)
     assert end.data_to_send() == b""

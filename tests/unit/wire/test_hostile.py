@@ -160,7 +160,7 @@ def _check_close(end: wire.Connection, error: wire.RemoteProtocolError) -> None:
     "said", [b"GET / HTTP/1.1\r\n", b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00", b"\x16\x03", b"B"]
 )
 def test_a_wrong_protocol_header_is_answered_with_ours_as_soon_as_it_is_wrong(said: bytes) -> None:
-    server = wire.Connection(wire.Role.SERVER)
+    server = wire.Connection(wire.Side.SERVER)
     with pytest.raises(wire.RemoteProtocolError):
         list(server.receive_data(said))
     assert server.data_to_send() == wire.PROTOCOL_HEADER
@@ -169,7 +169,7 @@ def test_a_wrong_protocol_header_is_answered_with_ours_as_soon_as_it_is_wrong(sa
 
 
 def _greeted_server(limits: wire.Limits | None = None) -> wire.Connection:
-    server = wire.Connection(wire.Role.SERVER, limits)
+    server = wire.Connection(wire.Side.SERVER, limits)
     list(server.receive_data(wire.PROTOCOL_HEADER))
     server.send(0, methods.ConnectionStart())
     server.data_to_send()
@@ -257,7 +257,7 @@ def test_a_client_reads_what_is_wrong_in_rabbitmqs_words(data: bytes, text: str)
     ],
 )
 def test_a_client_may_not_tune_above_the_offer(tune_ok: methods.ConnectionTuneOk) -> None:
-    server = wire.Connection(wire.Role.SERVER)
+    server = wire.Connection(wire.Side.SERVER)
     list(server.receive_data(wire.PROTOCOL_HEADER))
     server.send(0, methods.ConnectionStart())
     list(server.receive_data(_method(methods.ConnectionStartOk(), 0)))
@@ -268,7 +268,7 @@ def test_a_client_may_not_tune_above_the_offer(tune_ok: methods.ConnectionTuneOk
 
 
 def test_a_server_that_offers_frames_too_small_is_refused() -> None:
-    client = wire.Connection(wire.Role.CLIENT)
+    client = wire.Connection(wire.Side.CLIENT)
     client.send_protocol_header()
     list(client.receive_data(_method(methods.ConnectionStart(), 0)))
     client.send(0, methods.ConnectionStartOk())
@@ -300,13 +300,13 @@ def test_finished_and_abandoned_messages_no_longer_count() -> None:
         server.send(1, methods.ChannelClose())
         carry(server, client)
         # The rest of the message was never sent: what the client says next is a frame of its own.
-        server._splitter.discard()
+        server._lifecycle.splitter.discard()
         carry(client, server)
         client.send(1, methods.ChannelOpen())
         carry(client, server)
         server.send(1, methods.ChannelOpenOk())
         carry(server, client)
-    assert server._unfinished_bytes == 0
+    assert server._lifecycle.unfinished_bytes == 0
 
 
 def test_empty_body_frames_cost_nothing() -> None:
@@ -352,13 +352,13 @@ _frames = st.one_of(
 
 
 @settings(max_examples=examples(400))
-@given(st.sampled_from(wire.Role), st.booleans(), st.lists(_frames, max_size=12))
-def test_nothing_but_a_protocol_error_ever_comes_out(role: wire.Role, opened: bool, chunks: list[bytes]) -> None:
+@given(st.sampled_from(wire.Side), st.booleans(), st.lists(_frames, max_size=12))
+def test_nothing_but_a_protocol_error_ever_comes_out(role: wire.Side, opened: bool, chunks: list[bytes]) -> None:
     if opened:
-        end = open_pair()[0 if role is wire.Role.CLIENT else 1]
+        end = open_pair()[0 if role is wire.Side.CLIENT else 1]
     else:
         end = wire.Connection(role)
-        if role is wire.Role.CLIENT:
+        if role is wire.Side.CLIENT:
             end.send_protocol_header()
     for chunk in chunks:
         with suppress(wire.RemoteProtocolError):

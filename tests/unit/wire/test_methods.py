@@ -12,7 +12,7 @@ from pamqp import commands, exceptions, frame
 
 from redrive import wire
 from redrive.wire import methods
-from redrive.wire.methods.grammar import Domain
+from redrive.wire.methods.codec import Domain
 from tests.unit.wire import strategies
 
 HOT = {0x003C0028, 0x003C0032, 0x003C003C, 0x003C0047, 0x003C0050, 0x003C005A, 0x003C0078}

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from redrive.client import AccessRefused, Backoff, ChannelClosed, NotFound, ResourceLocked
+from redrive.client import AccessRefused, ChannelClosed, NotFound, ReconnectBackoff, ResourceLocked
 from redrive.core import RedriveError
 from redrive.deadletters.collect.batches import BATCH_BYTES, QueueBusy
 from redrive.deadletters.collect.collect_loop import WHO, CollectEnd, CollectLoop, CollectorParts, CollectTally
@@ -105,7 +105,7 @@ class Collector:
 
     async def _keep_collecting(self, source: Source, stop: asyncio.Event, *, once: bool) -> None:
         """One queue, for as long as it is to be collected."""
-        backoff = Backoff(first_s=0.2, longest_s=self._options.retry_s_max)
+        backoff = ReconnectBackoff(first_s=0.2, longest_s=self._options.retry_s_max)
         loop = asyncio.get_running_loop()
         failing_since_s: float | None = None
         noted = ""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from redrive.client import Backoff, Client, ClientError
+from redrive.client import Client, ClientError, ReconnectBackoff
 from redrive.core import SILENT, Observer
 from redrive.deadletters.held_leases import HeldLease
 from redrive.deadletters.redrive.batch_sender import BatchSender, send_result
@@ -112,7 +112,7 @@ class OperationRun:
         self._batch = BatchSize(self._options.batch)
         self._meter = RateMeter()
         self._turn = 0
-        self._backoff = Backoff(first_s=0.05, longest_s=5.0)
+        self._backoff = ReconnectBackoff(first_s=0.05, longest_s=5.0)
         self._copier = Copier(parts.client, clock_ms=parts.clock_ms)
         has_witness = parts.has_witness and operation.kind is not OperationKind.RETURN
         self._witness = Witness(parts.client, operation.id) if has_witness else None

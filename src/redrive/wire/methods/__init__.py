@@ -27,6 +27,8 @@ from redrive.wire.methods.channel import (
     ChannelOpen,
     ChannelOpenOk,
 )
+from redrive.wire.methods.codec import METHODS, Method, Side, decode_method, encode_method
+from redrive.wire.methods.confirm import ConfirmSelect, ConfirmSelectOk
 from redrive.wire.methods.connection import (
     ConnectionBlocked,
     ConnectionClose,
@@ -53,17 +55,6 @@ from redrive.wire.methods.exchange import (
     ExchangeUnbind,
     ExchangeUnbindOk,
 )
-from redrive.wire.methods.grammar import METHODS, Method, decode_method, encode_method
-from redrive.wire.methods.publishing import (
-    ConfirmSelect,
-    ConfirmSelectOk,
-    TxCommit,
-    TxCommitOk,
-    TxRollback,
-    TxRollbackOk,
-    TxSelect,
-    TxSelectOk,
-)
 from redrive.wire.methods.queue import (
     QueueBind,
     QueueBindOk,
@@ -75,6 +66,14 @@ from redrive.wire.methods.queue import (
     QueuePurgeOk,
     QueueUnbind,
     QueueUnbindOk,
+)
+from redrive.wire.methods.tx import (
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
+    TxSelectOk,
 )
 
 __all__ = [
@@ -133,6 +132,7 @@ __all__ = [
     "QueuePurgeOk",
     "QueueUnbind",
     "QueueUnbindOk",
+    "Side",
     "TxCommit",
     "TxCommitOk",
     "TxRollback",

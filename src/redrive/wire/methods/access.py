@@ -1,6 +1,6 @@
 """access.*: gone from AMQP 0-9-1, still sent by old clients and answered by RabbitMQ."""
 
-from redrive.wire.methods.grammar import CLIENT, SERVER, Bit, Method, Short, ShortText, method
+from redrive.wire.methods.codec import CLIENT, SERVER, Bit, Method, Short, ShortText, method
 
 
 @method(0x001E000A, CLIENT)

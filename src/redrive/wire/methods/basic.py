@@ -2,7 +2,7 @@
 
 from dataclasses import field
 
-from redrive.wire.methods.grammar import CLIENT, EITHER, SERVER, Bit, Long, Method, Short, ShortText, Table, method
+from redrive.wire.methods.codec import CLIENT, EITHER, SERVER, Bit, Long, Method, Short, ShortText, Table, method
 
 
 @method(0x003C000A, CLIENT)

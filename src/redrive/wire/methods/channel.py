@@ -1,6 +1,6 @@
 """channel.*: channels are opened, paused and closed."""
 
-from redrive.wire.methods.grammar import CLIENT, EITHER, SERVER, Bit, LongBytes, Method, Short, ShortText, method
+from redrive.wire.methods.codec import CLIENT, EITHER, SERVER, Bit, LongBytes, Method, Short, ShortText, method
 
 
 @method(0x0014000A, CLIENT)

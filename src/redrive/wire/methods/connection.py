@@ -5,7 +5,7 @@ What holds a secret is left out of the readable form, which ends up in logs.
 
 from dataclasses import field
 
-from redrive.wire.methods.grammar import (
+from redrive.wire.methods.codec import (
     CLIENT,
     EITHER,
     SERVER,

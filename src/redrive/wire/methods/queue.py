@@ -2,7 +2,7 @@
 
 from dataclasses import field
 
-from redrive.wire.methods.grammar import CLIENT, SERVER, Bit, Long, Method, Short, ShortText, Table, method
+from redrive.wire.methods.codec import CLIENT, SERVER, Bit, Long, Method, Short, ShortText, Table, method
 
 
 @method(0x0032000A, CLIENT)

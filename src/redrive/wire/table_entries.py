@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from redrive.wire.errors import EncodingError, syntax_error
-from redrive.wire.tables import decode_value, encode_entries, encode_key, encode_text, value_end
+from redrive.wire.field_tables import decode_value, encode_entries, encode_key, encode_text, value_end
 
 _KNOWN_BYTES_MAX = 4096
+_STRING = ord("S")
 _CUT_SHORT = "table key runs past the end of its table"
 
 
@@ -39,6 +40,30 @@ def raw_entry(table: bytes, key: str, start: int = 0) -> bytes | None:
             return table[key_end:stop]
         start = stop
     return None
+
+
+def raw_entries(table: bytes) -> list[tuple[bytes, bytes]]:
+    """Each entry of a table (without its length prefix), in order: its key, and all of its bytes.
+
+    Those are the key's length, the key, the type and the value. A key given twice is there twice. Raises
+    RemoteProtocolError for what is malformed.
+    """
+    entries = []
+    start, end = 0, len(table)
+    while start < end:
+        key_end = start + 1 + table[start]
+        if key_end >= end:
+            raise syntax_error(_CUT_SHORT)
+        # Most values are strings, for which a call costs more than the look.
+        if table[key_end] == _STRING and key_end + 5 <= end:
+            stop = key_end + 5 + int.from_bytes(table[key_end + 1 : key_end + 5], "big")
+            if stop > end:
+                raise syntax_error("table value runs past the end of its table")
+        else:
+            stop = value_end(table, key_end, end)
+        entries.append((table[start + 1 : key_end], table[start:stop]))
+        start = stop
+    return entries
 
 
 def edit_table(table: bytes, changes: Mapping[str, Any], drop: Collection[str] = ()) -> bytes:

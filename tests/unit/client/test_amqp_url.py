@@ -2,12 +2,12 @@
 
 import pytest
 
-from redrive.client import InvalidUrl, Target, Tls, parse_url
+from redrive.client import BrokerTarget, InvalidUrl, Tls, parse_url
 
 
 def test_a_bare_url_is_guest_on_localhost() -> None:
-    assert parse_url("amqp://") == Target()
-    assert parse_url("amqp://localhost/") == Target()
+    assert parse_url("amqp://") == BrokerTarget()
+    assert parse_url("amqp://localhost/") == BrokerTarget()
 
 
 def test_everything_can_be_said() -> None:
@@ -15,7 +15,7 @@ def test_everything_can_be_said() -> None:
         "amqps://us%40er:p%2Fw@one:5671,two/%2Fprod?heartbeat=10&connection_timeout=2500&cacertfile=ca.pem"
         "&certfile=me.pem&keyfile=me.key&auth_mechanism=external&channel_max=100&frame_max=16384&name=orders"
     )
-    assert target == Target(
+    assert target == BrokerTarget(
         hosts=(("one", 5671), ("two", 5671)),
         vhost="/prod",
         user="us@er",

@@ -7,7 +7,7 @@ import pytest
 
 from redrive import wire
 from redrive.wire.methods import Method
-from redrive.wire.states import ProtocolHeader
+from redrive.wire.protocol_states import ProtocolHeader
 
 TABLES: list[tuple[dict[Any, dict[Any, Any]], Enum]] = [
     (wire.CONNECTION, wire.ConnectionState.IDLE),

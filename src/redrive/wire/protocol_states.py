@@ -1,16 +1,17 @@
-"""The life of a connection and of a channel, as literal tables.
+"""The states of a connection and of a channel, as literal tables.
 
-AMQP is one conversation with two readers. Both ends see the same methods, so both can follow the same table, which is
-keyed by who speaks: `(Role.CLIENT, ConnectionOpen)` is something sent at one end and received at the other. A method
-that is not in the row of the present state is an error: ours (LocalProtocolError) when we are the speaker, the peer's
-(RemoteProtocolError, 503) when it is. That is all the theory there is; `Connection` looks states up and obeys.
+Both ends of a connection see the same methods, so both can follow the same table. It is keyed by who sends:
+`(Side.CLIENT, ConnectionOpen)` is sent at one end and received at the other. A method that is not in the row of the
+current state is an error: ours (LocalProtocolError) when we send it, the peer's (RemoteProtocolError, 503) when it
+does. `Lifecycle` looks states up here and obeys.
 
     IDLE ─header→ GREETED ─start→ STARTING ─start-ok→ AUTHENTICATING ⇄ CHALLENGED
                                                         └─tune→ TUNING ─tune-ok→ TUNED ─open→ OPENING ─open-ok→ OPEN
 
-Closing is the one place where the two may speak at once. CLIENT_CLOSING means that the client's close is not answered
-yet, SERVER_CLOSING the server's; when the two cross, BOTH_CLOSING, and each close-ok answers one of them. Whoever waits
-for close-ok discards everything but close and close-ok, as the specification says, for a connection and for a channel.
+Closing is the one place where both may send at once. CLIENT_CLOSING means that the client's close is not answered
+yet, SERVER_CLOSING the server's; when the two cross, BOTH_CLOSING, and each close-ok answers one of them. A side that
+waits for close-ok discards everything but close and close-ok, as the specification says, for a connection as for a
+channel.
 
 Messages (publish, deliver, ack …) are not in the tables. They change no state and need the one state OPEN, so the hot
 path asks a set of open channel numbers, which is kept in step with these tables.
@@ -38,21 +39,21 @@ from redrive.wire.methods import (
     ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
+    Side,
 )
-from redrive.wire.roles import Role
 
-CLIENT, SERVER = Role.CLIENT, Role.SERVER
+CLIENT, SERVER = Side.CLIENT, Side.SERVER
 
 
 class ProtocolHeader:
-    """The eight octets before the first frame: not a method, but the first word of the conversation."""
+    """The eight octets before the first frame: not a method, but a step of the table."""
 
 
-Step: TypeAlias = tuple[Role, type]
+Step: TypeAlias = tuple[Side, type]
 
 
 class ConnectionState(Enum):
-    """How far the two have come; the drawing above has the way to OPEN."""
+    """How far the handshake, or the closing, has come; the drawing above has the way to OPEN."""
 
     IDLE = auto()
     GREETED = auto()

@@ -1,13 +1,13 @@
-"""Coroutine handlers without a task for each message.
+"""A pool of tasks that run coroutine handlers, instead of a task for each message.
 
 A handler must run in a task (timeouts and cancellation need one), but making a task costs more than receiving the
-message. So a few tasks stay and take deliveries in turn: a handler that does not wait for anything costs one call, and
-only while handlers wait are more workers made, up to one for each delivery that may be in hand.
+message. So a few worker tasks stay and take items in turn: a handler that does not wait for anything costs one call.
+Only while handlers wait are more workers made, up to one for each item that may be in progress.
 
-A worker that takes a delivery makes sure beforehand that somebody else is on the way, in case its handler waits. If the
-handler did not, the other finds nothing to do and sleeps on. If it did, the other wakes as many as are needed at once.
+Before a worker runs a handler, it wakes another worker, in case the handler waits. If the handler did not wait, the
+other worker finds nothing to do and sleeps again. If it did, the other wakes as many as there are items.
 
-Handlers of one worker share its context: a context variable that a handler sets and leaves is seen by a later one.
+Handlers that run in one worker share its context: a context variable that a handler leaves set is seen by a later one.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 _Item = TypeVar("_Item")
 
 
-class Workers(Generic[_Item]):
+class WorkerPool(Generic[_Item]):
     """Runs `handle` for every item given to `put`, each in one of at most `workers_max` tasks."""
 
     def __init__(
@@ -35,36 +35,37 @@ class Workers(Generic[_Item]):
         self._loop = loop
         self._items: deque[_Item] = deque()
         self._idle: list[asyncio.Future[None]] = []
-        self._tasks: dict[asyncio.Task[None], None] = {}  # in order: which is cancelled first must not be chance
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """A dict for its order: which worker is cancelled first must not depend on hashes."""
         self._coming = 0
-        """Workers that were woken or made and have not looked yet."""
+        """Workers that were woken or made and have not run yet."""
         self._running = 0
         self._closed = False
 
     @property
-    def in_hand(self) -> int:
+    def running(self) -> int:
         """Handlers that have begun and not ended."""
         return self._running
 
     @property
     def waiting(self) -> int:
-        """Items nobody has taken yet."""
+        """Items that no worker has taken yet."""
         return len(self._items)
 
     def put(self, item: _Item) -> None:
         """Gives an item to the next worker."""
         self._items.append(item)
         if not self._coming:
-            self._call(1)
+            self._wake(1)
 
     def clear(self) -> list[_Item]:
-        """Takes back what nobody has taken yet."""
+        """Removes and returns the items that no worker has taken yet."""
         items = list(self._items)
         self._items.clear()
         return items
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Cancels the running handlers and ends the workers; one that does not end in time is left to itself.
+        """Cancels the running handlers and ends the workers; one that does not end in time runs on.
 
         A handler may call this: it is not cancelled, and its worker ends after it.
         """
@@ -77,8 +78,8 @@ class Workers(Generic[_Item]):
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
 
-    def _call(self, count: int) -> None:
-        """Sees that so many workers are on the way, waking the idle ones first."""
+    def _wake(self, count: int) -> None:
+        """Wakes so many workers, and makes new ones where no more are idle."""
         while count > 0:
             if self._idle:
                 waiter = self._idle.pop()
@@ -95,10 +96,10 @@ class Workers(Generic[_Item]):
             count -= 1
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A worker ends with `close`; if it ends otherwise, what it left is for the others."""
+        """A worker ends with `close`; if it ends otherwise, the others take the items that are left."""
         self._tasks.pop(task, None)
         if self._items and not self._coming:
-            self._call(1)
+            self._wake(1)
 
     async def _work(self) -> None:
         items = self._items
@@ -106,20 +107,20 @@ class Workers(Generic[_Item]):
         assert me is not None
         while True:
             self._coming -= 1
-            # Woken although others took over before: their handlers wait, so every item left needs a worker.
+            # Handlers of other workers wait, so every item left needs a worker.
             if self._running and len(items) > 1:
-                self._call(len(items) - 1 - self._coming)
+                self._wake(len(items) - 1 - self._coming)
             while items:
                 item = items.popleft()
                 if items and not self._coming:
-                    self._call(1)
+                    self._wake(1)
                 self._running += 1
                 try:
                     await self._handle(item)
                 except asyncio.CancelledError as error:
                     if me.cancelling():
                         raise
-                    self._on_failure(item, error)  # something the handler waited for was cancelled, not we
+                    self._on_failure(item, error)  # something the handler waited for was cancelled, not this worker
                 except Exception as error:  # noqa: BLE001 - the handler boundary: a bad handler stops no other
                     self._on_failure(item, error)
                 finally:
@@ -132,5 +133,5 @@ class Workers(Generic[_Item]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._coming -= 1  # else nobody would be called for the item we were woken for
+                    self._coming -= 1  # else no other worker would be woken for the item
                 raise

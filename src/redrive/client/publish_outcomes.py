@@ -1,14 +1,14 @@
-"""What became of a publish: exactly one of four.
+"""The outcome of a publish: exactly one of four.
 
     Confirmed   the broker has it: in a queue, and on disk where that was promised
-    Returned    no queue took it (mandatory); the broker gave it back, with code and text
+    Returned    no queue took it (mandatory): the broker's basic.return, with code and text
     Nacked      the broker refused it: a full reject-publish queue, or an internal failure
-    InDoubt     nobody can know: the connection or channel went before the confirm, or the deadline passed;
-                `sent` is False where it is certain that nothing left this process; `late` is where its outcome is
-                still going to be, if only the deadline has passed
+    InDoubt     not known: the connection or channel was lost before the confirm, or the deadline passed;
+                `sent` is False where it is certain that nothing left this process; `late` is the future of the real
+                outcome where only the deadline has passed
 
-Only `Confirmed` allows an ack of what the message was copied from. After `InDoubt` publish again with the same message
-id: a duplicate may follow, a loss may not.
+Only `Confirmed` allows an ack of the message that this one is a copy of. After `InDoubt` publish again with the same
+message id: there may be a duplicate, but no loss.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Nacked:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The message may or may not be with the broker; with `sent` False it certainly is not."""
+    """The broker may or may not have the message; with `sent` False it certainly has not."""
 
     reason: str
     sent: bool = True

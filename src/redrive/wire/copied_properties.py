@@ -13,8 +13,8 @@ from typing import Any
 from redrive import core
 from redrive.core import headers
 from redrive.wire.errors import ProtocolError
+from redrive.wire.field_tables import decode_value, encode_table
 from redrive.wire.properties import Properties
-from redrive.wire.tables import decode_value, encode_table
 
 _HEADER_BYTES_MAX = 120_000
 """A header frame must stay below the 131 kB frame that everybody agrees to."""

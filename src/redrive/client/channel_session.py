@@ -1,8 +1,8 @@
-"""One channel on one connection, from open to close: calls and their answers, and where events go.
+"""One channel on one connection, from open to close: matches calls with their answers, and takes the channel's events.
 
-A session lives as long as its channel and is never reused; who needs a channel for longer opens another session. Calls
-on a channel are answered in order, so a queue of waiters is all the matching there is. `Channel`, the publisher's and
-the consumer's sessions are made from this.
+A session lives as long as its channel and is never reused: a publisher or consumer that outlives a channel opens
+another session. The broker answers the calls on a channel in order, so a queue of waiters is enough to match them.
+`Channel`, `PublishSession` and `ConsumeSession` are the three kinds.
 """
 
 import asyncio
@@ -17,26 +17,21 @@ from redrive.wire import methods
 
 if TYPE_CHECKING:
     from redrive.client.connection import Connection
+    from redrive.client.consume_session import Delivery
 
 _Reply = TypeVar("_Reply", bound=methods.Method)
 
 
 class ChannelSession:
-    """A channel's life. Subclasses take the events they care about; the others are ignored."""
+    """The base of all sessions. Subclasses override the `on_…` methods of the events they need; others are ignored."""
 
-    connection: "Connection"
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.usable = True
-        """False as soon as the channel is closing or gone: nothing more can be said on it."""
-        self.closed: asyncio.Future[ChannelClosed | ConnectionClosed] = asyncio.get_running_loop().create_future()
-        self._waiters: deque[tuple[tuple[type, ...], asyncio.Future[Any], Callable[[Any], None] | None]] = deque()
-
-    def attach(self, connection: "Connection", number: int) -> None:
-        """The connection gives the session its number."""
+    def __init__(self, connection: "Connection", number: int) -> None:
         self.connection = connection
         self.number = number
+        self.usable = True
+        """False as soon as the channel is closing or gone: nothing more can be sent on it."""
+        self.closed: asyncio.Future[ChannelClosed | ConnectionClosed] = asyncio.get_running_loop().create_future()
+        self._waiters: deque[tuple[tuple[type, ...], asyncio.Future[Any], Callable[[Any], None] | None]] = deque()
 
     @property
     def is_open(self) -> bool:
@@ -53,29 +48,28 @@ class ChannelSession:
         return answer
 
     async def close(self) -> None:
-        """Closes the channel and waits a moment for the broker's word; a channel that is gone already is fine."""
+        """Closes the channel and waits a moment for close-ok; a channel that is gone already is fine."""
         self.abandon()
-        if self.number and not self.closed.done():
-            await asyncio.wait([self.closed], timeout=self.connection.patience_s)
+        if not self.closed.done():
+            await asyncio.wait([self.closed], timeout=self.connection.close_timeout_s)
         self.end_unanswered()
 
     def end_unanswered(self) -> None:
-        """Waits for the broker no longer.
+        """Ends the session without waiting for close-ok.
 
-        One that stopped reading (a memory alarm, a paused machine) answers later or never; the channel's number stays
-        taken until then.
+        A broker that stopped reading (a memory alarm, a paused machine) answers later or never; the channel's number
+        stays taken until then.
         """
         self.abandon()
         self.end(ChannelClosed(200, "closed by us; the broker has not answered"))
 
     def abandon(self) -> None:
-        """Says the last words and channel.close, and waits for nothing."""
+        """Sends what is still unsent and channel.close, and waits for nothing."""
         if not self.usable:
             return
-        if self.number:
-            with contextlib.suppress(ConnectionClosed, wire.LocalProtocolError):
-                self.on_closing()
-                self.connection.send(self.number, methods.ChannelClose(reply_code=200, reply_text="goodbye"))
+        with contextlib.suppress(ConnectionClosed, wire.LocalProtocolError):
+            self.on_closing()
+            self.connection.send(self.number, methods.ChannelClose(reply_code=200, reply_text="goodbye"))
         self.usable = False
 
     def end(self, error: ChannelClosed | ConnectionClosed) -> None:
@@ -93,30 +87,30 @@ class ChannelSession:
     # Events, for subclasses
 
     def on_method(self, method: methods.Method) -> None:
-        """A cold method: an answer, unless a subclass knows it better."""
+        """A cold method: the answer to a call, unless a subclass overrides this."""
         self._answer(method)
 
     def on_got(self, got: wire.Got) -> None:
         """The answer to basic.get."""
         self._answer(got)
 
-    def on_delivery(self, delivery: wire.Delivery) -> None:
+    def on_delivery(self, delivery: "Delivery") -> None:
         """A message for a consumer."""
 
-    def on_confirm(self, confirm: wire.Ack) -> None:
-        """The broker has published messages."""
+    def on_ack(self, ack: wire.Ack) -> None:
+        """The broker confirms published messages."""
 
-    def on_refusal(self, refusal: wire.Nack) -> None:
+    def on_nack(self, nack: wire.Nack) -> None:
         """The broker refuses published messages."""
 
     def on_returned(self, returned: wire.Returned) -> None:
         """A mandatory message that no queue took."""
 
     def on_writable(self) -> None:
-        """Publishing makes sense again."""
+        """The connection accepts publishes again: the socket has room, and the broker does not block."""
 
     def on_closing(self) -> None:
-        """We are about to close the channel: the last chance to say something on it."""
+        """We are about to close the channel: the last chance to send something on it."""
 
     def on_end(self, error: ChannelClosed | ConnectionClosed) -> None:
         """The channel is gone; waiting calls have ended."""
@@ -127,7 +121,10 @@ class ChannelSession:
         replies: tuple[type, ...],
         unclaimed: Callable[[Any], None] | None = None,
     ) -> object:
-        """`unclaimed` is given the answer if the caller was cancelled before it came."""
+        """Sends a method and waits for one of its answers.
+
+        `unclaimed` is called with the answer if the caller was cancelled before it came.
+        """
         if not self.usable:
             # The same error ends many calls; each raise would add to its traceback.
             gone = self.closed.result() if self.closed.done() else ChannelClosed(200, "closed by us")
@@ -140,7 +137,7 @@ class ChannelSession:
             return await waiter
         except asyncio.CancelledError:
             if unclaimed is not None and waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                unclaimed(waiter.result())  # it came, but the caller was cancelled before it could look
+                unclaimed(waiter.result())  # it came, but the caller was cancelled before it ran again
             raise
 
     def _answer(self, answer: object) -> None:

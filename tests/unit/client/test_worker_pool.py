@@ -1,4 +1,4 @@
-"""Workers run every item once, in tasks, as many at a time as wait and never more than allowed."""
+"""WorkerPool run every item once, in tasks, as many at a time as wait and never more than allowed."""
 
 import asyncio
 import random
@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from redrive.client.workers import Workers
+from redrive.client.worker_pool import WorkerPool
 
 Failures = list[tuple[int, BaseException]]
 
 
-def make(handle: Callable[[int], Awaitable[None]], workers_max: int = 100) -> tuple[Workers[int], Failures]:
+def make(handle: Callable[[int], Awaitable[None]], workers_max: int = 100) -> tuple[WorkerPool[int], Failures]:
     failures: Failures = []
-    workers = Workers(
+    workers = WorkerPool(
         handle,
         workers_max=workers_max,
         on_failure=lambda item, error: failures.append((item, error)),
@@ -59,9 +59,9 @@ def test_handlers_that_wait_run_side_by_side_up_to_the_limit() -> None:
         workers, _ = make(handle, workers_max=7)
         for item in range(20):
             workers.put(item)
-        await until(lambda: workers.in_hand == 7)
+        await until(lambda: workers.running == 7)
         await asyncio.sleep(0)
-        assert workers.in_hand == 7
+        assert workers.running == 7
         assert workers.waiting == 13
         gate.set()
         await until(lambda: len(done) == 20)
@@ -129,10 +129,10 @@ def test_close_cancels_what_runs_and_forgets_what_waits() -> None:
         workers, failures = make(handle, workers_max=2)
         for item in range(5):
             workers.put(item)
-        await until(lambda: workers.in_hand == 2)
+        await until(lambda: workers.running == 2)
         await workers.close()
         assert sorted(cancelled) == [0, 1]
-        assert workers.in_hand == 0
+        assert workers.running == 0
         assert workers.waiting == 0
         assert failures == []
 
@@ -149,10 +149,10 @@ def test_what_nobody_has_taken_can_be_taken_back() -> None:
         workers, _ = make(handle, workers_max=1)
         for item in range(4):
             workers.put(item)
-        await until(lambda: workers.in_hand == 1)
+        await until(lambda: workers.running == 1)
         assert workers.clear() == [1, 2, 3]
         gate.set()
-        await until(lambda: workers.in_hand == 0)
+        await until(lambda: workers.running == 0)
         await workers.close()
 
     asyncio.run(run())
@@ -182,7 +182,7 @@ def test_every_item_is_handled_once_whatever_waits(seed: int) -> None:
             for _ in range(rng.choice((0, 1, 1, 5, 60))):
                 workers.put(item)
                 item += 1
-            assert workers.in_hand <= workers_max
+            assert workers.running <= workers_max
             for _ in range(rng.choice((0, 1, 4))):
                 await asyncio.sleep(0)
         await until(lambda: len(seen) + len(failed) == item)

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from redrive.wire.errors import EncodingError, syntax_error
-from redrive.wire.fields import (
+from redrive.wire.field_types import (
     FieldTable,
     Float32,
     Int8,

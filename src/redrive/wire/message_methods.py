@@ -1,15 +1,16 @@
 """The seven methods that carry or settle messages: their indexes, and how each is read one frame at a time.
 
-The usual case, a whole message in the buffer, never comes here: `scan` reads it in one go. These are for a message that
-arrives in pieces, for the rarer methods, and for telling precisely what is wrong with a malformed one.
+The usual case, a whole message in the buffer, never comes here: `message_scanner` reads it in one go. These readers are
+for a message that arrives in pieces, for the rarer methods, and to say precisely what is wrong with a malformed one.
 """
 
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from redrive.wire.errors import syntax_error
 from redrive.wire.events import Ack, Content, Delivery, Got, Nack, Published, Reject, Returned
-from redrive.wire.roles import Role
+from redrive.wire.methods import Side
 
 PUBLISH = 0x003C0028
 RETURN = 0x003C0032
@@ -29,8 +30,8 @@ NAMES = {
     NACK: "basic.nack",
 }
 SPOKEN_BY = {
-    Role.CLIENT: frozenset({PUBLISH, ACK, NACK, REJECT}),
-    Role.SERVER: frozenset({DELIVER, GET_OK, RETURN, ACK, NACK}),
+    Side.CLIENT: frozenset({PUBLISH, ACK, NACK, REJECT}),
+    Side.SERVER: frozenset({DELIVER, GET_OK, RETURN, ACK, NACK}),
 }
 
 _TAG_BITS = struct.Struct(">QB")
@@ -42,13 +43,12 @@ Settlement: TypeAlias = Ack | Nack | Reject
 class Opening(NamedTuple):
     """The method frame of a message: which event it will be, and the event's arguments between channel and route."""
 
-    event: type[Any]
+    event: Callable[..., Content]
     arguments: tuple[Any, ...]
     route: Route
 
     def complete(self, channel: int, header: bytes, body: bytes) -> Content:
-        content: Content = self.event(channel, *self.arguments, self.route, header, body)
-        return content
+        return self.event(channel, *self.arguments, self.route, header, body)
 
 
 def read_settlement(index: int, channel: int, payload: bytes) -> Settlement:

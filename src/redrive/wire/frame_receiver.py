@@ -1,15 +1,15 @@
-"""Frames on their way in, one at a time: checked against the states, messages put together from their pieces.
+"""Reads frames one at a time: checks each against the state tables, and puts messages together from their frames.
 
-The general path. It is correct for everything; `scan` takes the usual messages past it.
+This is the general path, correct for everything. `message_scanner` reads the usual messages without it.
 """
 
 import struct
 
-from redrive.wire import complaints, hot
-from redrive.wire.errors import RemoteProtocolError, ReplyCode, frame_error, syntax_error
-from redrive.wire.events import Command, Content, Delivery, Event, Greeted, Heartbeat
+from redrive.wire import message_methods, rabbitmq_errors
+from redrive.wire.errors import FramingLost, RemoteProtocolError, ReplyCode, syntax_error
+from redrive.wire.events import Command, Delivery, Event, Greeted, Heartbeat
 from redrive.wire.frames import BASIC_CLASS, BODY, HEADER, HEARTBEAT, METHOD, PROTOCOL_HEADER, Frame
-from redrive.wire.life import Unfinished
+from redrive.wire.lifecycle import Lifecycle, Unfinished
 from redrive.wire.methods import (
     METHODS,
     ChannelClose,
@@ -19,11 +19,10 @@ from redrive.wire.methods import (
     ConnectionCloseOk,
     ConnectionTuneOk,
     Method,
+    Side,
     decode_method,
 )
-from redrive.wire.roles import Role
-from redrive.wire.sending import Sending
-from redrive.wire.states import (
+from redrive.wire.protocol_states import (
     CHANNEL,
     CHANNEL_CLOSING,
     CHANNEL_LIFE,
@@ -41,20 +40,21 @@ _CONNECTION_ENDS = frozenset({ConnectionClose.INDEX, ConnectionCloseOk.INDEX})
 _CHANNEL_ENDS = frozenset({ChannelClose.INDEX, ChannelCloseOk.INDEX})
 
 
-class Receiving(Sending):
-    """What an end makes of the frames it gets."""
+class FrameReceiver:
+    """Turns the peer's frames into events."""
 
-    delivery_type: type[Delivery] = Delivery
-    """What deliveries are made of: a subclass of a connection may give its own, with more slots and methods."""
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
 
-    def _receive_greeting(self) -> Event | None:
+    def receive_greeting(self) -> Event | None:
         """The protocol header, which comes before all frames: from the client, or from a server that refuses ours."""
-        seen = self._splitter.peek()
-        if self.role is Role.CLIENT:
+        lifecycle = self._lifecycle
+        seen = lifecycle.splitter.peek()
+        if lifecycle.side is Side.CLIENT:
             if not seen.startswith(b"AMQP"[: len(seen)]):
-                raise frame_error("the server does not speak AMQP")
+                raise FramingLost("the server does not speak AMQP")
             if len(seen) == 8:
-                self.state = CONNECTION[self.state][Role.SERVER, ProtocolHeader]
+                lifecycle.state = CONNECTION[lifecycle.state][Side.SERVER, ProtocolHeader]
                 version = ".".join(str(octet) for octet in seen[4:])
                 raise RemoteProtocolError(
                     ReplyCode.NOT_IMPLEMENTED, f"the server refuses AMQP 0-9-1; it offers protocol {version}"
@@ -62,46 +62,47 @@ class Receiving(Sending):
             return None
         if not PROTOCOL_HEADER.startswith(seen):
             # The specification's answer to a wrong header, whatever it was: ours, and goodbye.
-            self._out.append(self.limits.other_protocol)
+            lifecycle.out.append(lifecycle.limits.other_protocol)
             raise RemoteProtocolError(ReplyCode.NOT_IMPLEMENTED, f"not the header of AMQP 0-9-1: {seen!r}")
         if len(seen) < 8:
             return None
-        self._splitter.position += 8
-        self.state = CONNECTION[self.state][Role.CLIENT, ProtocolHeader]
+        lifecycle.splitter.position += 8
+        lifecycle.state = CONNECTION[lifecycle.state][Side.CLIENT, ProtocolHeader]
         return Greeted()
 
-    def _receive_frame(self, frame: Frame) -> Event | None:
+    def receive_frame(self, frame: Frame) -> Event | None:
         """The event that the frame completes, if it does. Raises RemoteProtocolError."""
+        lifecycle = self._lifecycle
         frame_type, channel, payload = frame
-        if self.state is ConnectionState.CLOSED:
+        if lifecycle.state is ConnectionState.CLOSED:
             return None
         if frame_type == HEARTBEAT and not (channel or payload):
-            return None if self.state in CONNECTION_CLOSING else Heartbeat()
-        if self.role is Role.SERVER:
-            if self.state in CONNECTION_CLOSING and (channel or frame_type != METHOD):
+            return None if lifecycle.state in CONNECTION_CLOSING else Heartbeat()
+        if lifecycle.side is Side.SERVER:
+            if lifecycle.state in CONNECTION_CLOSING and (channel or frame_type != METHOD):
                 return None
             self._check_client_frame(frame)
         elif frame_type == HEARTBEAT:
-            raise frame_error("a heartbeat belongs to channel 0 and is empty")
+            raise FramingLost("a heartbeat belongs to channel 0 and is empty")
         if channel == 0:
             return self._receive_connection_method(frame)
-        if self.state in CONNECTION_CLOSING:
+        if lifecycle.state in CONNECTION_CLOSING:
             return None
-        known = self._channels.get(channel)
-        if known is None or self.state is not ConnectionState.OPEN:
+        known = lifecycle.channels.get(channel)
+        if known is None or lifecycle.state is not ConnectionState.OPEN:
             return self._receive_channel_open(frame)
         if known.state in CHANNEL_CLOSING and (frame_type != METHOD or _index(payload) not in _CHANNEL_ENDS):
             # The peer said it before it knew that the channel is closing.
             return None
-        if known.unfinished is not None and self.role is Role.SERVER:
+        if known.unfinished is not None and lifecycle.side is Side.SERVER:
             self._check_turn(frame, known.unfinished)
         if frame_type == METHOD:
             if known.unfinished is not None:
                 raise self._unexpected("a method in the middle of a message", channel)
             return self._receive_channel_method(channel, known.state, payload)
         if known.unfinished is None:
-            if self.role is Role.SERVER:
-                raise complaints.no_method(channel)
+            if lifecycle.side is Side.SERVER:
+                raise rabbitmq_errors.no_method(channel)
             raise self._unexpected("content without a method that carries it", channel)
         if frame_type == HEADER:
             return self._receive_header(channel, known.unfinished, payload)
@@ -112,86 +113,89 @@ class Receiving(Sending):
         frame_type, channel, payload = frame
         if frame_type not in (METHOD, HEADER, BODY) or (frame_type == METHOD and len(payload) < 4):
             if frame_type == HEARTBEAT and not payload:
-                raise complaints.misplaced_frame(frame_type, payload)
-            raise complaints.unknown_frame(frame_type, payload)
+                raise rabbitmq_errors.misplaced_frame(frame_type, payload)
+            raise rabbitmq_errors.unknown_frame(frame_type, payload)
         if frame_type == HEADER and len(payload) < 12:
-            raise complaints.unknown_frame(frame_type, payload)
-        misplaced = frame_type != METHOD if channel == 0 else self.state is not ConnectionState.OPEN
-        if misplaced and self.state not in CONNECTION_CLOSING:
-            raise complaints.misplaced_frame(frame_type, payload)
+            raise rabbitmq_errors.unknown_frame(frame_type, payload)
+        misplaced = frame_type != METHOD if channel == 0 else self._lifecycle.state is not ConnectionState.OPEN
+        if misplaced and self._lifecycle.state not in CONNECTION_CLOSING:
+            raise rabbitmq_errors.misplaced_frame(frame_type, payload)
 
     def _check_turn(self, frame: Frame, unfinished: Unfinished) -> None:
         """A client's frame while its message is not whole: first the header, of the method's class, then bodies."""
         frame_type, channel, payload = frame
         if unfinished.header is not None:
             if frame_type != BODY:
-                raise complaints.no_body(channel, unfinished.method)
+                raise rabbitmq_errors.no_body(channel, unfinished.method)
             return
         class_id, weight = _CLASS_WEIGHT.unpack_from(payload) if frame_type == HEADER else (0, 1)
         if weight:
-            raise complaints.no_header(channel, unfinished.method)
+            raise rabbitmq_errors.no_header(channel, unfinished.method)
         if class_id != unfinished.method >> 16:
-            raise complaints.no_header(channel, unfinished.method, class_id)
+            raise rabbitmq_errors.no_header(channel, unfinished.method, class_id)
 
     def _receive_connection_method(self, frame: Frame) -> Event | None:
+        lifecycle = self._lifecycle
         if frame.type != METHOD:
             raise self._unexpected("content on channel 0", 0)
         index = _index(frame.payload)
-        if self.state in CONNECTION_CLOSING and index not in _CONNECTION_ENDS:
+        if lifecycle.state in CONNECTION_CLOSING and index not in _CONNECTION_ENDS:
             return None
-        if index in hot.NAMES:
-            if self.role is Role.SERVER:
-                raise complaints.not_now(index)
-            raise self._invalid(hot.NAMES[index], index, "it does not belong on channel 0")
+        if index in message_methods.NAMES:
+            if lifecycle.side is Side.SERVER:
+                raise rabbitmq_errors.not_now(index)
+            raise self._invalid(message_methods.NAMES[index], index, "it does not belong on channel 0")
         self._check_known(index, 0)
-        step = CONNECTION[self.state].get((self.role.peer, METHODS[index]))
+        step = CONNECTION[lifecycle.state].get((lifecycle.side.peer, METHODS[index]))
         if step is None:
-            if self.role is Role.SERVER:
-                raise complaints.not_now(index)
-            raise self._invalid(METHODS[index].NAME, index, f"the connection is {self.state.name}")
+            if lifecycle.side is Side.SERVER:
+                raise rabbitmq_errors.not_now(index)
+            raise self._invalid(METHODS[index].NAME, index, f"the connection is {lifecycle.state.name}")
         method = self._decode(0, frame.payload)
         if isinstance(method, ConnectionTuneOk):
-            self._check_tune_ok(method)
-        self._enter(step, method)
+            lifecycle.check_tune_ok(method)
+        lifecycle.enter(step, method)
         if isinstance(method, ConnectionClose):
-            self._answer_close(0)
+            lifecycle.answer_close(0)
         return Command(0, method)
 
     def _receive_channel_open(self, frame: Frame) -> Event:
         """The only thing that may arrive on a channel that is not open: a client's channel.open."""
+        lifecycle = self._lifecycle
         channel = frame.channel
         index = _index(frame.payload) if frame.type == METHOD else 0
-        if self.role is Role.SERVER and index != ChannelOpen.INDEX:
+        if lifecycle.side is Side.SERVER and index != ChannelOpen.INDEX:
             if frame.type == METHOD:
                 self._check_method_known(index, channel)
-                raise complaints.not_opened(channel, index)
-            raise complaints.no_method(channel)
-        if self.state is not ConnectionState.OPEN or self.role is Role.CLIENT or index != ChannelOpen.INDEX:
+                raise rabbitmq_errors.not_opened(channel, index)
+            raise rabbitmq_errors.no_method(channel)
+        if lifecycle.state is not ConnectionState.OPEN or lifecycle.side is Side.CLIENT or index != ChannelOpen.INDEX:
             raise RemoteProtocolError(
                 ReplyCode.CHANNEL_ERROR, f"channel {channel} is not open", channel=channel, method=index
             )
-        if channel > self.channel_max:
+        if channel > lifecycle.channel_max:
             raise RemoteProtocolError(
                 ReplyCode.NOT_ALLOWED,
-                f"channel {channel} is above the negotiated channel_max ({self.channel_max})",
+                f"channel {channel} is above the negotiated channel_max ({lifecycle.channel_max})",
                 channel=channel,
                 method=index,
             )
         method = self._decode(channel, frame.payload)
-        self._enter_channel(channel, ChannelState.OPENING)
+        lifecycle.enter_channel(channel, ChannelState.OPENING)
         return Command(channel, method)
 
     def _receive_channel_method(self, channel: int, state: ChannelState, payload: bytes) -> Event | None:
+        lifecycle = self._lifecycle
         index = _index(payload)
-        if index in hot.NAMES:
-            return self._receive_hot(index, channel, state, payload)
+        if index in message_methods.NAMES:
+            return self._receive_message_method(index, channel, state, payload)
         self._check_known(index, channel)
         cls = METHODS[index]
         if cls in CHANNEL_LIFE:
-            step = CHANNEL[state].get((self.role.peer, cls))
+            step = CHANNEL[state].get((lifecycle.side.peer, cls))
             if step is None:
-                if cls is ChannelOpen and self.role is Role.SERVER:
-                    raise complaints.opened_twice(channel, index)
+                if cls is ChannelOpen and lifecycle.side is Side.SERVER:
+                    raise rabbitmq_errors.opened_twice(channel, index)
                 raise RemoteProtocolError(
                     ReplyCode.CHANNEL_ERROR,
                     f"{cls.NAME}: channel {channel} is {state.name}",
@@ -199,35 +203,36 @@ class Receiving(Sending):
                     method=index,
                 )
             method = self._decode(channel, payload)
-            self._enter_channel(channel, step)
+            lifecycle.enter_channel(channel, step)
             if cls is ChannelClose:
-                self._answer_close(channel)
+                lifecycle.answer_close(channel)
             return Command(channel, method)
-        if cls.SPEAKER is self.role or index >> 16 == 10:
-            if self.role is Role.SERVER:
-                raise complaints.not_yours(channel, index)
+        if cls.SPEAKER is lifecycle.side or index >> 16 == 10:
+            if lifecycle.side is Side.SERVER:
+                raise rabbitmq_errors.not_yours(channel, index)
             raise self._invalid(cls.NAME, index, "it is not the peer's to send here", channel)
         if state is not ChannelState.OPEN:
             raise self._invalid(cls.NAME, index, f"channel {channel} is {state.name}", channel)
         return Command(channel, self._decode(channel, payload))
 
-    def _receive_hot(self, index: int, channel: int, state: ChannelState, payload: bytes) -> Event | None:
-        if index not in hot.SPOKEN_BY[self.role.peer]:
-            if self.role is Role.SERVER:
-                raise complaints.not_yours(channel, index)
-            raise self._invalid(hot.NAMES[index], index, "it is not the peer's to send", channel)
+    def _receive_message_method(self, index: int, channel: int, state: ChannelState, payload: bytes) -> Event | None:
+        lifecycle = self._lifecycle
+        if index not in message_methods.SPOKEN_BY[lifecycle.side.peer]:
+            if lifecycle.side is Side.SERVER:
+                raise rabbitmq_errors.not_yours(channel, index)
+            raise self._invalid(message_methods.NAMES[index], index, "it is not the peer's to send", channel)
         if state is not ChannelState.OPEN:
-            raise self._invalid(hot.NAMES[index], index, f"channel {channel} is {state.name}", channel)
+            raise self._invalid(message_methods.NAMES[index], index, f"channel {channel} is {state.name}", channel)
         try:
-            if index in (hot.ACK, hot.NACK, hot.REJECT):
-                return hot.read_settlement(index, channel, payload)
-            self._channels[channel].unfinished = Unfinished(hot.read_opening(index, payload), index)
+            if index in (message_methods.ACK, message_methods.NACK, message_methods.REJECT):
+                return message_methods.read_settlement(index, channel, payload)
+            lifecycle.channels[channel].unfinished = Unfinished(message_methods.read_opening(index, payload), index)
         except RemoteProtocolError as error:
             error.channel, error.method = channel, index
-            if self.role is Role.SERVER:
-                raise complaints.undecodable(channel, index, payload[4:]) from None
+            if lifecycle.side is Side.SERVER:
+                raise rabbitmq_errors.undecodable(channel, index, payload[4:]) from None
             raise
-        self._ready.discard(channel)
+        lifecycle.ready_channels.discard(channel)
         return None
 
     def _receive_header(self, channel: int, unfinished: Unfinished, payload: bytes) -> Event | None:
@@ -238,10 +243,10 @@ class Receiving(Sending):
         class_id, weight, body_size = _HEADER.unpack_from(payload)
         if class_id != BASIC_CLASS or weight:
             raise self._unexpected(f"a content header for class {class_id}, weight {weight}", channel)
-        if body_size > self.limits.body_size_max:
+        if body_size > self._lifecycle.limits.body_size_max:
             raise RemoteProtocolError(
                 ReplyCode.CONTENT_TOO_LARGE,
-                f"a message of {body_size} octets, the limit is {self.limits.body_size_max}",
+                f"a message of {body_size} octets, the limit is {self._lifecycle.limits.body_size_max}",
                 channel=channel,
             )
         unfinished.header = payload[12:]
@@ -252,17 +257,18 @@ class Receiving(Sending):
         return None
 
     def _receive_body(self, channel: int, unfinished: Unfinished, payload: bytes) -> Event | None:
+        lifecycle = self._lifecycle
         if unfinished.header is None:
             raise self._unexpected("a body before its content header", channel)
         size = len(payload)
         if unfinished.body is None:
             if size == unfinished.body_size:
-                self._unfinished_bytes -= len(unfinished.header)
+                lifecycle.unfinished_bytes -= len(unfinished.header)
                 return self._complete(channel, unfinished, payload)
             # Grown as it arrives, never sized by what the header claims: a lie costs the liar its own bandwidth.
             unfinished.body = bytearray()
         if len(unfinished.body) + size > unfinished.body_size:
-            if self.role is Role.SERVER:
+            if lifecycle.side is Side.SERVER:
                 raise RemoteProtocolError(  # so on 4.3; 3.10 and 4.0 go on waiting for the rest
                     ReplyCode.FRAME_ERROR,
                     "content body frame exceeds remaining content size",
@@ -274,30 +280,35 @@ class Receiving(Sending):
         unfinished.body += payload
         if len(unfinished.body) < unfinished.body_size:
             return None
-        self._unfinished_bytes -= unfinished.held_bytes
+        lifecycle.unfinished_bytes -= unfinished.held_bytes
         return self._complete(channel, unfinished, bytes(unfinished.body))
 
     def _complete(self, channel: int, unfinished: Unfinished, body: bytes) -> Event:
+        lifecycle = self._lifecycle
         assert unfinished.header is not None
-        self._channels[channel].unfinished = None
-        self._ready.add(channel)
+        lifecycle.channels[channel].unfinished = None
+        lifecycle.ready_channels.add(channel)
         opening = unfinished.opening
         if opening.event is Delivery:
-            opening = opening._replace(event=self.delivery_type)
-        content: Content = opening.complete(channel, unfinished.header, body)
-        return content  # type: ignore[return-value]
+            delivery_type, session = lifecycle.delivery_types[channel]
+            tag, delivery_tag, redelivered = opening.arguments
+            return delivery_type(
+                channel, tag, delivery_tag, redelivered, opening.route, unfinished.header, body, session
+            )
+        return opening.complete(channel, unfinished.header, body)  # type: ignore[return-value]
 
     def _hold(self, size: int, channel: int) -> None:
-        self._unfinished_bytes += size
-        if self._unfinished_bytes > self.limits.unfinished_bytes_max:
+        lifecycle = self._lifecycle
+        lifecycle.unfinished_bytes += size
+        if lifecycle.unfinished_bytes > lifecycle.limits.unfinished_bytes_max:
             raise RemoteProtocolError(
                 ReplyCode.RESOURCE_ERROR,
-                f"unfinished messages hold more than {self.limits.unfinished_bytes_max} octets",
+                f"unfinished messages hold more than {lifecycle.limits.unfinished_bytes_max} octets",
                 channel=channel,
             )
 
     def _check_method_known(self, index: int, channel: int) -> None:
-        if index not in hot.NAMES:
+        if index not in message_methods.NAMES:
             self._check_known(index, channel)
 
     def _check_known(self, index: int, channel: int) -> None:
@@ -314,8 +325,8 @@ class Receiving(Sending):
             return decode_method(payload)
         except RemoteProtocolError as error:
             error.channel = channel
-            if self.role is Role.SERVER:
-                raise complaints.undecodable(channel, error.method, payload[4:]) from None
+            if self._lifecycle.side is Side.SERVER:
+                raise rabbitmq_errors.undecodable(channel, error.method, payload[4:]) from None
             raise
 
     def _unexpected(self, what: str, channel: int) -> RemoteProtocolError:

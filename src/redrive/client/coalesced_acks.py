@@ -1,21 +1,21 @@
-"""Acks and discards on one channel, coalesced: one frame for everything settled alike in a row.
+"""Acks and discards on one channel, coalesced: one frame for a run of deliveries that are settled in the same way.
 
-Delivery tags on a channel count from 1. `floor` is the highest tag below which all is settled; when it moves, one ack,
-or one nack without requeue for those that are dead-lettered, with `multiple` says so, at the end of the event loop's
-turn. Tags settled out of order wait a few milliseconds for the gap below them to close; then they are said one by one.
-A multiple ack must name a delivery the broker still waits for, so it names the highest one we mean to ack, never one
-that was given back. What is given back to the queue is said at once: it is wanted elsewhere, and 4.3 counts a reject
-and does not count a nack.
+Delivery tags on a channel count from 1. All deliveries up to the tag `floor` are settled. When it moves, one ack with
+`multiple` (or one nack without requeue, for those that are discarded) is sent at the end of the event loop's turn. Tags
+settled out of order wait a few milliseconds for the gap below them to close; then they are sent one by one. A multiple
+ack must name a delivery that the broker still waits for, so it names the highest one to ack, never one that was
+requeued. A requeue is sent at once: another consumer can use the message, and RabbitMQ 4.3 counts a reject as a failed
+delivery and a nack not.
 """
 
 from redrive import wire
 
 STRAGGLERS_S = 0.002
-"""How long an ack may wait for its elder siblings."""
+"""How long an ack may wait for lower delivery tags to be settled."""
 
 
-class Settling:
-    """Which deliveries are settled, and which acks are still to be said."""
+class CoalescedAcks:
+    """Which deliveries of a channel are settled, and which acks and discards are still to be sent."""
 
     __slots__ = ("_channel", "_discards", "_settled", "_wire", "floor", "stragglers", "to_ack", "to_discard")
 
@@ -24,11 +24,11 @@ class Settling:
         self._channel = channel
         self.floor = 0
         self.to_ack = 0
-        """The highest tag up to `floor` whose ack is still to be said; 0 if none."""
+        """The highest tag up to `floor` whose ack is still to be sent; 0 if none."""
         self.to_discard = 0
-        """The same for discards. Only one of the two is ever set: the other was said when the row changed its kind."""
+        """The same for discards. Only one of the two is set: the other is sent before the first of another kind."""
         self.stragglers: set[int] = set()
-        """Tags above `floor` whose ack or discard is still to be said."""
+        """Tags above `floor` whose ack or discard is still to be sent."""
         self._discards: set[int] = set()
         """Those of the stragglers that are discarded."""
         self._settled: set[int] = set()
@@ -38,10 +38,10 @@ class Settling:
         return tag <= self.floor or tag in self._settled
 
     def ack(self, tag: int) -> None:
-        """One delivery is done; the ack is said by `write`."""
+        """One delivery is done; `write` sends the ack."""
         if tag == self.floor + 1:
             if self.to_discard:
-                self._write_row()
+                self._write_run()
             self.floor = self.to_ack = tag
             if self._settled:
                 self._close_gap()
@@ -50,10 +50,10 @@ class Settling:
             self.stragglers.add(tag)
 
     def discard(self, tag: int) -> None:
-        """One delivery dies, or goes to the dead-letter exchange; said by `write`."""
+        """One delivery is dropped or dead-lettered (a nack without requeue); `write` sends it."""
         if tag == self.floor + 1:
             if self.to_ack:
-                self._write_row()
+                self._write_run()
             self.floor = self.to_discard = tag
             if self._settled:
                 self._close_gap()
@@ -71,15 +71,15 @@ class Settling:
             self._close_gap()
 
     def nack_up_to(self, tag: int, *, requeue: bool) -> None:
-        """Everything unsettled up to a delivery goes back or dies; said at once."""
+        """Everything unsettled up to a delivery is requeued or discarded; sent at once."""
         self.write(stragglers=True)
         self._wire.nack(self._channel, tag, True, requeue)
         self._forget_up_to(tag)
         self.floor = max(self.floor, tag)
         self._close_gap()
 
-    def give_back(self, tag: int, *, counted: bool) -> None:
-        """One delivery goes back to the queue, by reject (`counted`) or nack; said at once."""
+    def requeue(self, tag: int, *, counted: bool) -> None:
+        """One delivery is requeued, by reject (`counted` as a failed delivery) or nack; sent at once."""
         if counted:
             self._wire.reject(self._channel, tag, True)
         else:
@@ -91,9 +91,9 @@ class Settling:
             self._settled.add(tag)
 
     def write(self, *, stragglers: bool) -> None:
-        """Says what is to be said: the row in one frame, and with `stragglers` the others too."""
+        """Queues what is to be sent: the run up to `floor` in one frame, and with `stragglers` the others too."""
         if self.to_ack or self.to_discard:
-            self._write_row()
+            self._write_run()
         if stragglers and self.stragglers:
             discards = self._discards
             for tag in sorted(self.stragglers):
@@ -104,7 +104,7 @@ class Settling:
             self.stragglers.clear()
             discards.clear()
 
-    def _write_row(self) -> None:
+    def _write_run(self) -> None:
         if self.to_ack:
             self._wire.ack(self._channel, self.to_ack, True)
             self.to_ack = 0
@@ -122,19 +122,19 @@ class Settling:
                 if tag in discards:
                     discards.discard(tag)
                     if self.to_ack:
-                        self._write_row()
+                        self._write_run()
                     self.to_discard = tag
                 else:
                     if self.to_discard:
-                        self._write_row()
+                        self._write_run()
                     self.to_ack = tag
             tag += 1
         self.floor = tag - 1
 
     def _write_discards_up_to(self, tag: int) -> None:
-        """Before an ack of everything up to `tag`, which would take them for done."""
+        """Before an ack of everything up to `tag`, which would ack the discarded ones too."""
         if self.to_discard:
-            self._write_row()
+            self._write_run()
         for one in sorted(one for one in self._discards if one <= tag):
             self._wire.nack(self._channel, one, False, False)
             self.stragglers.discard(one)

@@ -1,6 +1,6 @@
-"""tx.* and confirm.*: how a channel vouches for what is published on it."""
+"""tx.*: a channel on which publishes and acks take effect together, at the commit."""
 
-from redrive.wire.methods.grammar import CLIENT, SERVER, Bit, Method, method
+from redrive.wire.methods.codec import CLIENT, SERVER, Method, method
 
 
 @method(0x005A000A, CLIENT)
@@ -31,15 +31,3 @@ class TxRollback(Method):
 @method(0x005A001F, SERVER)
 class TxRollbackOk(Method):
     """tx.rollback-ok"""
-
-
-@method(0x0055000A, CLIENT)
-class ConfirmSelect(Method):
-    """confirm.select"""
-
-    nowait: Bit = False
-
-
-@method(0x0055000B, SERVER)
-class ConfirmSelectOk(Method):
-    """confirm.select-ok"""

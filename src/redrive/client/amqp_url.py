@@ -34,7 +34,7 @@ MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """How a TLS connection is made. Verification is on unless `verify` is turned off in so many words."""
+    """How a TLS connection is made. Certificates are verified unless `verify` is turned off explicitly."""
 
     cacertfile: str | None = None
     certfile: str | None = None
@@ -58,8 +58,8 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where and as whom to connect."""
+class BrokerTarget:
+    """Where to connect, as which user, and how."""
 
     hosts: tuple[tuple[str, int], ...] = (("localhost", 5672),)
     vhost: str = "/"
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """The target for messages and logs: no password."""
+        """The target for messages and logs, without the password."""
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
         return f"{'amqp' if self.tls is None else 'amqps'}://{hosts}/{'' if self.vhost == '/' else self.vhost}"
 
@@ -88,7 +88,7 @@ class Target:
         return f"{'amqp' if self.tls is None else 'amqps'}://{user}{hosts}/{vhost}"
 
 
-def parse_url(url: str, *, vhost: str = "/") -> Target:
+def parse_url(url: str, *, vhost: str = "/") -> BrokerTarget:
     """A target from a URL; `vhost` where the URL names none. A bare "/" at its end names none; "%2F" is the vhost "/".
 
     Raises `InvalidUrl`, never showing the password.
@@ -97,7 +97,7 @@ def parse_url(url: str, *, vhost: str = "/") -> Target:
     if match is None:
         raise InvalidUrl(f"{mask_url(url)[:200]} is no AMQP URL; write it like amqp://user:password@host:5672/vhost")
     if match["user"] is None and "@" in url:
-        # Else a part of a password would be taken for a host, tried, and told.
+        # Else a part of a password would be taken for a host, tried, and logged.
         raise InvalidUrl(
             f"{mask_url(url)[:200]} has an @ after a / or ?; write these in a password or a vhost as %40, %2F, %3F"
         )
@@ -111,7 +111,7 @@ def parse_url(url: str, *, vhost: str = "/") -> Target:
     mechanism = query.get("auth_mechanism", "EXTERNAL" if certificate and match["user"] is None else "PLAIN").upper()
     if mechanism not in MECHANISMS:
         raise InvalidUrl(f"the AMQP URL asks for {mechanism}; the mechanisms are {', '.join(MECHANISMS)}")
-    return Target(
+    return BrokerTarget(
         hosts=tuple(_host(text, 5671 if secure else 5672) for text in match["hosts"].split(",")),
         vhost=unquote(match["vhost"]) if match["vhost"] else vhost,
         user=unquote(user),

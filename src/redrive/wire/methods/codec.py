@@ -19,9 +19,19 @@ from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, NoReturn, TypeAlias, TypeVar, dataclass_transform
 
 from redrive.wire.errors import EncodingError, RemoteProtocolError, ReplyCode, syntax_error
-from redrive.wire.fields import FieldTable
-from redrive.wire.roles import Role
-from redrive.wire.tables import decode_table, encode_short_string, encode_table, encode_text
+from redrive.wire.field_tables import decode_table, encode_short_string, encode_table, encode_text
+from redrive.wire.field_types import FieldTable
+
+
+class Side(Enum):
+    """The two ends of a connection: the application's and the broker's."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+    @property
+    def peer(self) -> "Side":
+        return Side.SERVER if self is Side.CLIENT else Side.CLIENT
 
 
 class Domain(Enum):
@@ -48,7 +58,7 @@ LongBytes: TypeAlias = Annotated[bytes, Domain.LONG_STRING]
 LongText: TypeAlias = Annotated[str, Domain.LONG_TEXT]
 Table: TypeAlias = Annotated[FieldTable, Domain.TABLE]
 
-CLIENT, SERVER = Role.CLIENT, Role.SERVER
+CLIENT, SERVER = Side.CLIENT, Side.SERVER
 EITHER: None = None
 
 
@@ -59,7 +69,7 @@ class Method:
     """class id << 16 | method id"""
     NAME: ClassVar[str]
     """As the specification writes it: `queue.declare-ok`."""
-    SPEAKER: ClassVar[Role | None]
+    SPEAKER: ClassVar[Side | None]
     """Who may send it; None for either."""
     DOMAINS: ClassVar[tuple[tuple[str, Domain], ...]]
     DEFAULTS: ClassVar[dict[str, Any]]
@@ -99,7 +109,7 @@ _LENGTH = struct.Struct(">I")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-def method(index: int, speaker: Role | None) -> Callable[[type[_M]], type[_M]]:
+def method(index: int, speaker: Side | None) -> Callable[[type[_M]], type[_M]]:
     """Make the class a method: its fields read, a place in `METHODS`."""
 
     def register(cls: type[_M]) -> type[_M]:

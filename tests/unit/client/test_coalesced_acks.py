@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive import wire
-from redrive.client.settling import Settling
+from redrive.client.coalesced_acks import CoalescedAcks
 from redrive.wire import methods
 from tests.examples import examples
 
@@ -37,7 +37,7 @@ class Ledger:
 
 
 def open_pair() -> tuple[wire.Connection, wire.Connection]:
-    client, server = wire.Connection(wire.Role.CLIENT), wire.Connection(wire.Role.SERVER)
+    client, server = wire.Connection(wire.Side.CLIENT), wire.Connection(wire.Side.SERVER)
     client.send_protocol_header()
     exchange(client, server)
     server.send(0, methods.ConnectionStart())
@@ -67,10 +67,10 @@ def exchange(client: wire.Connection, server: wire.Connection) -> None:
 
 def test_acks_in_a_row_are_one_frame() -> None:
     ledger = Ledger(100)
-    settling = Settling(ledger.client, 1)
+    acks = CoalescedAcks(ledger.client, 1)
     for tag in range(1, 101):
-        settling.ack(tag)
-    settling.write(stragglers=False)
+        acks.ack(tag)
+    acks.write(stragglers=False)
     ledger.read()
     assert ledger.frames == 1
     assert ledger.fate == dict.fromkeys(range(1, 101), "ack")
@@ -78,41 +78,41 @@ def test_acks_in_a_row_are_one_frame() -> None:
 
 def test_an_ack_above_a_gap_waits_until_the_gap_closes_or_its_time_is_up() -> None:
     ledger = Ledger(3)
-    settling = Settling(ledger.client, 1)
-    settling.ack(3)
-    settling.write(stragglers=False)
+    acks = CoalescedAcks(ledger.client, 1)
+    acks.ack(3)
+    acks.write(stragglers=False)
     ledger.read()
     assert ledger.fate == {}
-    settling.ack(1)
-    settling.write(stragglers=True)
+    acks.ack(1)
+    acks.write(stragglers=True)
     ledger.read()
     assert ledger.fate == {1: "ack", 3: "ack"}
-    settling.ack(2)
-    settling.write(stragglers=False)
+    acks.ack(2)
+    acks.write(stragglers=False)
     ledger.read()
     assert ledger.fate == {1: "ack", 2: "ack", 3: "ack"}
 
 
 def test_a_multiple_nack_takes_only_what_was_not_acked_before() -> None:
     ledger = Ledger(5)
-    settling = Settling(ledger.client, 1)
-    settling.ack(2)
-    settling.nack_up_to(4, requeue=True)
-    settling.ack(5)
-    settling.write(stragglers=True)
+    acks = CoalescedAcks(ledger.client, 1)
+    acks.ack(2)
+    acks.nack_up_to(4, requeue=True)
+    acks.ack(5)
+    acks.write(stragglers=True)
     ledger.read()
     assert ledger.fate == {1: "nack True", 2: "ack", 3: "nack True", 4: "nack True", 5: "ack"}
 
 
 def test_discards_in_a_row_are_one_frame_between_the_acks_around_them() -> None:
     ledger = Ledger(30)
-    settling = Settling(ledger.client, 1)
+    acks = CoalescedAcks(ledger.client, 1)
     for tag in range(1, 31):
         if 10 < tag <= 20:
-            settling.discard(tag)
+            acks.discard(tag)
         else:
-            settling.ack(tag)
-    settling.write(stragglers=False)
+            acks.ack(tag)
+    acks.write(stragglers=False)
     ledger.read()
     assert ledger.frames == 3
     assert ledger.fate == {tag: "discard" if 10 < tag <= 20 else "ack" for tag in range(1, 31)}
@@ -120,13 +120,13 @@ def test_discards_in_a_row_are_one_frame_between_the_acks_around_them() -> None:
 
 def test_an_ack_of_everything_up_to_a_delivery_leaves_what_was_discarded_before() -> None:
     ledger = Ledger(6)
-    settling = Settling(ledger.client, 1)
-    settling.discard(1)
-    settling.discard(3)
-    settling.ack(4)
-    settling.ack_up_to(5)
-    settling.discard(6)
-    settling.write(stragglers=True)
+    acks = CoalescedAcks(ledger.client, 1)
+    acks.discard(1)
+    acks.discard(3)
+    acks.ack(4)
+    acks.ack_up_to(5)
+    acks.discard(6)
+    acks.write(stragglers=True)
     ledger.read()
     assert ledger.fate == {1: "discard", 2: "ack", 3: "discard", 4: "ack", 5: "ack", 6: "discard"}
 
@@ -148,22 +148,22 @@ steps = st.permutations(range(1, 25)).flatmap(
 @given(steps)
 def test_every_delivery_is_settled_as_it_was_said(plan: tuple[list[int], list[str], list[str]]) -> None:
     ledger = Ledger(24)
-    settling = Settling(ledger.client, 1)
+    acks = CoalescedAcks(ledger.client, 1)
     expected = {}
     for tag, fate, write in zip(*plan, strict=True):
         expected[tag] = fate
-        assert not settling.is_settled(tag)
+        assert not acks.is_settled(tag)
         if fate == "ack":
-            settling.ack(tag)
+            acks.ack(tag)
         elif fate == "discard":
-            settling.discard(tag)
+            acks.discard(tag)
         else:
-            settling.give_back(tag, counted=fate == "reject True")
-        assert settling.is_settled(tag)
+            acks.requeue(tag, counted=fate == "reject True")
+        assert acks.is_settled(tag)
         if write:
-            settling.write(stragglers=write == "write all")
+            acks.write(stragglers=write == "write all")
         ledger.read()
-    settling.write(stragglers=True)
+    acks.write(stragglers=True)
     ledger.read()
     assert ledger.fate == expected
     assert ledger.outstanding == set()

@@ -1,31 +1,34 @@
-"""Confirms on one channel: which publish a broker's ack, nack or return is about.
+"""One channel in confirm mode: matches each ack, nack and return of the broker with its publish.
 
 The broker numbers publishes on a channel from 1; so do we. A return carries no number, only the message itself. It
 comes before the ack of its message, and returns come in the order of the publishes. So a return belongs to a mandatory
-publish after the last one returned that is still unconfirmed and equal to the byte; message ids play no part. Of
-several equal ones it is the one acked first: the broker acks what it returns at once, what it routes later. Should that
-guess be wrong, each of two equal messages gets the other's outcome, and still one of them is in a queue and one is not.
+publish after the last returned one that is still unconfirmed and equal to the byte; message ids play no part. Of
+several equal ones it is the one acked first: the broker acks a returned message at once, a routed one later. If that
+guess is wrong, each of two equal messages gets the other's outcome: still one of them is in a queue and one is not.
 
-The broker may give a message back altered (it takes the BCC header out, an interceptor of 4.x puts headers in). Then
-the most similar publish is the returned one, and any other that it could have been is in doubt: a return must never
-end as a confirm.
+The broker may return a message altered (it takes the BCC header out, an interceptor of 4.x puts headers in). Then the
+most similar publish is the returned one, and every other that it could have been is in doubt: a returned message must
+never be reported as confirmed.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from redrive import wire
+from redrive.client.channel_session import ChannelSession
 from redrive.client.errors import ChannelClosed, ConnectionClosed
-from redrive.client.outcomes import CONFIRMED, NACKED, InDoubt, Outcome, Returned
-from redrive.client.room import RoomQueue
-from redrive.client.session import ChannelSession
+from redrive.client.publish_outcomes import CONFIRMED, NACKED, InDoubt, Outcome, Returned
+from redrive.client.publish_window import PublishWindow
+
+if TYPE_CHECKING:
+    from redrive.client.connection import Connection
 
 _LARGE_BODY_BYTES = 65_536
-_NOT_TOLD_APART = InDoubt("a message was returned that can't be told apart from this one")
+_AMBIGUOUS_RETURN = InDoubt("a message was returned that can't be told apart from this one")
 
 
-class Batch:
+class PublishBatch:
     """The outcomes of many publishes, and one future for all of them."""
 
     __slots__ = ("done", "missing", "outcomes")
@@ -45,18 +48,18 @@ class Batch:
             self.done.set_result(None)
 
 
-class Sink(Protocol):
-    """Is told the outcome of one publish, and must not raise. A future is one."""
+class OutcomeSink(Protocol):
+    """Receives the outcome of one publish, and must not raise. An `asyncio.Future` is one."""
 
     def done(self) -> bool:
-        """Whether it has been told, or does not want to know any more."""
+        """Whether it has the outcome, or was cancelled."""
 
     def set_result(self, outcome: Outcome, /) -> None:
-        """Told, once; by an `InDoubt` with a `late` outcome if its deadline has passed."""
+        """Called once with the outcome: `InDoubt` with a `late` outcome if the deadline has passed."""
 
 
-# sink, slot, exchange, routing key, header, body, mandatory, deadline; a sink is a Batch, or a Sink with slot -1. A
-# plain tuple: it is made for every publish.
+# sink, slot, exchange, routing key, header, body, mandatory, deadline; the sink is a PublishBatch, or an OutcomeSink
+# with slot -1. A plain tuple: it is made for every publish.
 _Pending = tuple[Any, int, str, str, bytes, bytes, bool, float]
 NO_DEADLINE = float("inf")
 
@@ -64,10 +67,10 @@ NO_DEADLINE = float("inf")
 class PublishSession(ChannelSession):
     """A channel in confirm mode with a bounded number of publishes in flight."""
 
-    def __init__(self, window: int, queue: RoomQueue) -> None:
-        super().__init__()
+    def __init__(self, connection: "Connection", number: int, *, in_flight_max: int, window: PublishWindow) -> None:
+        super().__init__(connection, number)
+        self._in_flight_max = in_flight_max
         self._window = window
-        self._queue = queue
         self._accepting = True
         self._pending: dict[int, _Pending] = {}
         self._next = 1
@@ -76,16 +79,16 @@ class PublishSession(ChannelSession):
         self._suspected: dict[int, Returned | InDoubt] = {}
         self._settled: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        """For the earliest deadline in flight: a timer for each publish would cost more than its confirm."""
-        self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """One timer, for the earliest deadline: a timer for each publish would cost more than its confirm."""
+        self.nacked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the broker has nacked something; see `Publisher` for why that matters."""
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         """How many publishes may be sent now."""
         if not self._accepting or not self.connection.writable:
             return 0
-        return self._window - len(self._pending)
+        return self._in_flight_max - len(self._pending)
 
     @property
     def in_flight(self) -> int:
@@ -99,13 +102,13 @@ class PublishSession(ChannelSession):
         header: bytes,
         body: bytes,
         mandatory: bool,
-        sink: Batch | Sink,
+        sink: PublishBatch | OutcomeSink,
         slot: int = -1,
         until_s: float = NO_DEADLINE,
     ) -> None:
-        """Sends one message; its outcome goes to `sink`. Raises `wire.LocalProtocolError` and has sent nothing then.
+        """Sends one message; its outcome goes to `sink`. Raises `wire.LocalProtocolError`, with nothing sent.
 
-        A sink that is no batch is told `InDoubt` at `until_s` by the loop's clock; the real outcome goes to its `late`.
+        At `until_s` by the loop's clock a sink that is no batch gets `InDoubt`; the real outcome goes to its `late`.
         """
         connection = self.connection
         connection.amqp.publish(self.number, exchange, routing_key, header, body, mandatory)
@@ -117,49 +120,49 @@ class PublishSession(ChannelSession):
         if len(body) < _LARGE_BODY_BYTES:
             connection.flush_soon()
         else:
-            # Not gathered up, so that the socket says when it is full before the next one is copied.
+            # Sent at once, so that the socket says when it is full before the next one is copied.
             connection.flush()
 
     async def wait_settled(self) -> bool:
-        """Takes no more publishes and gives those in flight a moment to get their outcomes; whether they all did."""
+        """Takes no more publishes and waits a moment for the outcomes of those in flight; whether all have come."""
         self._accepting = False
         if self._settled is not None and self._settled.done():
             self._settled = None
         if self._settled is None:
             self._settled = asyncio.get_running_loop().create_future()
         if self._pending:
-            await asyncio.wait([self._settled], timeout=self.connection.patience_s)
+            await asyncio.wait([self._settled], timeout=self.connection.close_timeout_s)
         return not self._pending
 
     def resume(self) -> None:
-        """Takes publishes again after all."""
+        """Takes publishes again, after `wait_settled`."""
         self._accepting = self.usable
-        self._queue.release()
+        self._window.release()
 
-    def on_confirm(self, confirm: wire.Ack) -> None:
-        """The number alone, or everything up to it."""
-        if confirm.multiple:
-            self._settle_up_to(confirm.delivery_tag, CONFIRMED)
+    def on_ack(self, ack: wire.Ack) -> None:
+        """Confirms one publish, or with `multiple` every one up to it."""
+        if ack.multiple:
+            self._settle_up_to(ack.delivery_tag, CONFIRMED)
         else:
-            record = self._pending.pop(confirm.delivery_tag, None)
+            record = self._pending.pop(ack.delivery_tag, None)
             if record is not None:
-                self._settle(confirm.delivery_tag, record, CONFIRMED)
+                self._settle(ack.delivery_tag, record, CONFIRMED)
         self._after_settling()
 
-    def on_refusal(self, refusal: wire.Nack) -> None:
-        """The broker could not take these."""
-        if not self.refused.done():
-            self.refused.set_result(None)
-        if refusal.multiple:
-            self._settle_up_to(refusal.delivery_tag, NACKED)
+    def on_nack(self, nack: wire.Nack) -> None:
+        """The broker refuses one publish, or with `multiple` every one up to it."""
+        if not self.nacked.done():
+            self.nacked.set_result(None)
+        if nack.multiple:
+            self._settle_up_to(nack.delivery_tag, NACKED)
         else:
-            record = self._pending.pop(refusal.delivery_tag, None)
+            record = self._pending.pop(nack.delivery_tag, None)
             if record is not None:
-                self._settle(refusal.delivery_tag, record, NACKED)
+                self._settle(nack.delivery_tag, record, NACKED)
         self._after_settling()
 
     def on_returned(self, returned: wire.Returned) -> None:
-        """Finds the publish it is about; its ack will settle it."""
+        """Finds the publish that was returned; its ack will settle it."""
         wanted = (returned.exchange, returned.routing_key, returned.header, returned.body)
         outcome = Returned(returned.reply_code, returned.reply_text)
         number = next(self._unreturned(lambda record: record[2:6] == wanted), None)
@@ -170,15 +173,15 @@ class PublishSession(ChannelSession):
             self._suspect(outcome, returned.route, returned.body)
 
     def on_writable(self) -> None:
-        """Room is back, and no confirm may come to say so."""
-        self._queue.release()
+        """Slots are free again, perhaps without any confirm to come."""
+        self._window.release()
 
     def on_closing(self) -> None:
         """No more publishes."""
         self._accepting = False
 
     def on_end(self, error: ChannelClosed | ConnectionClosed) -> None:
-        """Whatever was in flight is in doubt, but for what was returned: that the broker certainly has not kept."""
+        """What is in flight ends in doubt, except what was returned: the broker certainly has not kept that."""
         self._accepting = False
         pending, self._pending = self._pending, {}
         doubt = InDoubt(str(error))
@@ -211,7 +214,7 @@ class PublishSession(ChannelSession):
         self._timer = asyncio.get_running_loop().call_at(until_s, self._expire, until_s)
 
     def _expire(self, now_s: float) -> None:
-        """Ends the wait for what is not answered by now. It stays in flight: the answer may come, and is kept."""
+        """Ends the wait for what is not confirmed by `now_s`. It stays in flight: its outcome may still come."""
         self._timer = None
         earliest_s = NO_DEADLINE
         for number, record in self._pending.items():
@@ -226,7 +229,7 @@ class PublishSession(ChannelSession):
             self._set_timer(earliest_s)
 
     def _decide(self, number: int, record: _Pending, outcome: Outcome) -> Outcome:
-        """The outcome in the light of returns. A nack stays one: what the broker nacks it has not returned."""
+        """The outcome, given the returns so far. A nack stays one: what the broker nacks it has not returned."""
         suspicion = self._suspected.pop(number, None)
         if outcome is NACKED or not record[6]:
             return outcome
@@ -241,7 +244,7 @@ class PublishSession(ChannelSession):
         return found
 
     def _suspect(self, outcome: Returned, route: tuple[str, str], body: bytes) -> None:
-        """No publish is equal to what was returned: take the most similar, and trust no other that is as similar."""
+        """No publish equals what was returned: take the most similar, and put every other as similar in doubt."""
         degrees: tuple[Callable[[_Pending], bool], ...] = (
             lambda record: record[2:4] == route and record[5] == body,
             lambda record: record[2:4] == route,
@@ -252,7 +255,7 @@ class PublishSession(ChannelSession):
             if candidates:
                 break
         for number in candidates[1:]:
-            self._suspected.setdefault(number, _NOT_TOLD_APART)
+            self._suspected.setdefault(number, _AMBIGUOUS_RETURN)
         for number in candidates[:1]:
             self._suspected[number] = outcome
             self._after_return = number + 1
@@ -268,7 +271,7 @@ class PublishSession(ChannelSession):
         if self._timer is not None and not self._pending:
             self._timer.cancel()
             self._timer = None
-        if self._queue.waiting:
-            self._queue.release()
+        if self._window.waiting:
+            self._window.release()
         if self._settled is not None and not self._pending and not self._settled.done():
             self._settled.set_result(None)
