@@ -1,11 +1,11 @@
-"""Versions in headers: `ETag: "3"` on what can change, `If-Match: "3"` on what must not overwrite another's change."""
+"""Versions in headers: `ETag: "3"` in responses, `If-Match: "3"` in requests that must not overwrite another change."""
 
 import re
 from typing import Annotated
 
 from fastapi import Header
 
-from redrive.admin.problems import Problem
+from redrive.admin.problems import HttpProblem
 
 IfMatch = Annotated[
     str | None,
@@ -20,17 +20,17 @@ _TAG = re.compile(r'"(\d{1,18})"', re.ASCII)
 
 
 def etag(version: int) -> str:
-    """The header's value."""
+    """A version as an ETag."""
     return f'"{version}"'
 
 
 def expected_version(if_match: str | None) -> int | None:
-    """The version that must still be there; None: any. Raises `Problem` 412 for a tag that is none of ours."""
+    """The version that a change expects; None: any. Raises `HttpProblem` 412 for a tag that is not ours."""
     if if_match is None or if_match.strip() == "*":
         return None
     found = _TAG.fullmatch(if_match.strip())
     if found is None:
-        raise Problem(
+        raise HttpProblem(
             status=412,
             name="version-conflict",
             title="It has changed since it was read",
@@ -40,9 +40,9 @@ def expected_version(if_match: str | None) -> int | None:
 
 
 def required_version(if_match: str | None) -> int | None:
-    """The same, where a change without If-Match is refused. Raises `Problem` 412 and 428."""
+    """The same, but If-Match is required. Raises `HttpProblem` 412 and 428."""
     if if_match is None:
-        raise Problem(
+        raise HttpProblem(
             status=428,
             name="if-match-required",
             title="Say which version is to be changed",

@@ -54,7 +54,7 @@ class LiveUpdates:
         return self._tokens.total()
 
     def require_room(self) -> None:
-        """Raises `Problem` 503 where as many watch as may, or the server stops."""
+        """Raises `HttpProblem` 503 where as many watch as may, or the server stops."""
         if self.is_closed:
             raise unavailable("stopping", "The server stops", "the server stops; ask another one, or this one later")
         if self.watchers >= self._services.settings.streams_max:

@@ -1,7 +1,7 @@
-"""Refusals as application/problem+json (RFC 9457), with types that stay: `urn:redrive:problem:<name>`.
+"""Refusals as application/problem+json (RFC 9457), with stable types: `urn:redrive:problem:<name>`.
 
-`problem_of` says what each error of ours is to a client; anything it does not know is our own fault, and a client is
-told nothing but that. `install` makes an app answer so.
+`problem_of` maps Redrive's errors to problem responses. An error it does not know is a fault of the server, and the
+client learns nothing else about it.
 """
 
 import json
@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from redrive.admin.wrong_requests import sentences, short, validation_problems
+from redrive.admin.validation import sentences, short, validation_problems
 from redrive.client import ClientError
 from redrive.core import InvalidInput, RedriveError
 from redrive.deadletters import ActionRefused, InvalidEdit, PeekRefused, RecordNotFound, StillCollected, TargetRefused
@@ -41,8 +41,8 @@ _FINDINGS_SHOWN = 20
 _ABOUT_BROKER = frozenset({"broker-unavailable", "management-unavailable"})
 
 
-class Problem(Exception):
-    """A refusal as a client sees it. `name` is the end of its type; `detail` says what, where, what to do."""
+class HttpProblem(Exception):
+    """A refusal, as the client gets it. `name` is the end of its type; `detail` says what, where, what to do."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Problem(Exception):
         self.extra = dict(extra or {})
         super().__init__(detail)
 
-    def for_others(self) -> "Problem":
-        """As those hear it who are no admins: where the broker is and what it says is no business of theirs."""
+    def without_broker_detail(self) -> "HttpProblem":
+        """The same for callers who are no admins: they must not learn the broker's address or what it says."""
         if self.name not in _ABOUT_BROKER:
             return self
-        detail = "the broker can't be asked now, and an admin sees why; what is stored can still be read"
-        return Problem(status=self.status, name=self.name, title=self.title, detail=detail, headers=self.headers)
+        detail = "the broker can't be asked now; an admin sees why; what is stored can still be read"
+        return HttpProblem(status=self.status, name=self.name, title=self.title, detail=detail, headers=self.headers)
 
     def response(self, path: str) -> Response:
-        """The answer to a request for this path."""
+        """The response to a request for this path."""
         content = {
             **self.extra,
             "type": f"urn:redrive:problem:{self.name}",
@@ -79,103 +79,103 @@ class Problem(Exception):
             "detail": self.detail,
             "instance": path,
         }
-        # ASCII: half a surrogate pair, from somebody's queue name, is no UTF-8.
+        # ASCII: half a surrogate pair, from a queue name, is no UTF-8.
         return Response(json.dumps(content), status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
-def not_found(what: str, id: str) -> Problem:
-    """404: `what` is its kind, as in "dead letter"."""
-    return Problem(
+def not_found(what: str, id: str) -> HttpProblem:
+    """404. `what` is its kind, such as "dead letter"."""
+    return HttpProblem(
         status=404, name="not-found", title=f"There is no such {what}", detail=f"there is no {what} {short(id)}"
     )
 
 
-def forbidden(detail: str) -> Problem:
-    """403: whoever asks is known and may not."""
-    return Problem(status=403, name="forbidden", title="Not allowed", detail=detail)
+def forbidden(detail: str) -> HttpProblem:
+    """403: the caller is known and may not do this."""
+    return HttpProblem(status=403, name="forbidden", title="Not allowed", detail=detail)
 
 
-def conflict(name: str, detail: str) -> Problem:
-    """409: not as things stand."""
-    return Problem(status=409, name=name, title="Not as things stand", detail=detail)
+def conflict(name: str, detail: str) -> HttpProblem:
+    """409: not in the current state."""
+    return HttpProblem(status=409, name=name, title="Not as things stand", detail=detail)
 
 
-def invalid(detail: str, **extra: Any) -> Problem:
-    """422: the request can't be understood."""
-    return Problem(status=422, name="invalid-request", title="The request is not valid", detail=detail, extra=extra)
+def invalid(detail: str, **extra: Any) -> HttpProblem:
+    """422: the request is not valid."""
+    return HttpProblem(status=422, name="invalid-request", title="The request is not valid", detail=detail, extra=extra)
 
 
-def wrong(found: Iterable[Mapping[str, str]]) -> Problem:
-    """422: what `wrong_requests` found."""
+def invalid_parts(found: Iterable[Mapping[str, str]]) -> HttpProblem:
+    """422 with every invalid part of a request that `validation` found."""
     found = list(found)
     return invalid(sentences(found), errors=[{"at": one["at"], "problem": one["problem"]} for one in found])
 
 
-def unauthenticated(detail: str) -> Problem:
-    """401: no token, or none that counts."""
+def unauthenticated(detail: str) -> HttpProblem:
+    """401: no token, or no valid one."""
     headers = {"WWW-Authenticate": "Bearer"}
     title = "A valid token is needed"
-    return Problem(status=401, name="unauthenticated", title=title, detail=detail, headers=headers)
+    return HttpProblem(status=401, name="unauthenticated", title=title, detail=detail, headers=headers)
 
 
-def unavailable(name: str, title: str, detail: str, *, retry_after_s: int = RETRY_AFTER_S) -> Problem:
-    """503: not now; asking again later may do."""
-    return Problem(status=503, name=name, title=title, detail=detail, headers={"Retry-After": str(retry_after_s)})
+def unavailable(name: str, title: str, detail: str, *, retry_after_s: int = RETRY_AFTER_S) -> HttpProblem:
+    """503: not now; a later request may succeed."""
+    return HttpProblem(status=503, name=name, title=title, detail=detail, headers={"Retry-After": str(retry_after_s)})
 
 
-def management_unavailable(reason: str) -> Problem:
-    """503: the broker may well be there, but not the API that knows its queues."""
+def management_unavailable(reason: str) -> HttpProblem:
+    """503: the broker may be there, but not its management API, which knows the queues."""
     title = "The broker's management API can't be asked"
     return unavailable("management-unavailable", title, f"{reason}; what is stored can still be read")
 
 
-def internal() -> Problem:
-    """500: our own fault. What it was is in the log, by its type."""
-    detail = "something of our own failed; the server's log says where"
-    return Problem(status=500, name="internal", title="Internal error", detail=detail)
+def internal() -> HttpProblem:
+    """500: a fault of the server. The log has its type and place."""
+    detail = "the server failed; its log says where"
+    return HttpProblem(status=500, name="internal", title="Internal error", detail=detail)
 
 
-def problem_of(error: BaseException) -> Problem | None:
-    """What an error is to a client; None where it is our own fault."""
-    if isinstance(error, Problem):
+def problem_of(error: BaseException) -> HttpProblem | None:
+    """The problem response for an error; None if the error is a fault of the server."""
+    if isinstance(error, HttpProblem):
         return error
     if isinstance(error, HTTPException):
         return _of_http(error)
     if isinstance(error, RequestValidationError):
         return _of_validation(error)
-    for kinds, make in _MEANINGS:
+    for kinds, make in _PROBLEMS:
         if isinstance(error, kinds):
             return make(error)
     return None
 
 
-def install(app: FastAPI) -> None:
-    """Makes an app answer errors so. What is nobody's meaning goes on to `limits.Boundary`."""
+def install_problem_handlers(app: FastAPI) -> None:
+    """Makes an app answer known errors as problems. Any other error goes on to `ErrorBoundary`."""
 
     async def answer(request: Request, error: Exception) -> Response:
         problem = problem_of(error)
         if problem is None:
             raise error
-        may_know = getattr(request.scope.get("redrive.caller"), "role", None) is Role.ADMIN
-        return (problem if may_know else problem.for_others()).response(request.url.path)
+        is_admin = getattr(request.scope.get("redrive.caller"), "role", None) is Role.ADMIN
+        return (problem if is_admin else problem.without_broker_detail()).response(request.url.path)
 
-    for kind in (Problem, HTTPException, RequestValidationError, RedriveError, TimeoutError):
+    for kind in (HttpProblem, HTTPException, RequestValidationError, RedriveError, TimeoutError):
         app.add_exception_handler(kind, answer)
 
 
-def _conflicting(name: str) -> Callable[[BaseException], Problem]:
+def _conflicting(name: str) -> Callable[[BaseException], HttpProblem]:
     return lambda error: conflict(name, str(error))
 
 
-def _missing(error: BaseException) -> Problem:
-    return Problem(status=404, name="not-found", title="It is not there", detail=str(error))
+def _missing(error: BaseException) -> HttpProblem:
+    return HttpProblem(status=404, name="not-found", title="It is not there", detail=str(error))
 
 
-def _invalid(error: BaseException) -> Problem:
+def _invalid(error: BaseException) -> HttpProblem:
     return invalid(str(error))
 
 
-def _of_filter(error: BaseException) -> Problem:
+def _of_filter(error: BaseException) -> HttpProblem:
     assert isinstance(error, InvalidFilter)
     problems = [
         {"code": one.code, "summary": one.summary, "hint": one.hint, "start": one.start, "end": one.end}
@@ -183,31 +183,31 @@ def _of_filter(error: BaseException) -> Problem:
     ]
     title = "The filter is not valid"
     detail = error.findings[0].text if error.findings else title
-    return Problem(status=422, name="invalid-filter", title=title, detail=detail, extra={"problems": problems})
+    return HttpProblem(status=422, name="invalid-filter", title=title, detail=detail, extra={"problems": problems})
 
 
-def _of_version(error: BaseException) -> Problem:
+def _of_version(error: BaseException) -> HttpProblem:
     title = "It has changed since it was read"
-    return Problem(status=412, name="version-conflict", title=title, detail=str(error))
+    return HttpProblem(status=412, name="version-conflict", title=title, detail=str(error))
 
 
-def _of_key(error: BaseException) -> Problem:
+def _of_key(error: BaseException) -> HttpProblem:
     title = "The Idempotency-Key belongs to another request"
-    return Problem(status=422, name="idempotency-key-reused", title=title, detail=str(error))
+    return HttpProblem(status=422, name="idempotency-key-reused", title=title, detail=str(error))
 
 
-def _of_cost(error: BaseException) -> Problem:
-    return Problem(status=422, name="filter-too-dear", title="The filter is too dear", detail=str(error))
+def _of_cost(error: BaseException) -> HttpProblem:
+    return HttpProblem(status=422, name="filter-too-dear", title="The filter is too dear", detail=str(error))
 
 
-def _of_store(error: BaseException) -> Problem:
-    # Its text has the address of the database, which is no business of a client's.
+def _of_store(error: BaseException) -> HttpProblem:
+    # Its text has the address of the database, which a client must not learn.
     reason = error.reason if isinstance(error, StoreUnavailable) else "another instance took over"
-    detail = f"the database can't be used now ({reason}); nothing was half done, ask again"
+    detail = f"the database can't be used now ({reason}); nothing was left half done; ask again"
     return unavailable("store-unavailable", "The database can't be used now", detail)
 
 
-def _of_broker(error: BaseException) -> Problem:
+def _of_broker(error: BaseException) -> HttpProblem:
     reason = str(error) or "it did not answer in time"
     if isinstance(error, ManagementError):
         return management_unavailable(reason)
@@ -215,26 +215,28 @@ def _of_broker(error: BaseException) -> Problem:
     return unavailable("broker-unavailable", title, f"{reason}; what is stored can still be read")
 
 
-def _of_http(error: HTTPException) -> Problem:
+def _of_http(error: HTTPException) -> HttpProblem:
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        return Problem(
+        return HttpProblem(
             status=404, name="not-found", title="No such resource", detail="there is nothing at this path; see /docs"
         )
     if error.status_code == 405:
         title = "Method not allowed"
         detail = "this resource does not take this method; see /docs"
-        return Problem(status=405, name="method-not-allowed", title=title, detail=detail, headers=headers)
+        return HttpProblem(status=405, name="method-not-allowed", title=title, detail=detail, headers=headers)
     if error.status_code == 400:
         return invalid("the request's body can't be read as what its content type says; send JSON in UTF-8")
-    return Problem(status=error.status_code, name="refused", title="Refused", detail=str(error.detail), headers=headers)
+    return HttpProblem(
+        status=error.status_code, name="refused", title="Refused", detail=str(error.detail), headers=headers
+    )
 
 
-def _of_validation(error: RequestValidationError) -> Problem:
-    return wrong(validation_problems(error))
+def _of_validation(error: RequestValidationError) -> HttpProblem:
+    return invalid_parts(validation_problems(error))
 
 
-_MEANINGS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException], Problem]], ...] = (
+_PROBLEMS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException], HttpProblem]], ...] = (
     ((RecordNotFound, UnknownLetter, UnknownGroup, UnknownOperation, UnknownRedaction, UnknownToken), _missing),
     ((TokenNameTaken,), _conflicting("name-taken")),
     ((LetterBusy,), _conflicting("busy")),
@@ -250,4 +252,4 @@ _MEANINGS: tuple[tuple[tuple[type[BaseException], ...], Callable[[BaseException]
     ((StoreUnavailable, LeaseLost), _of_store),
     ((ClientError, ManagementError, TimeoutError), _of_broker),
 )
-"""The first that fits."""
+"""Errors and what makes a problem of them; the first that fits applies."""

@@ -1,22 +1,20 @@
-"""What routes need, in one value: made by `redrive.serving` or by a test, found by `services_of`."""
+"""Everything routes and middleware use, in one value. `redrive.serving` or a test makes it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Depends, Request
 
-from redrive.admin.access.refusals import Refusals
-from redrive.admin.settings import Settings
-from redrive.admin.shares import Shares
+from redrive.admin.access.access_audit import RefusalAudit
+from redrive.admin.middleware.quotas import TokenQuotas
+from redrive.admin.settings import ApiSettings
+from redrive.admin.shared_broker import SharedBroker
+from redrive.admin.worker_state import WorkerState
 from redrive.core import Observer
-from redrive.deadletters import DeadLetterService
+from redrive.deadletters import DeadLetterService, RedriveService
 from redrive.stores import Store
 from redrive.wiring import ConnectionSettings
-
-if TYPE_CHECKING:
-    from redrive.admin.broker_link import BrokerLink, WorkerState
-    from redrive.deadletters import RedriveService
 
 
 def _no_metrics() -> str:
@@ -25,39 +23,44 @@ def _no_metrics() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What routes need. All of it belongs to the event loop that serves."""
+    """The parts of one app. All of them belong to the event loop that serves it."""
 
-    place: ConnectionSettings
+    connections: ConnectionSettings
     store: Store
-    desk: DeadLetterService
-    redrives: "RedriveService"
-    """Without a broker at hand: its plans have no preflight."""
-    link: "BrokerLink"
-    settings: Settings
-    workers: "Callable[[], WorkerState]"
-    """How this process's collector and redriver are."""
+    dead_letters: DeadLetterService
+    redrives: RedriveService
+    """Without a broker: its plans have no preflight."""
+    broker: SharedBroker
+    settings: ApiSettings
+    workers: Callable[[], WorkerState]
+    """The state of this process's worker."""
     observer: Observer
     clock_ms: Callable[[], int]
     new_id: Callable[[], str]
     wake: Callable[[], None]
-    """Tells this process's redriver that an operation waits."""
-    refusals: Refusals = field(default_factory=Refusals)
-    shares: Shares = field(default_factory=Shares)
+    """Wakes this process's redriver: an operation waits."""
     metrics: Callable[[], str] = _no_metrics
-    """The numbers in Prometheus' text format."""
+    """The process's own metrics, in Prometheus' text format."""
+    refusal_audit: RefusalAudit = field(init=False)
+    quotas: TokenQuotas = field(init=False)
+
+    def __post_init__(self) -> None:
+        audit = RefusalAudit(self.store, observer=self.observer, clock_ms=self.clock_ms)
+        object.__setattr__(self, "refusal_audit", audit)
+        object.__setattr__(self, "quotas", TokenQuotas(self.settings))
 
 
 def services_of(request: Request) -> Services:
-    """The services of the app that a request came to."""
+    """The services of the app that handles a request."""
     services = request.app.state.services
     assert isinstance(services, Services)
     return services
 
 
-async def _given(request: Request) -> Services:
-    # Not `services_of` itself: what can't wait, the framework gives to another thread, which costs more than a query.
+async def _services(request: Request) -> Services:
+    # Not `services_of` itself: FastAPI runs a function that is not async in a thread, which costs more than a query.
     return services_of(request)
 
 
-CurrentServices = Annotated[Services, Depends(_given)]
-"""The same as a parameter of a route."""
+CurrentServices = Annotated[Services, Depends(_services)]
+"""The services, as a parameter of a route."""

@@ -1,4 +1,4 @@
-"""Where the API listens, and what it takes at most."""
+"""The API's settings: where it listens, and its limits."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -6,55 +6,58 @@ from dataclasses import dataclass
 from redrive.core import RedriveError
 
 MEGABYTE = 1_000_000
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
+"""Paths that need no token and count for no quota."""
 
 
 class InvalidSettings(RedriveError):
-    """Settings that can't be used together; the text says which, and what to do."""
+    """Settings that can't be used together; the message says which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Settings of the API. Raises `InvalidSettings`: without tokens nobody beyond this machine may reach it."""
+class ApiSettings:
+    """The API's settings. Raises `InvalidSettings`: without tokens only this machine may reach the API."""
 
     host: str = "127.0.0.1"
     port: int = 8080
     require_auth: bool = True
-    """False: whoever reaches it may do everything."""
+    """False: everybody who reaches the API may do everything."""
     audit_reads: bool = False
-    """Whether who reads a payload is in the audit."""
+    """Whether the audit records who reads a payload."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses whose X-Forwarded-For is believed."""
+    """Addresses whose X-Forwarded-For is trusted."""
     body_bytes_max: int = MEGABYTE
     edit_bytes_max: int = 32 * MEGABYTE
-    """Of a PATCH, which carries a message's body."""
+    """For a PATCH, which carries a message's body."""
     buffered_bytes_max: int = 256 * MEGABYTE
-    """Of all bodies in hand together."""
+    """For all request bodies in memory together."""
     body_s_max: float = 20.0
-    """Until a request's body is here."""
+    """Until a request's body has arrived."""
     request_s_max: float = 30.0
-    """Until its answer begins."""
+    """Until the response begins."""
     sending_s_max: float = 300.0
-    """Until its answer is sent, unless it is a stream of events."""
+    """Until the response is sent, unless it is an event stream."""
     streams_max: int = 50
     token_streams_max: int = 10
-    """Of one token; likewise below."""
+    """Per token, like all `token_` settings below."""
     token_bodies_max: int = 8
     """Bodies that are being received."""
     token_bytes_max: int = 96 * MEGABYTE
-    """Of bodies in hand."""
+    """For request bodies in memory."""
     token_answers_max: int = 16
-    """Answers that nobody reads."""
+    """Responses that the client does not read."""
     requests_at_once: int = 8
-    """A token that asks alone has so many requests worked on at a time; several share them, and each has one."""
+    """How many requests of a token are worked on at a time if no other token is active. Several active tokens share
+    them, and each has at least one."""
     token_waiting_max: int = 32
-    """Requests that wait for their turn."""
+    """Requests that wait until one of the token's others ends."""
     token_searches_max: int = 8
-    """Searches that no index answers, waiting or running; one of a token runs at a time."""
+    """Searches that no index answers, waiting or running. One per token runs at a time."""
     searches_max: int = 2
-    """Such searches that run at a time, of all tokens."""
+    """Such searches that run at a time, for all tokens together."""
     connections_max: int = 1_000
     token_connections_max: int = 250
-    """Beyond them a token's connections are closed after each answer."""
+    """Beyond this, a token's connections are closed after each response."""
     keep_alive_s: float = 15.0
     shutdown_s: float = 15.0
 
@@ -63,7 +66,7 @@ class Settings:
             raise InvalidSettings(f"{self.port} is no port; choose one from 1 to 65535, or 0 for any free one")
         if not self.require_auth and not self.is_loopback:
             raise InvalidSettings(
-                f"the API does not listen on {self.host} without authentication: anybody in reach could read and "
+                f"the API does not listen on {self.host} without authentication: anybody who reaches it could read and "
                 "delete messages; listen on 127.0.0.1, or require tokens"
             )
         for proxy in self.trusted_proxies:
@@ -74,18 +77,18 @@ class Settings:
                 )
         if not self.require_auth and self.trusted_proxies:
             raise InvalidSettings(
-                "without authentication no proxy can be trusted: whoever reaches the proxy could read and delete "
+                "without authentication no proxy can be trusted: anybody who reaches the proxy could read and delete "
                 "messages; require tokens, or name no proxy"
             )
 
     @property
     def is_loopback(self) -> bool:
-        """Only this machine can reach it."""
+        """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
     def is_private(self) -> bool:
-        """Only this machine can reach it, and nobody through a proxy that runs here."""
+        """Whether only this machine can reach it, and nobody through a proxy that runs here."""
         return self.is_loopback and not self.trusted_proxies
 
 

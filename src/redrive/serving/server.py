@@ -17,7 +17,16 @@ from contextlib import AsyncExitStack
 
 import uvicorn
 
-from redrive.admin import BrokerLink, Doing, Services, Settings, WorkerState, create_app, keep_first, mint_first
+from redrive.admin import (
+    ApiSettings,
+    Services,
+    SharedBroker,
+    WorkerActivity,
+    WorkerState,
+    create_app,
+    mint_first_token,
+    store_first_token,
+)
 from redrive.deadletters import RedriveService
 from redrive.management import ManagementError
 from redrive.records import Filter, Role
@@ -69,9 +78,9 @@ def run_serve(
         telemetry.close()
 
 
-def settings_of(config: ServeConfig) -> Settings:
+def settings_of(config: ServeConfig) -> ApiSettings:
     """The API's settings. Raises `InvalidSettings`, `InvalidUrl`, `InvalidManagementUrl`."""
-    settings = Settings(
+    settings = ApiSettings(
         host=config.host.value,
         port=config.port_number,
         require_auth=config.requires_auth,
@@ -118,7 +127,7 @@ class _Server(uvicorn.Server):
 class _Serving:
     """One run of the server."""
 
-    def __init__(self, config: ServeConfig, settings: Settings, telemetry: Telemetry) -> None:
+    def __init__(self, config: ServeConfig, settings: ApiSettings, telemetry: Telemetry) -> None:
         self._config = config
         self._settings = settings
         self._telemetry = telemetry
@@ -150,13 +159,13 @@ class _Serving:
                 if mode is not None:
                     self._telemetry.note("store.exposed", mode=mode, address=store.address)
                 token = await self._first_token(store)
-                link = BrokerLink(
+                broker = SharedBroker(
                     self._config.connections, store, patterns=self._config.request.patterns, observer=self._telemetry
                 )
-                stack.push_async_callback(link.close)
+                stack.push_async_callback(broker.close)
                 await _warm_up(store)
                 self._worker = self._start_worker()
-                server = self._server = self._make_server(self._services(store, link))
+                server = self._server = self._make_server(self._services(store, broker))
                 self._starting = None
                 serving = asyncio.create_task(server.serve(sockets=sockets), name="redrive serve")
                 address = _address(self._config.host.value, sockets, is_tls=bool(self._config.tls_cert.value))
@@ -201,7 +210,7 @@ class _Serving:
     async def _first_token(self, store: Store) -> FirstToken | None:
         if not self._settings.require_auth:
             return None
-        minted = mint_first(store.clock_ms())
+        minted = mint_first_token(store.clock_ms())
         name, until_ms = minted.token.name, minted.token.expires_at_ms
         assert until_ms is not None
         file = self._config.first_token_file.value
@@ -212,13 +221,13 @@ class _Serving:
                 self._telemetry.note("serve.no_admin", reason="make one with: redrive token create NAME --role admin")
             return None
         if not file and sys.stdout.isatty():
-            is_made = await keep_first(store, minted)
+            is_made = await store_first_token(store, minted)
             return FirstToken(name=name, expires_at_ms=until_ms, text=minted.text, file=None) if is_made else None
         # Without a terminal, stdout may be a log, where a secret must not be. The file is written first: a token whose
         # text is nowhere would lock everybody out.
         file = file or _FIRST_TOKEN_FILE
         with _private_file(file, minted.text) as keep:
-            if not await keep_first(store, minted):
+            if not await store_first_token(store, minted):
                 return None
             keep()
         return FirstToken(name=name, expires_at_ms=until_ms, text=None, file=file)
@@ -239,15 +248,15 @@ class _Serving:
         worker.start()
         return worker
 
-    def _services(self, store: Store, link: BrokerLink) -> Services:
+    def _services(self, store: Store, broker: SharedBroker) -> Services:
         worker = self._worker
         assert worker is not None
         return Services(
-            place=self._config.connections,
+            connections=self._config.connections,
             store=store,
-            desk=dead_letter_service(store),
+            dead_letters=dead_letter_service(store),
             redrives=RedriveService(store, clock_ms=store.clock_ms, random_bits=new_random_bits),
-            link=link,
+            broker=broker,
             settings=self._settings,
             workers=self._state,
             observer=self._telemetry,
@@ -260,7 +269,7 @@ class _Serving:
     def _state(self) -> WorkerState:
         assert self._worker is not None
         state = self._worker.state()
-        return WorkerState(doing=Doing.STOPPING, queues=state.queues) if self._stopping.is_set() else state
+        return WorkerState(activity=WorkerActivity.STOPPING, queues=state.queues) if self._stopping.is_set() else state
 
     def _make_server(self, services: Services) -> _Server:
         _allow_many_connections()

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
-from redrive.admin import Doing, WorkerState
+from redrive.admin import WorkerActivity, WorkerState
 from redrive.client import Client, ClientError, ReconnectBackoff
 from redrive.core import RedriveError
 from redrive.deadletters import Collector, CollectorParts, RedriveOptions, SourceSelection, run_waiting_operations
@@ -56,7 +56,7 @@ class WorkerLoop:
         self._collects = collects
         self._auto_retries = auto_retries
         self._telemetry = telemetry
-        self._doing = Doing.CONNECTING
+        self._activity = WorkerActivity.CONNECTING
         self._reason = ""
         self._trouble = ""
         self._collector: Collector | None = None
@@ -67,7 +67,7 @@ class WorkerLoop:
         """What it does now."""
         collector = self._collector
         return WorkerState(
-            doing=self._doing,
+            activity=self._activity,
             reason=self._reason or self._trouble,
             collects=self._collects,
             auto_retries=self._auto_retries,
@@ -92,7 +92,7 @@ class WorkerLoop:
             except Exception as error:  # noqa: BLE001 - whatever it was, the work continues
                 self._wait("another try", type(error).__name__)
             await _rest(stop, backoff.next_s())
-        self._doing, self._reason = Doing.STOPPING, ""
+        self._activity, self._reason = WorkerActivity.STOPPING, ""
 
     async def _declare_rules(self, store: Store) -> None:
         """Stores the file's auto-retry rules; any process may then send by them."""
@@ -129,8 +129,8 @@ class WorkerLoop:
             except TimeoutError:
                 self._wait("the broker", f"no connection to {client.target.address}")
                 continue
-            if self._doing is not Doing.COLLECTING:
-                self._doing, self._reason = Doing.COLLECTING, ""
+            if self._activity is not WorkerActivity.COLLECTING:
+                self._activity, self._reason = WorkerActivity.COLLECTING, ""
                 self._telemetry.note("serve.working", address=client.target.address)
             await _rest(stop, _LOOKED_AFTER_S)
 
@@ -195,9 +195,9 @@ class WorkerLoop:
 
     def _wait(self, for_what: str, error: object) -> None:
         reason = f"for {for_what}: {str(error) or type(error).__name__}"
-        if (self._doing, self._reason) != (Doing.WAITING, reason):
+        if (self._activity, self._reason) != (WorkerActivity.WAITING, reason):
             self._telemetry.note("serve.waiting", reason=reason)
-        self._doing, self._reason = Doing.WAITING, reason
+        self._activity, self._reason = WorkerActivity.WAITING, reason
 
 
 async def _run(collector: Collector, stop: asyncio.Event) -> None:

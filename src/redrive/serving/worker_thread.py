@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from redrive.admin import Doing, WorkerState
+from redrive.admin import WorkerActivity, WorkerState
 from redrive.serving.worker_loop import WorkerLoop
 from redrive.serving.worker_throttle import OpenRequests, throttled_loop
 
@@ -41,8 +41,10 @@ class WorkerThread:
     def state(self) -> WorkerState:
         """What it does now."""
         if self._thread.ident is not None and not self._thread.is_alive() and not self._is_told:
-            return WorkerState(doing=Doing.WAITING, reason="for a restart: what collects and redrives here has ended")
-        return WorkerState(doing=Doing.CONNECTING) if self._work is None else self._work.state
+            return WorkerState(
+                activity=WorkerActivity.WAITING, reason="for a restart: what collects and redrives here has ended"
+            )
+        return WorkerState(activity=WorkerActivity.CONNECTING) if self._work is None else self._work.state
 
     def wake(self) -> None:
         """An operation waits for a runner."""

@@ -23,8 +23,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
-from redrive.admin import BrokerLink, Services, Settings, WorkerState, create_app
-from redrive.admin.broker_link import Doing
+from redrive.admin import ApiSettings, Services, SharedBroker, WorkerActivity, WorkerState, create_app
 from redrive.deadletters import DeadLetterService, RedriveService
 from redrive.records import DeadLetter, MessageContent, Role, Token, mint_token
 from redrive.stores import Store, open_store
@@ -104,9 +103,9 @@ def woken() -> list[bool]:
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings() -> ApiSettings:
     """The API's settings; a test module may have its own."""
-    return Settings()
+    return ApiSettings()
 
 
 @pytest.fixture
@@ -120,25 +119,25 @@ def store(tmp_path: Path, empty_database: Path, run: Run) -> Iterator[Store]:
 
 @pytest.fixture
 def services(
-    tmp_path: Path, store: Store, settings: Settings, clock: Clock, noted: Noted, woken: list[bool], run: Run
+    tmp_path: Path, store: Store, settings: ApiSettings, clock: Clock, noted: Noted, woken: list[bool], run: Run
 ) -> Iterator[Services]:
     """Services on the store; the broker is nowhere."""
     place = find_connection_settings(url=NOWHERE, database=f"sqlite:///{tmp_path / 'redrive.db'}", environment={})
-    link = BrokerLink(place, store, patience_s=0.5)
+    broker = SharedBroker(place, store, patience_s=0.5)
     yield Services(
-        place=place,
+        connections=place,
         store=store,
-        desk=DeadLetterService(store, clock_ms=clock),
+        dead_letters=DeadLetterService(store, clock_ms=clock),
         redrives=RedriveService(store, clock_ms=clock, random_bits=new_random_bits),
-        link=link,
+        broker=broker,
         settings=settings,
-        workers=lambda: WorkerState(doing=Doing.OFF),
+        workers=lambda: WorkerState(activity=WorkerActivity.OFF),
         observer=noted,
         clock_ms=clock,
         new_id=new_id,
         wake=lambda: woken.append(True),
     )
-    run(link.close())
+    run(broker.close())
 
 
 @pytest.fixture
@@ -260,6 +259,6 @@ async def audited(store: Store, action: str) -> list[tuple[str, str, int]]:
 
 def without_patience(services: Services, run: Run) -> Iterator[Services]:
     """The same, but nobody waits for the broker."""
-    link = BrokerLink(services.place, services.store, patience_s=0.01)
-    yield replace(services, link=link)
-    run(link.close())
+    broker = SharedBroker(services.connections, services.store, patience_s=0.01)
+    yield replace(services, broker=broker)
+    run(broker.close())

@@ -7,14 +7,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import InvalidSettings, Services, Settings, create_app, ensure_admin_token
+from redrive.admin import ApiSettings, InvalidSettings, Services, create_app, mint_first_token, store_first_token
+from redrive.admin.access.access_audit import ORIGINS_MAX, OTHER_REASONS, QUIET_MS, REASONS_MAX
+from redrive.admin.access.authorization import Requires
+from redrive.admin.access.brute_force import ADDRESSES_MAX, FREE_GUESSES, BruteForceThrottle
 from redrive.admin.access.caller import Caller
-from redrive.admin.access.guard import Needs
-from redrive.admin.access.refusals import ORIGINS_MAX, OTHER_REASONS, QUIET_MS, REASONS_MAX, Refusals
-from redrive.admin.access.slowing import ADDRESSES_MAX, FREE_GUESSES, Slowing
-from redrive.admin.documenting import api_routes, needs_of
-from redrive.admin.routes import ROUTERS
-from redrive.admin.senders import origin_of
+from redrive.admin.access.request_origin import address_network
+from redrive.admin.app import ROUTERS
+from redrive.admin.openapi import api_routes, required_by
 from redrive.records import AuditEntry, NameTerm, Redaction, Role, moment_json
 from redrive.serving.proxies import TrustedProxies
 from redrive.stores import Store, StoreUnavailable
@@ -137,7 +137,7 @@ def test_an_admin_of_some_queues_makes_no_tokens(run: Run, client_for: ClientFor
 
 
 def test_every_route_but_the_open_ones_needs_a_role(app: FastAPI) -> None:
-    is_open = {route.path for route in api_routes(ROUTERS) if needs_of(route) is None}
+    is_open = {route.path for route in api_routes(ROUTERS) if required_by(route) is None}
     assert is_open == {"/healthz", "/readyz", "/docs"}
     schema = app.openapi()
     for path, operations in schema["paths"].items():
@@ -161,7 +161,7 @@ def test_what_a_caller_may_is_said_by_its_queues() -> None:
 
 
 def test_a_grant_is_for_viewers_and_the_others_have_it_anyway() -> None:
-    needs = Needs(role=Role.VIEWER, payloads=True)
+    needs = Requires(role=Role.VIEWER, payloads=True)
     viewer = Caller(token_id="t", name="n", role=Role.VIEWER)
     assert "payloads" in str(needs.lacks(viewer))
     assert needs.lacks(Caller(token_id="t", name="n", role=Role.VIEWER, sees_payloads=True)) is None
@@ -171,10 +171,10 @@ class TestSlowing:
     """Guesses."""
 
     def test_some_are_free_then_each_waits_twice_as_long_up_to_a_minute(self) -> None:
-        slowing = Slowing()
+        slowing = BruteForceThrottle()
         waits = []
         for _ in range(FREE_GUESSES + 8):
-            slowing.guessed("10.0.0.1", now_ms=0)
+            slowing.record_failure("10.0.0.1", now_ms=0)
             waits.append(slowing.wait_ms("10.0.0.1", now_ms=0))
         assert waits[: FREE_GUESSES - 1] == [0] * (FREE_GUESSES - 1)
         assert waits[FREE_GUESSES - 1 :] == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
@@ -182,23 +182,25 @@ class TestSlowing:
         assert slowing.wait_ms("10.0.0.1", now_ms=60_000) == 0
 
     def test_memory_is_bounded(self) -> None:
-        slowing = Slowing()
+        slowing = BruteForceThrottle()
         for number in range(ADDRESSES_MAX + 500):
-            slowing.guessed(f"host {number}", now_ms=number)
+            slowing.record_failure(f"host {number}", now_ms=number)
         assert len(slowing._guesses) == ADDRESSES_MAX
 
     def test_guesses_are_forgotten_after_a_while(self) -> None:
-        slowing = Slowing()
+        slowing = BruteForceThrottle()
         for _ in range(20):
-            slowing.guessed("10.0.0.1", now_ms=0)
-        slowing.guessed("10.0.0.1", now_ms=11 * 60_000)
+            slowing.record_failure("10.0.0.1", now_ms=0)
+        slowing.record_failure("10.0.0.1", now_ms=11 * 60_000)
         assert slowing.wait_ms("10.0.0.1", now_ms=11 * 60_000) == 0
 
     def test_addresses_of_one_ipv6_network_are_one(self) -> None:
-        assert origin_of("2001:db8::1") == origin_of("2001:db8::ffff:1") != origin_of("2001:db8:0:1::1")
-        assert origin_of("::ffff:10.0.0.1") == "10.0.0.1"
-        assert origin_of("fe80::1%eth0") == origin_of("fe80::2")
-        assert len(origin_of("x" * 10_000)) == 100
+        assert (
+            address_network("2001:db8::1") == address_network("2001:db8::ffff:1") != address_network("2001:db8:0:1::1")
+        )
+        assert address_network("::ffff:10.0.0.1") == "10.0.0.1"
+        assert address_network("fe80::1%eth0") == address_network("fe80::2")
+        assert len(address_network("x" * 10_000)) == 100
 
 
 def test_guesses_from_one_address_harm_nobody_with_a_right_token(run: Run, client_for: ClientFor, clock: Clock) -> None:
@@ -250,12 +252,12 @@ def test_401s_of_an_address_are_one_entry_a_minute_with_a_count(
 
 def test_what_was_counted_is_told_at_the_end(run: Run, services: Services, store: Store) -> None:
     async def scenario() -> None:
-        refusals = Refusals()
+        refusals = services.refusal_audit
         for _ in range(3):
-            await refusals.unauthenticated("10.0.0.9", "no token", services)
-        await refusals.flush(services)
+            await refusals.record_unauthenticated("10.0.0.9", "no token")
+        await refusals.flush()
         assert await audited(store, "access.unauthenticated") == [("address 10.0.0.9", "api", 1)]
-        await refusals.flush(services, all_of_them=True)
+        await refusals.flush(all_of_them=True)
         assert [count for _, _, count in await audited(store, "access.unauthenticated")] == [2, 1]
 
     run(scenario())
@@ -265,12 +267,12 @@ def test_each_reason_is_told_at_its_time_and_what_is_alike_with_the_first_one_s(
     run: Run, services: Services, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
-        refusals, caller = Refusals(), a_caller()
+        refusals, caller = services.refusal_audit, a_caller()
         begin_ms = clock.now_ms
         for reason, after_ms in (("words", 0), ("card", 7_000), ("words", 8_000), ("words", 9_000), ("card", 18_000)):
             clock.now_ms = begin_ms + after_ms
-            await refusals.forbade(caller, "GET /api/v1/messages", reason, services)
-        await refusals.flush(services, all_of_them=True)
+            await refusals.record_forbidden(caller, "GET /api/v1/messages", reason)
+        await refusals.flush(all_of_them=True)
         entries, _ = await store.audit.page(10, action="access.forbidden")
         told = sorted((one.at_ms - begin_ms, one.why, one.count, one.detail) for one in entries)
         assert told == [
@@ -307,17 +309,17 @@ def test_who_finds_a_new_reason_each_time_fills_no_disk_and_is_counted(
     run: Run, services: Services, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
-        refusals, caller = Refusals(), a_caller()
+        refusals, caller = services.refusal_audit, a_caller()
         for number in range(200):
-            await refusals.forbade(caller, "GET /api/v1/messages", f"body.a{number} is hidden", services)
-        await refusals.flush(services, all_of_them=True)
+            await refusals.record_forbidden(caller, "GET /api/v1/messages", f"body.a{number} is hidden")
+        await refusals.flush(all_of_them=True)
         entries, _ = await store.audit.page(100, action="access.forbidden")
         assert sum(one.count for one in entries) == 200
         others = [one.count for one in entries if one.why == OTHER_REASONS]
         assert (len(entries), others) == (REASONS_MAX + 2, [200 - REASONS_MAX - 1, 1])
         clock.now_ms += QUIET_MS
-        await refusals.flush(services)
-        await refusals.forbade(caller, "GET /api/v1/messages", "body.card is hidden", services)
+        await refusals.flush()
+        await refusals.record_forbidden(caller, "GET /api/v1/messages", "body.card is hidden")
         entries, _ = await store.audit.page(1, action="access.forbidden")
         assert [(one.why, one.count) for one in entries] == [("body.card is hidden", 1)]
 
@@ -328,14 +330,14 @@ def test_who_was_told_of_just_now_holds_up_no_other_s_entry(
     run: Run, services: Services, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
-        refusals, begin_ms = Refusals(), clock.now_ms
+        refusals, begin_ms = services.refusal_audit, clock.now_ms
         for after_ms, address in ((0, "10.0.0.1"), (20_000, "10.0.0.2")):
             clock.now_ms = begin_ms + after_ms
             for _ in range(2):
-                await refusals.unauthenticated(address, "no token", services)
+                await refusals.record_unauthenticated(address, "no token")
         for after_ms in (QUIET_MS, 20_000 + QUIET_MS):
             clock.now_ms = begin_ms + after_ms
-            await refusals.flush(services)
+            await refusals.flush()
         told = await audited(store, "access.unauthenticated")
         assert sorted(who for who, _, _ in told) == ["address 10.0.0.1"] * 2 + ["address 10.0.0.2"] * 2
 
@@ -346,16 +348,16 @@ def test_refusals_that_can_t_be_written_are_told_later_with_their_own_time(
     run: Run, services: Services, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        refusals, caller, begin_ms = Refusals(), a_caller(), clock.now_ms
+        refusals, caller, begin_ms = services.refusal_audit, a_caller(), clock.now_ms
 
         async def unavailable(entry: AuditEntry) -> None:
             raise StoreUnavailable("db", "it is away", "wait")
 
         with monkeypatch.context() as away:
             away.setattr(store.audit, "add", unavailable)
-            await refusals.forbade(caller, "GET /x", "no", services)
+            await refusals.record_forbidden(caller, "GET /x", "no")
         clock.now_ms += QUIET_MS
-        await refusals.forbade(caller, "GET /x", "no", services)
+        await refusals.record_forbidden(caller, "GET /x", "no")
         entries, _ = await store.audit.page(10, action="access.forbidden")
         until = moment_json(begin_ms + QUIET_MS)
         assert [(one.at_ms, one.count, one.detail) for one in entries] == [(begin_ms, 2, {"until": until})]
@@ -368,12 +370,12 @@ def test_refusals_are_remembered_of_a_bounded_number_of_origins(
 ) -> None:
     async def scenario() -> None:
         assert ORIGINS_MAX >= 100
-        monkeypatch.setattr("redrive.admin.access.refusals.ORIGINS_MAX", 3)
-        refusals = Refusals()
+        monkeypatch.setattr("redrive.admin.access.access_audit.ORIGINS_MAX", 3)
+        refusals = services.refusal_audit
         for number in range(10):
             for _ in range(2):
-                await refusals.unauthenticated(f"10.0.0.{number}", "no token", services)
-        assert len(refusals._told) == 3
+                await refusals.record_unauthenticated(f"10.0.0.{number}", "no token")
+        assert len(refusals._alike) == 3
         assert sum(count for _, _, count in await audited(store, "access.unauthenticated")) == 17
 
     run(scenario())
@@ -397,8 +399,8 @@ class TestWithoutAuthentication:
     """An API that asks for no tokens, on this machine only."""
 
     @pytest.fixture
-    def settings(self) -> Settings:
-        return Settings(require_auth=False)
+    def settings(self) -> ApiSettings:
+        return ApiSettings(require_auth=False)
 
     def test_whoever_is_on_this_machine_may_do_everything(self, run: Run, client_for: ClientFor) -> None:
         async def scenario() -> None:
@@ -430,23 +432,25 @@ class TestWithoutAuthentication:
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org", ""])
     def test_it_does_not_listen_beyond_this_machine(self, host: str) -> None:
         with pytest.raises(InvalidSettings, match="without authentication"):
-            Settings(host=host, require_auth=False)
-        assert not Settings(host=host).is_loopback
+            ApiSettings(host=host, require_auth=False)
+        assert not ApiSettings(host=host).is_loopback
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9"])
     def test_it_does_on_loopback(self, host: str) -> None:
-        assert Settings(host=host, require_auth=False).is_loopback
+        assert ApiSettings(host=host, require_auth=False).is_loopback
 
 
 def test_the_first_token_is_an_admin_s_expires_and_is_made_once(
     run: Run, store: Store, services: Services, clock: Clock
 ) -> None:
     async def scenario() -> None:
-        text = await ensure_admin_token(store, clock_ms=clock)
+        minted = mint_first_token(clock())
+        assert await store_first_token(store, minted)
+        text = minted.text
         assert text is not None
         (made,) = await store.tokens.all()
         assert made.expires_at_ms == clock.now_ms + 30 * 86_400_000
-        assert await ensure_admin_token(store) is None
+        assert not await store_first_token(store, mint_first_token(clock()))
         transport = httpx.ASGITransport(create_app(services))
         async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=bearer(text)) as client:
             assert (await client.get("/api/v1/tokens")).status_code == 200
@@ -509,8 +513,8 @@ def test_what_a_proxy_passed_on_has_no_privilege_of_this_machine(
 
     async def scenario() -> None:
         for settings, path in (
-            (Settings(require_auth=False), "/api/v1/messages"),
-            (Settings(), "/metrics"),
+            (ApiSettings(require_auth=False), "/api/v1/messages"),
+            (ApiSettings(), "/metrics"),
         ):
             app = create_app(replace(services, settings=settings))
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE_URL) as client:

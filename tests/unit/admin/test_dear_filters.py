@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from redrive.admin.shares import Shares, too_many
+from redrive.admin.middleware.quotas import TokenQuotas, too_many
 from redrive.records import Role, View
 from redrive.stores import Store
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
@@ -35,7 +35,7 @@ def test_names_with_stars_are_answered_by_turns_on_every_route(
     def refuse(*_: object) -> None:
         raise too_many("there is no turn for anybody")
 
-    monkeypatch.setattr(Shares, "searching", refuse)
+    monkeypatch.setattr(TokenQuotas, "searching", refuse)
 
     async def scenario() -> None:
         client = await client_for(Role.OPERATOR, queues=queues)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import Services, Settings
+from redrive.admin import ApiSettings, Services
 from redrive.records import Role
 from redrive.stores import Store
 from tests.unit.admin.conftest import Clock, PutLetter, Run, make_token, without_patience
@@ -120,9 +120,9 @@ LIMITED = tuple(f"{one} elsewhere" for one in KNOWN)
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings() -> ApiSettings:
     """Beyond loopback, where /metrics needs a token too."""
-    return Settings(host="192.0.2.1")
+    return ApiSettings(host="192.0.2.1")
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from redrive.admin import Services, Settings, WorkerState
-from redrive.admin.broker_link import Doing
+from redrive.admin import ApiSettings, Services, WorkerActivity, WorkerState
 from redrive.records import Role, Status
 from redrive.stores import StoreUnavailable
 from redrive.stores.tokens import Tokens
@@ -64,7 +63,7 @@ class TestReadiness:
         async def broker(_: object) -> Broker:
             return Broker.__new__(Broker)
 
-        monkeypatch.setattr("redrive.admin.broker_link.BrokerLink.broker", broker)
+        monkeypatch.setattr("redrive.admin.shared_broker.SharedBroker.get", broker)
 
     def test_everything_in_reach_is_ready(self, run: Run, client_for: ClientFor) -> None:
         async def scenario() -> None:
@@ -91,8 +90,10 @@ class TestReadiness:
     def test_a_worker_that_waits_is_not_ready_and_its_reason_stays_on_this_machine(
         self, run: Run, services: Services
     ) -> None:
-        waiting = replace(services, workers=lambda: WorkerState(doing=Doing.WAITING, reason="no answer from broker-7"))
-        beyond = replace(waiting, settings=Settings(host="0.0.0.0"))
+        waiting = replace(
+            services, workers=lambda: WorkerState(activity=WorkerActivity.WAITING, reason="no answer from broker-7")
+        )
+        beyond = replace(waiting, settings=ApiSettings(host="0.0.0.0"))
 
         async def scenario() -> None:
             async with client_of(waiting) as here, client_of(beyond) as there:
@@ -127,7 +128,7 @@ def test_metrics_are_prometheus_text(run: Run, services: Services, put_letter: P
 def test_beyond_loopback_metrics_need_a_token(
     run: Run, services: Services, client_for: ClientFor, put_letter: PutLetter
 ) -> None:
-    beyond = replace(services, settings=Settings(host="0.0.0.0"), metrics=lambda: "secret_queue 1\n")
+    beyond = replace(services, settings=ApiSettings(host="0.0.0.0"), metrics=lambda: "secret_queue 1\n")
 
     async def scenario() -> None:
         await put_letter(queue="orders", dlq="orders.parked")

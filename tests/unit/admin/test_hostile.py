@@ -15,7 +15,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import BrokerLink, Services
+from redrive.admin import Services, SharedBroker
 from redrive.records import MessageContent, Role, storable
 from redrive.serving.request_monitor import RequestMonitor
 from redrive.stores import Store
@@ -61,9 +61,9 @@ KNOWN_HEADERS = {
 @pytest.fixture
 def services(services: Services, run: Run) -> Iterator[Services]:
     """As the room's, but nobody waits for the broker."""
-    link = BrokerLink(services.place, services.store, patience_s=0.01)
-    yield replace(services, link=link)
-    run(link.close())
+    broker = SharedBroker(services.connections, services.store, patience_s=0.01)
+    yield replace(services, broker=broker)
+    run(broker.close())
 
 
 def check_answer(answer: httpx.Response) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from redrive.admin.idempotency import KEY_CHARACTERS_MAX
+from redrive.admin.middleware.idempotency import KEY_CHARACTERS_MAX
 from redrive.records import Role
 from redrive.stores import Store, StoreUnavailable
 from redrive.stores.idempotent_responses import KEPT_MS, STALE_MS, IdempotentResponses

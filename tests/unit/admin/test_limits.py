@@ -7,9 +7,10 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 
-from redrive.admin import Services, Settings
-from redrive.admin.limits import Bodies, Boundary
-from redrive.admin.security_headers import SecurityHeaders
+from redrive.admin import ApiSettings, Services
+from redrive.admin.middleware.error_boundary import ErrorBoundary
+from redrive.admin.middleware.request_bodies import RequestBodies
+from redrive.admin.middleware.security_headers import SecurityHeaders
 from redrive.records import Role
 from redrive.stores import Store
 from tests.unit.admin.conftest import ClientFor, Noted, Run
@@ -64,7 +65,7 @@ def scope_of(method: str = "POST", path: str = "/x", **headers: str) -> Scope:
 
 
 async def echo_length(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with how much it got."""
+    """IdempotentResponses with how much it got."""
     got = 0
     while True:
         message = await receive()
@@ -76,7 +77,7 @@ async def echo_length(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def limited(services: Services, app: Any = echo_length) -> Any:
-    return Boundary(Bodies(app, settings=services.settings), services=services)
+    return ErrorBoundary(RequestBodies(app, settings=services.settings), services=services)
 
 
 def ask(run: Run, app: Any, wire: Wire, scope: Scope) -> Wire:
@@ -130,8 +131,8 @@ class TestTogether:
     """Many bodies at once."""
 
     @pytest.fixture
-    def settings(self) -> Settings:
-        return Settings(buffered_bytes_max=2 * MEGABYTE)
+    def settings(self) -> ApiSettings:
+        return ApiSettings(buffered_bytes_max=2 * MEGABYTE)
 
     def test_all_bodies_in_hand_have_a_limit_and_give_their_room_back(self, run: Run, services: Services) -> None:
         held, full = asyncio.Event(), asyncio.Event()
@@ -143,8 +144,8 @@ class TestTogether:
                 await held.wait()
             await echo_length(scope, receive, send)
 
-        bodies = Bodies(holding, settings=services.settings)
-        app = Boundary(bodies, services=services)
+        bodies = RequestBodies(holding, settings=services.settings)
+        app = ErrorBoundary(bodies, services=services)
 
         async def scenario() -> None:
             wires = [Wire([b"a" * 900_000]) for _ in range(2)]
@@ -169,8 +170,8 @@ class TestTime:
     """Slow ones."""
 
     @pytest.fixture
-    def settings(self) -> Settings:
-        return Settings(request_s_max=0.2, body_s_max=0.05, sending_s_max=0.2)
+    def settings(self) -> ApiSettings:
+        return ApiSettings(request_s_max=0.2, body_s_max=0.05, sending_s_max=0.2)
 
     def test_a_body_that_comes_too_slowly_is_given_up(self, run: Run, services: Services) -> None:
         wire = Wire([b"a"], stalls=True)

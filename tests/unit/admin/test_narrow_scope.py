@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from redrive.admin import Services, create_app
-from redrive.admin.broker_link import BrokerLink
+from redrive.admin.shared_broker import SharedBroker
 from redrive.client import Client, Confirmed
 from redrive.deadletters import AutoRetry, Redriver, RedriverParts
 from redrive.embedded import EmbeddedBroker
@@ -413,10 +413,10 @@ def test_a_plan_tells_nothing_of_queues_outside_of_the_scope(
     async def scenario() -> None:
         token = await make_token(store, "narrow", Role.OPERATOR, now_ms=clock(), queues=(MINE,))
         async with EmbeddedBroker() as broker, Client(broker.url) as client:
-            link = BrokerLink(
-                replace(services.place, url=Setting(value=broker.url, source="test")), store, patience_s=5.0
+            shared = SharedBroker(
+                replace(services.connections, url=Setting(value=broker.url, source="test")), store, patience_s=5.0
             )
-            app = create_app(replace(services, link=link))
+            app = create_app(replace(services, broker=shared))
             stage = Stage(app, services, store, put_letter, client)
             await stage.set_up()
             publisher = await client.publisher()
@@ -439,7 +439,7 @@ def test_a_plan_tells_nothing_of_queues_outside_of_the_scope(
                     told[name].append((answer.status_code, json.loads(json.dumps(kept).replace(name, "NAME"))))
                 retried = await stage.call(("POST", f"/dlq/{letters[1].id}/retry", None), token)
                 told[name].append(retried.status_code)
-            await link.close()
+            await shared.close()
             assert told[THEIRS] == told[unknown]
             _, plan = told[THEIRS][0]
             assert (plan["targets"], plan["total"]) == ([], 2)

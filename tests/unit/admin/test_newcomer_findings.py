@@ -10,8 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import BrokerLink, Services, Settings, WorkerState
-from redrive.admin.broker_link import Doing
+from redrive.admin import ApiSettings, Services, SharedBroker, WorkerActivity, WorkerState
 from redrive.admin.problems import management_unavailable
 from redrive.admin.settings import InvalidSettings
 from redrive.deadletters import PeekResult
@@ -22,11 +21,11 @@ from tests.unit.admin.conftest import ClientFor, PutLetter, Run, app_on
 
 DLQ = "orders.parked"
 PEEK = f"/admin/dlq/queues/{DLQ}/messages"
-COLLECTING = WorkerState(doing=Doing.COLLECTING, queues={DLQ: ""})
-AWAY = WorkerState(doing=Doing.WAITING, reason="for the broker: no connection", queues={DLQ: ""})
+COLLECTING = WorkerState(activity=WorkerActivity.COLLECTING, queues={DLQ: ""})
+AWAY = WorkerState(activity=WorkerActivity.WAITING, reason="for the broker: no connection", queues={DLQ: ""})
 
 
-class WithoutManagement(BrokerLink):
+class WithoutManagement(SharedBroker):
     """The broker answers, its management API does not."""
 
     async def queues(self) -> KnownQueues:
@@ -39,13 +38,13 @@ class WithoutManagement(BrokerLink):
 @pytest.fixture
 def doing() -> list[WorkerState]:
     """What the worker does; the last one counts."""
-    return [WorkerState(doing=Doing.OFF)]
+    return [WorkerState(activity=WorkerActivity.OFF)]
 
 
 @pytest.fixture
 def app(services: Services, doing: list[WorkerState]) -> FastAPI:
-    link = WithoutManagement(services.place, services.store, patience_s=0.1)
-    return app_on(replace(services, link=link, workers=lambda: doing[-1]))
+    broker = WithoutManagement(services.connections, services.store, patience_s=0.1)
+    return app_on(replace(services, broker=broker, workers=lambda: doing[-1]))
 
 
 def test_without_a_management_api_what_is_stored_is_shown_and_why_no_more(
@@ -79,7 +78,7 @@ def test_a_queue_is_not_said_to_be_collected_while_the_worker_waits(
     async def scenario() -> None:
         client = await client_for(Role.ADMIN)
         found = []
-        for state in (COLLECTING, AWAY, WorkerState(doing=Doing.OFF)):
+        for state in (COLLECTING, AWAY, WorkerState(activity=WorkerActivity.OFF)):
             doing.append(state)
             pipeline = (await client.get("/admin/dlq/queues")).json()
             ours = (await client.get("/api/v1/queues")).json()
@@ -130,7 +129,7 @@ Asking = Callable[[httpx.AsyncClient], Any]
         ),
         (
             lambda client: client.post("/api/v1/redrives", content=b'{"q": ""}'),
-            "the body is not said to be JSON; send it as JSON, with the header Content-Type: application/json",
+            "the body is not sent as JSON; send it as JSON, with the header Content-Type: application/json",
         ),
         (
             lambda client: client.post(
@@ -237,4 +236,4 @@ def test_an_operation_that_sent_nothing_says_how_many_it_skipped_and_why(
 @pytest.mark.parametrize("proxy", ["foo", "10.0.0.5/8", "", "proxy.example:80"])
 def test_a_proxy_that_is_no_address_is_refused(proxy: str) -> None:
     with pytest.raises(InvalidSettings, match=r"neither an address nor a network; write it like 10\.0\.0\.5"):
-        Settings(trusted_proxies=("10.0.0.0/24", "::1", proxy))
+        ApiSettings(trusted_proxies=("10.0.0.0/24", "::1", proxy))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redrive.admin import BrokerLink, Services
+from redrive.admin import Services, SharedBroker
 from redrive.deadletters import PeekedMessage, PeekRefused, PeekResult
 from redrive.records import Role, Status
 from redrive.stores import Store
@@ -20,8 +20,8 @@ PEEK = f"/admin/dlq/queues/{DLQ}/messages"
 REDRIVE = f"/admin/dlq/queues/{DLQ}/re-drive"
 
 
-class Link(BrokerLink):
-    """A link that knows queues and what lies on them; everything else of the broker is nowhere."""
+class FakeBroker(SharedBroker):
+    """A broker that knows queues and what lies on them; everything else of the broker is nowhere."""
 
     known = KnownQueues(address="nowhere", queues=(KnownQueue(vhost="/", dlq=DLQ, known_queue="q.thumbnail"),))
     seen: PeekResult | PeekRefused = PeekResult(messages=(), left=0)
@@ -36,18 +36,20 @@ class Link(BrokerLink):
 
 
 @pytest.fixture
-def link(services: Services, run: Run) -> Iterator[Link]:
-    made = Link(services.place, services.store, patience_s=0.5)
+def shared(services: Services, run: Run) -> Iterator[FakeBroker]:
+    made = FakeBroker(services.connections, services.store, patience_s=0.5)
     yield made
     run(made.close())
 
 
 @pytest.fixture
-def app(services: Services, link: Link, tmp_path: Path) -> Any:
-    """The API with that link, and the document's own file."""
+def app(services: Services, shared: FakeBroker, tmp_path: Path) -> Any:
+    """The API with that broker, and the document's own file."""
     file = Path(__file__).parents[3] / "examples" / "file-pipeline" / "redrive.yaml"
-    place = find_connection_settings(url=services.place.url.value, database="sqlite://", file=str(file), environment={})
-    return app_on(replace(services, link=link, place=place))
+    place = find_connection_settings(
+        url=services.connections.url.value, database="sqlite://", file=str(file), environment={}
+    )
+    return app_on(replace(services, broker=shared, connections=place))
 
 
 def on_queue(*names: str, left: int = 0) -> PeekResult:
@@ -66,13 +68,13 @@ def on_queue(*names: str, left: int = 0) -> PeekResult:
 
 
 def test_what_is_stored_is_shown_before_what_lies_on_the_queue(
-    run: Run, client_for: ClientFor, put_letter: PutLetter, link: Link
+    run: Run, client_for: ClientFor, put_letter: PutLetter, shared: FakeBroker
 ) -> None:
     async def scenario() -> None:
         first = await put_letter(queue="q.thumbnail", dlq=DLQ, message_id="a", body=b"{}")
         await put_letter(queue="q.thumbnail", dlq=DLQ, message_id="gone", status=Status.RESOLVED)
         await put_letter(queue="other", dlq="other.dlq", message_id="other")
-        link.seen = on_queue("b", "c", "d", left=7)
+        shared.seen = on_queue("b", "c", "d", left=7)
         client = await client_for(Role.ADMIN)
         told = (await client.get(f"{PEEK}?limit=3")).json()
         assert [(one["where"], one["messageId"], one["id"]) for one in told["messages"]] == [
@@ -86,10 +88,10 @@ def test_what_is_stored_is_shown_before_what_lies_on_the_queue(
 
 
 def test_a_look_that_would_destroy_is_refused_unless_something_is_stored(
-    run: Run, client_for: ClientFor, put_letter: PutLetter, link: Link
+    run: Run, client_for: ClientFor, put_letter: PutLetter, shared: FakeBroker
 ) -> None:
     async def scenario() -> None:
-        link.seen = PeekRefused(f"{DLQ} is not looked at: looks are counted; collect it")
+        shared.seen = PeekRefused(f"{DLQ} is not looked at: looks are counted; collect it")
         client = await client_for(Role.ADMIN)
         refused = await client.get(PEEK)
         assert (refused.status_code, refused.json()["type"]) == (409, "urn:redrive:problem:peek-would-destroy")
@@ -164,7 +166,7 @@ def test_a_limit_that_is_none_is_refused(run: Run, client_for: ClientFor, body: 
 
 
 @pytest.mark.parametrize("queue", ["q.thumbnail", "nothing", "*.dlq", "..%2F..", "%00", "q.thumbnail.dlq%2F"])
-def test_only_known_queues_are_served(run: Run, client_for: ClientFor, link: Link, queue: str) -> None:
+def test_only_known_queues_are_served(run: Run, client_for: ClientFor, shared: FakeBroker, queue: str) -> None:
     async def scenario() -> None:
         client = await client_for(Role.ADMIN)
         for answer in (
@@ -172,7 +174,7 @@ def test_only_known_queues_are_served(run: Run, client_for: ClientFor, link: Lin
             await client.post(f"/admin/dlq/queues/{queue}/re-drive", json={"limit": 1}),
         ):
             assert (answer.status_code, answer.json()["type"]) == (404, "urn:redrive:problem:unknown-queue")
-        link.known = KnownQueues(address="nowhere", queues=(), problem="nobody answers")
+        shared.known = KnownQueues(address="nowhere", queues=(), problem="nobody answers")
         assert (await client.get(f"/admin/dlq/queues/{queue}/messages")).status_code == 503
 
     run(scenario())

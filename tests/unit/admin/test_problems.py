@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from redrive.admin.etags import etag, expected_version, required_version
-from redrive.admin.problems import Problem, conflict, forbidden, invalid, not_found, problem_of
+from redrive.admin.problems import HttpProblem, conflict, forbidden, invalid, not_found, problem_of
 from redrive.client import ClientError
 from redrive.core import RedriveError
 from redrive.deadletters import ActionRefused, InvalidEdit, PeekRefused, RecordNotFound, StillCollected, TargetRefused
@@ -86,7 +86,7 @@ def test_a_client_is_not_told_where_the_database_is() -> None:
 
 
 def test_an_answer_is_json_whatever_a_text_holds() -> None:
-    problem = Problem(
+    problem = HttpProblem(
         status=409, name="x", title="\ud800", detail="\x00\u2028\udfff", extra={"status": 1, "a": "\ud800"}
     )
     told = json.loads(bytes(problem.response("/\udcff").body))
@@ -178,11 +178,11 @@ def test_etags_are_versions() -> None:
     assert expected_version(None) is None
     assert expected_version("*") is None
     assert required_version(' "3" ') == 3
-    with pytest.raises(Problem) as missing:
+    with pytest.raises(HttpProblem) as missing:
         required_version(None)
     assert missing.value.status == 428
     for odd in ("3", 'W/"3"', '"x"', '"3", "4"', '"' + "9" * 30 + '"', "", '"٣"'):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(HttpProblem) as refused:
             expected_version(odd)
         assert refused.value.status == 412
 

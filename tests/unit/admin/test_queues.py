@@ -3,7 +3,7 @@
 import pytest
 
 from redrive.admin import Services
-from redrive.admin.shapes.queues import Queue
+from redrive.admin.schemas.queues import Queue
 from redrive.records import Role
 from redrive.wiring import KnownQueue, KnownQueues
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
@@ -49,7 +49,7 @@ def test_a_limited_token_sees_the_dead_letter_queues_whose_letters_it_has(
         told = [one["dlq"] for one in (await client.get(QUEUES)).json()["queues"]]
         assert told == ["orders.dlq"]
         assert [one["id"] for one in (await client.get("/api/v1/messages")).json()["messages"]] == [stored.id]
-        monkeypatch.setattr(services.link, "queues", queues)
+        monkeypatch.setattr(services.broker, "queues", queues)
         expected = ["orders.dlq", "dlq.orders", "letters", "orders"]
         assert [one["dlq"] for one in (await client.get(QUEUES)).json()["queues"]] == expected
         assert [one["queue"] for one in (await client.get("/admin/dlq/queues")).json()["queues"]] == expected

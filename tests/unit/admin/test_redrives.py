@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive.admin.operation_scope import OperationScope
+from redrive.admin.redrive_operations import measured_per_s
+from redrive.admin.scope import OperationScope
 from redrive.admin.services import Services
-from redrive.admin.telling import measured_per_s
 from redrive.deadletters import Preflight, RedriveService
 from redrive.records import NewOperation, Operation, OperationKind, Role, Selection, Status
 from redrive.stores import Store
@@ -159,7 +159,7 @@ def test_an_operation_that_takes_others_messages_too_is_not_there_for_a_limited_
 def test_a_limited_token_pages_through_its_operations(
     run: Run, client_for: ClientFor, put_letter: PutLetter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.admin.operation_scope._CHUNK", 4)
+    monkeypatch.setattr("redrive.admin.scope._CHUNK", 4)
 
     async def scenario() -> None:
         await put_both(put_letter)
@@ -325,7 +325,7 @@ def test_where_the_broker_is_at_hand_a_plan_has_its_targets_and_a_missing_one_re
     async def broker() -> Broker:
         return Broker()
 
-    monkeypatch.setattr(services.link, "broker", broker)
+    monkeypatch.setattr(services.broker, "get", broker)
 
     async def scenario() -> None:
         await put_both(put_letter)

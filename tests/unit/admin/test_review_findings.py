@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive.admin import Services, Settings, create_app
-from redrive.admin.broker_link import BrokerLink
-from redrive.admin.routes import pipeline
+from redrive.admin import ApiSettings, Services, create_app
+from redrive.admin.compat import pipeline
 from redrive.admin.settings import InvalidSettings
+from redrive.admin.shared_broker import SharedBroker
 from redrive.deadletters import PeekRefused, RedriveService
 from redrive.records import LetterEvent, Role
 from redrive.records.masking import overlaps
@@ -70,7 +70,7 @@ class TestWhatIsOpenOnThisMachine:
 
     def test_metrics_behind_a_proxy_need_a_token(self, run: Run, services: Services, client_for: ClientFor) -> None:
         async def scenario() -> None:
-            app = create_app(replace(services, settings=Settings(trusted_proxies=("127.0.0.1",))))
+            app = create_app(replace(services, settings=ApiSettings(trusted_proxies=("127.0.0.1",))))
             viewer = await client_for(Role.VIEWER)
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE_URL) as client:
                 assert (await client.get("/metrics")).status_code == 401
@@ -81,7 +81,7 @@ class TestWhatIsOpenOnThisMachine:
 
     def test_a_proxy_without_authentication_is_refused(self) -> None:
         with pytest.raises(InvalidSettings, match="proxy"):
-            Settings(require_auth=False, trusted_proxies=("127.0.0.1",))
+            ApiSettings(require_auth=False, trusted_proxies=("127.0.0.1",))
 
 
 class TestADatabaseThatGoesInTheMiddle:
@@ -135,10 +135,10 @@ class TestADatabaseThatGoesInTheMiddle:
 def test_a_peek_shows_large_messages_only_up_to_a_size(
     run: Run, client_for: ClientFor, put_letter: PutLetter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def queues(self: BrokerLink) -> KnownQueues:
+    async def queues(self: SharedBroker) -> KnownQueues:
         return KnownQueues(address="", queues=(KnownQueue(vhost="/", dlq="orders.parked"),))
 
-    async def peek(self: BrokerLink, queue: str, limit: int) -> Any:
+    async def peek(self: SharedBroker, queue: str, limit: int) -> Any:
         raise PeekRefused("it is not looked at")
 
     async def scenario() -> None:
@@ -153,8 +153,8 @@ def test_a_peek_shows_large_messages_only_up_to_a_size(
         assert [len(each["messages"]) for each in (whole, some, one)] == [5, 2, 1]
         assert "too large" in some["note"]
 
-    monkeypatch.setattr(BrokerLink, "queues", queues)
-    monkeypatch.setattr(BrokerLink, "peek", peek)
+    monkeypatch.setattr(SharedBroker, "queues", queues)
+    monkeypatch.setattr(SharedBroker, "peek", peek)
     run(scenario())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redrive.admin import Doing, WorkerState
+from redrive.admin import WorkerActivity, WorkerState
 from redrive.deadletters import RedriveService
 from redrive.deadletters.collect.sources import SourceSelection
 from redrive.embedded import EmbeddedBroker, ManagementServer
@@ -31,14 +31,14 @@ def test_it_begins_when_the_broker_comes_and_goes_on_when_it_comes_back(tmp_path
         place = place_of(url, tmp_path)
         store = await open_store(place.database.value)
         async with working(place) as worker:
-            await wait_until(lambda: worker.state().doing is Doing.WAITING)
+            await wait_until(lambda: worker.state().activity is WorkerActivity.WAITING)
             assert "127.0.0.1" in worker.state().reason
             async with bookly(port) as broker:
                 await wait_until(lambda: worker.state().is_ready)
                 await wait_until(lambda: set(worker.state().queues) == {"availability.dlq", "reports.dlq"})
                 await park(broker, "a")
                 await wait_stored(store, 1)
-            await wait_until(lambda: worker.state().doing is Doing.WAITING)
+            await wait_until(lambda: worker.state().activity is WorkerActivity.WAITING)
             async with bookly(port) as broker:
                 await park(broker, "b")
                 await wait_stored(store, 2)
@@ -46,7 +46,9 @@ def test_it_begins_when_the_broker_comes_and_goes_on_when_it_comes_back(tmp_path
                 await wait_until(
                     lambda: (
                         worker.state()
-                        == WorkerState(doing=Doing.COLLECTING, queues={"availability.dlq": "", "reports.dlq": ""})
+                        == WorkerState(
+                            activity=WorkerActivity.COLLECTING, queues={"availability.dlq": "", "reports.dlq": ""}
+                        )
                     )
                 )
         await store.close()

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from redrive.admin import Doing
+from redrive.admin import WorkerActivity
 from redrive.serving.worker_thread import WorkerThread
 
 
@@ -22,5 +22,5 @@ def test_a_worker_that_died_is_not_said_to_collect() -> None:
     finally:
         threading.excepthook = hook
     state = worker.state()
-    assert (state.doing, state.is_ready) == (Doing.WAITING, False)
+    assert (state.activity, state.is_ready) == (WorkerActivity.WAITING, False)
     assert "has ended" in state.text

@@ -1,4 +1,4 @@
-"""Whoever asks, as routes know them: a role, queues, and whether they see payloads."""
+"""The caller of a request, as routes know it: a role, queues, and whether it sees payloads."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from redrive.records import DeadLetter, NameTerm, Role, Term, Token, covers, gue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whoever asks. `queues` are names with `*`; none means every queue."""
+    """The caller of a request. `queues` are names with `*`; none means every queue."""
 
     token_id: str
     name: str
@@ -24,7 +24,7 @@ class Caller:
 
     @property
     def all_dlqs(self) -> tuple[str, ...]:
-        """The dead-letter queues whose letters are the caller's, names with `*`; none means every one."""
+        """The dead-letter queues whose letters the caller may see, names with `*`; none means every one."""
         return (*self.queues, *self.dlqs) if self.queues else ()
 
     def may(self, needed: Role) -> bool:
@@ -32,35 +32,35 @@ class Caller:
         return self.role.includes(needed)
 
     def scope_terms(self) -> tuple[Term, ...]:
-        """What a filter must ask besides, so that it finds only what the caller may see; nothing: everything."""
+        """Terms to add to every filter, so that it finds only what the caller may see; none: everything."""
         return (NameTerm(field="dlq", values=self.all_dlqs),) if self.queues else ()
 
     def sees(self, letter: DeadLetter) -> bool:
-        """Whether a dead letter is of the caller's queues: by where we took it from, never by what it says."""
+        """Whether the caller may see a dead letter: by the queue it was collected from, never by what it says."""
         return self.sees_dlq(letter.dlq)
 
     def sees_dlq(self, dlq: str) -> bool:
-        """Whether what lies in a dead-letter queue is the caller's."""
+        """Whether the caller may see what lies in a dead-letter queue."""
         return covers(self.queues, dlq) or dlq in self.dlqs
 
     def knows_dlq(self, dlq: str, declared_for: str | None) -> bool:
-        """Whether a dead-letter queue of the broker is the caller's: by its name or what is declared, as its letters
-        are once they are collected."""
+        """Whether the caller may see a dead-letter queue of the broker: by its name or its declaration, as for its
+        letters once they are collected."""
         if self.sees_dlq(dlq):
             return True
         return "*" not in dlq and self.may_use(guess_failed_queue(dlq) if declared_for is None else declared_for)
 
     def may_use(self, queue: str) -> bool:
-        """Whether a queue is one of the caller's."""
+        """Whether the caller may use a queue."""
         return covers(self.queues, queue)
 
 
 LOCAL = Caller(token_id="local", name="local", role=Role.ADMIN, sees_payloads=True)
-"""Whoever reaches an API that asks for no tokens, which listens on this machine only."""
+"""The caller of an API without authentication, which listens on this machine only."""
 
 
 def caller_with(token: Token, *, dlqs: tuple[str, ...] = ()) -> Caller:
-    """The caller that a valid token makes."""
+    """The caller with this valid token."""
     return Caller(
         token_id=token.id,
         name=token.name,

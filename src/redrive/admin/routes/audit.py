@@ -7,15 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from redrive.admin.access import Caller, CurrentView, Needs, View
-from redrive.admin.selecting import told_text
+from redrive.admin.access.authorization import Requires
+from redrive.admin.access.caller import Caller
+from redrive.admin.access.caller_view import CurrentView
+from redrive.admin.redrive_operations import visible_selection_text
+from redrive.admin.schemas.audit import AuditTrail
 from redrive.admin.services import services_of
-from redrive.admin.shapes.audit import AuditTrail
-from redrive.records import AuditEntry, Role, audit_json
+from redrive.records import AuditEntry, Role, View, audit_json
 
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
 
-WholeOperatorCaller = Annotated[Caller, Depends(Needs(role=Role.OPERATOR, every_queue=True))]
+UnscopedOperatorCaller = Annotated[Caller, Depends(Requires(role=Role.OPERATOR, every_queue=True))]
 _FILTERED = "letters."
 """Begins actions whose subject may be a filter's text; it is an id where `ids` has it."""
 
@@ -23,7 +25,7 @@ _FILTERED = "letters."
 @router.get("", response_model=AuditTrail)
 async def list_all(
     request: Request,
-    caller: WholeOperatorCaller,
+    caller: UnscopedOperatorCaller,
     view: CurrentView,
     who: Annotated[str | None, Query(max_length=1_000)] = None,
     action: Annotated[str | None, Query(max_length=1_000, examples=["letters.deleted"])] = None,
@@ -45,7 +47,7 @@ def _told(entry: AuditEntry, view: View) -> dict[str, Any]:
     if isinstance(detail.get("diff"), str):
         detail["diff"] = view.payload_text(detail["diff"])
     if entry.action.startswith(_FILTERED) and entry.subject not in detail.get("ids", ()):
-        told["subject"] = told_text(view, entry.subject)
+        told["subject"] = visible_selection_text(view, entry.subject)
     if isinstance(detail.get("selection"), str):
-        detail["selection"] = told_text(view, detail["selection"])
+        detail["selection"] = visible_selection_text(view, detail["selection"])
     return {**told, "detail": detail}

@@ -13,13 +13,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from redrive.admin.access import Caller, CurrentView, View, ViewerCaller
+from redrive.admin.access.authorization import ViewerCaller
+from redrive.admin.access.caller import Caller
+from redrive.admin.access.caller_view import CurrentView
 from redrive.admin.live_updates import LiveUpdates, Snapshot, live_updates_of
-from redrive.admin.operation_scope import CurrentScope, OperationScope
+from redrive.admin.middleware.quotas import QUOTA, RequestQuota
+from redrive.admin.redrive_operations import operation_view
+from redrive.admin.scope import CurrentScope, OperationScope
 from redrive.admin.services import Services, services_of
-from redrive.admin.shares import SHARE, Share
-from redrive.admin.telling import told_operation
-from redrive.records import Operation, Status
+from redrive.records import Operation, Status, View
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
 
@@ -68,10 +70,10 @@ async def watch(
     """
     updates = live_updates_of(request)
     updates.require_room()
-    share = request.scope.get(SHARE)
-    if isinstance(share, Share):
+    share = request.scope.get(QUOTA)
+    if isinstance(share, RequestQuota):
         share.take_stream()
-    stream = Stream(
+    stream = EventFeed(
         caller=caller, view=view, scope=scope, services=services_of(request), since_ms=read_event_id(last_event_id)
     )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -83,7 +85,7 @@ def read_event_id(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 15 else None
 
 
-class Stream:
+class EventFeed:
     """One reader's events: remembers what it told, and tells what is different."""
 
     def __init__(
@@ -132,7 +134,7 @@ class Stream:
             since_ms = None if self._since_ms is None else self._since_ms - _CLOCKS_DIFFER_MS
             ended = [] if since_ms is None else [one for one in ended if (one.ended_at_ms or 0) >= since_ms]
         for one in await self._scope.visible(self._caller, [*ended, *changed]):
-            found.append(_event("redrive", snapshot.at_ms, told_operation(one, self._view, self._services)))
+            found.append(_event("redrive", snapshot.at_ms, operation_view(one, self._view, self._services)))
         return found
 
     def _counts(self, snapshot: Snapshot) -> dict[str, Any]:

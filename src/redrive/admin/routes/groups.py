@@ -4,17 +4,19 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, ViewerCaller
-from redrive.admin.json_answers import json_answer
-from redrive.admin.selecting import find_group
+from redrive.admin.access.authorization import OperatorCaller, ViewerCaller
+from redrive.admin.access.caller import Caller
+from redrive.admin.access.caller_view import CurrentView
+from redrive.admin.json_responses import json_response
+from redrive.admin.schemas import groups as schemas
+from redrive.admin.scope import find_group
 from redrive.admin.services import services_of
-from redrive.admin.shapes import groups as shapes
-from redrive.records import Group, GroupState, group_json
+from redrive.records import Group, GroupState, View, group_json
 
 router = APIRouter(prefix="/api/v1/groups", tags=["groups"])
 
 
-@router.get("", response_model=shapes.Groups)
+@router.get("", response_model=schemas.Groups)
 async def list_all(
     request: Request,
     caller: ViewerCaller,
@@ -29,63 +31,63 @@ async def list_all(
     found, following = await services_of(request).store.groups.page(
         limit=limit, cursor=cursor, state=state, queue=queue, order=order, queues=caller.queues
     )
-    return json_answer({"groups": [_told(one, view) for one in found], "next": following})
+    return json_response({"groups": [_told(one, view) for one in found], "next": following})
 
 
-@router.get("/{group_id}", response_model=shapes.Group)
+@router.get("/{group_id}", response_model=schemas.Group)
 async def show(request: Request, caller: ViewerCaller, view: CurrentView, group_id: str) -> dict[str, Any]:
     """A group with its notes."""
     return _told(await find_group(services_of(request), caller, group_id), view)
 
 
-@router.post("/{group_id}/acknowledge", response_model=shapes.Group)
+@router.post("/{group_id}/acknowledge", response_model=schemas.Group)
 async def acknowledge(
     request: Request,
     caller: OperatorCaller,
     view: CurrentView,
     group_id: str,
-    asked: shapes.GroupRequest | None = None,
+    asked: schemas.GroupRequest | None = None,
 ) -> dict[str, Any]:
     """Somebody has seen it and works on it."""
     return await _say(request, caller, view, group_id, GroupState.ACKNOWLEDGED, "" if asked is None else asked.why)
 
 
-@router.post("/{group_id}/ignore", response_model=shapes.Group)
+@router.post("/{group_id}/ignore", response_model=schemas.Group)
 async def ignore(
-    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: shapes.GroupReasonRequest
+    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: schemas.GroupReasonRequest
 ) -> dict[str, Any]:
     """Nobody wants to hear of it."""
     return await _say(request, caller, view, group_id, GroupState.IGNORED, asked.why)
 
 
-@router.post("/{group_id}/resolve", response_model=shapes.Group)
+@router.post("/{group_id}/resolve", response_model=schemas.Group)
 async def resolve(
-    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: shapes.GroupReasonRequest
+    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: schemas.GroupReasonRequest
 ) -> dict[str, Any]:
     """Its cause is gone; a new dead letter of the kind makes it `regressed`. Its dead letters stay as they are."""
     return await _say(request, caller, view, group_id, GroupState.RESOLVED, asked.why)
 
 
-@router.post("/{group_id}/reopen", response_model=shapes.Group)
+@router.post("/{group_id}/reopen", response_model=schemas.Group)
 async def reopen(
     request: Request,
     caller: OperatorCaller,
     view: CurrentView,
     group_id: str,
-    asked: shapes.GroupRequest | None = None,
+    asked: schemas.GroupRequest | None = None,
 ) -> dict[str, Any]:
     """As if nobody had said anything."""
     return await _say(request, caller, view, group_id, GroupState.OPEN, "" if asked is None else asked.why)
 
 
-@router.post("/{group_id}/notes", response_model=shapes.Group, status_code=201)
+@router.post("/{group_id}/notes", response_model=schemas.Group, status_code=201)
 async def note(
-    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: shapes.NoteRequest
+    request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: schemas.NoteRequest
 ) -> dict[str, Any]:
     """Writes a note beside a group; the answer is the group with all of them."""
     services = services_of(request)
     group = await find_group(services, caller, group_id)
-    return _told(await services.desk.add_note(group.id, asked.text, who=caller.who), view)
+    return _told(await services.dead_letters.add_note(group.id, asked.text, who=caller.who), view)
 
 
 async def _say(
@@ -93,16 +95,16 @@ async def _say(
 ) -> dict[str, Any]:
     services = services_of(request)
     group = await find_group(services, caller, group_id)
-    desk, who = services.desk, caller.who
+    dead_letters, who = services.dead_letters, caller.who
     match state:
         case GroupState.ACKNOWLEDGED:
-            said = await desk.acknowledge_group(group.id, who=who, why=why)
+            said = await dead_letters.acknowledge_group(group.id, who=who, why=why)
         case GroupState.IGNORED:
-            said = await desk.ignore_group(group.id, who=who, why=why)
+            said = await dead_letters.ignore_group(group.id, who=who, why=why)
         case GroupState.RESOLVED:
-            said = await desk.resolve_group(group.id, who=who, why=why)
+            said = await dead_letters.resolve_group(group.id, who=who, why=why)
         case _:
-            said = await desk.reopen_group(group.id, who=who, why=why)
+            said = await dead_letters.reopen_group(group.id, who=who, why=why)
     return _told(said, view)
 
 

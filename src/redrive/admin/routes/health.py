@@ -7,18 +7,19 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict
 
-from redrive.admin.access import Caller, NeedsBeyondLoopback
-from redrive.admin.broker_link import WorkerState
+from redrive.admin.access.authorization import RequiresBeyondLoopback
+from redrive.admin.access.caller import Caller
 from redrive.admin.docs_page import CONTENT_SECURITY_POLICY, docs_page
 from redrive.admin.metrics import CONTENT_TYPE, dead_letter_metrics
-from redrive.admin.problems import Problem
+from redrive.admin.problems import HttpProblem
 from redrive.admin.services import Services, services_of
+from redrive.admin.worker_state import WorkerState
 from redrive.records import Filter, Role
 from redrive.stores import CLOCK_OFF_MS, StoreError
 
 router = APIRouter(tags=["health"])
 
-_METRICS = NeedsBeyondLoopback(role=Role.VIEWER)
+_METRICS = RequiresBeyondLoopback(role=Role.VIEWER)
 _LOOK_S_MAX = 5.0
 
 
@@ -79,7 +80,7 @@ async def metrics(request: Request, caller: Annotated[Caller | None, Depends(_ME
     """Numbers for Prometheus. Open where only this machine can ask."""
     services = services_of(request)
     terms = () if caller is None else caller.scope_terms()
-    stats = await services.desk.get_stats(Filter(terms) if terms else None)
+    stats = await services.dead_letters.get_stats(Filter(terms) if terms else None)
     # What the process counts is about every queue.
     counted = "" if terms else services.metrics()
     return Response(counted + dead_letter_metrics(stats), media_type=CONTENT_TYPE)
@@ -104,8 +105,8 @@ async def _database(services: Services) -> str:
 async def _broker(services: Services) -> str:
     try:
         async with asyncio.timeout(_LOOK_S_MAX):
-            await services.link.broker()
-    except (Problem, TimeoutError):
+            await services.broker.get()
+    except (HttpProblem, TimeoutError):
         return "out of reach"
     return "ok"
 
@@ -119,4 +120,4 @@ def _clock_text(off_ms: int) -> str:
 
 def _worker_text(services: Services, worker: WorkerState) -> str:
     """With its reason where only this machine can ask: it may name hosts."""
-    return worker.text if services.settings.is_private else str(worker.doing)
+    return worker.text if services.settings.is_private else str(worker.activity)

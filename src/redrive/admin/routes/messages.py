@@ -3,38 +3,34 @@
 What is shown goes through the caller's view, what is found through the caller's scope.
 """
 
+import base64
+import binascii
 from collections import Counter
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from redrive.admin.access import AdminCaller, Caller, CurrentView, OperatorCaller, PayloadCaller, View, ViewerCaller
-from redrive.admin.contents import shown_content
-from redrive.admin.edit_requests import check_hidden, read_edit
+from redrive.admin.access.access_audit import audit_payload_read
+from redrive.admin.access.authorization import AdminCaller, OperatorCaller, PayloadCaller, ViewerCaller, audit_forbidden
+from redrive.admin.access.caller import Caller
+from redrive.admin.access.caller_view import CurrentView, visible_content
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
-from redrive.admin.json_answers import in_pieces, json_answer
-from redrive.admin.problems import conflict, not_found, unavailable
-from redrive.admin.selecting import (
-    GONE,
-    check_seen,
-    choose,
-    filter_for,
-    find_letter,
-    forbade,
-    is_id,
-    note_read,
-    taking_turns,
-)
+from redrive.admin.json_responses import interleaved, json_response
+from redrive.admin.problems import conflict, invalid, not_found, unavailable
+from redrive.admin.schemas import messages as schemas
+from redrive.admin.schemas.base import FILTER_CHARACTERS_MAX
+from redrive.admin.scope import GONE, LetterQuery, check_in_scope, find_letter, is_id, scoped_filter, select_letters
 from redrive.admin.services import services_of
-from redrive.admin.shapes import messages as shapes
-from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
+from redrive.admin.unindexed_searches import search_slot
+from redrive.deadletters import LetterEdit
 from redrive.records import (
     DeadLetter,
     LetterEvent,
     MessageContent,
     Role,
     Selection,
+    View,
     attempt_json,
     letter_json,
     lifecycle_json,
@@ -42,7 +38,7 @@ from redrive.records import (
     trial_redaction,
 )
 from redrive.stores import ChangeResult, StoreUnavailable, VersionConflict, WholeLetter, redact_body
-from redrive.wiring import describe
+from redrive.wiring import describe, headers_from_json
 
 router = APIRouter(prefix="/api/v1/messages", tags=["messages"])
 
@@ -65,7 +61,7 @@ class _Raw(Response):
     media_type = "application/octet-stream"
 
 
-@router.get("", response_model=shapes.Messages)
+@router.get("", response_model=schemas.Messages)
 async def list_all(
     request: Request,
     caller: ViewerCaller,
@@ -83,14 +79,16 @@ async def list_all(
     order: Literal["newest", "oldest"] = "newest",
 ) -> Response:
     """Dead letters by when they died; by when they were stored where words are looked for."""
-    asked = await filter_for(request, caller, view, q)
-    async with taking_turns(request, caller, asked):
-        page = await services_of(request).desk.list(asked, limit=limit, cursor=cursor, newest_first=order == "newest")
-    letters = [view.letter(letter_json(one)) async for one in in_pieces(page.letters)]
-    return json_answer({"messages": letters, "next": page.next_cursor, "partial": page.is_partial})
+    asked = await scoped_filter(request, caller, view, q)
+    async with search_slot(request, caller, asked):
+        page = await services_of(request).dead_letters.list(
+            asked, limit=limit, cursor=cursor, newest_first=order == "newest"
+        )
+    letters = [view.letter(letter_json(one)) async for one in interleaved(page.letters)]
+    return json_response({"messages": letters, "next": page.next_cursor, "partial": page.is_partial})
 
 
-@router.get("/{message_id}", response_model=shapes.WholeMessage, responses=_TAGGED)
+@router.get("/{message_id}", response_model=schemas.WholeMessage, responses=_TAGGED)
 async def show(
     request: Request,
     caller: ViewerCaller,
@@ -105,12 +103,12 @@ async def show(
     )
     if found is None:
         raise not_found("dead letter", message_id)
-    await check_seen(services_of(request), caller, found.letter)
-    await note_read(services_of(request), caller, view, found.letter.id, found.letter.queue)
-    return json_answer(await told_whole(found, view), headers={"ETag": etag(found.letter.version)})
+    await check_in_scope(services_of(request), caller, found.letter)
+    await audit_payload_read(services_of(request), caller, view, found.letter.id, found.letter.queue)
+    return json_response(await whole_message(found, view), headers={"ETag": etag(found.letter.version)})
 
 
-async def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
+async def whole_message(found: WholeLetter, view: View) -> dict[str, Any]:
     """Everything about a dead letter, as a view shows it."""
     whole = {
         **letter_json(found.letter),
@@ -119,7 +117,7 @@ async def told_whole(found: WholeLetter, view: View) -> dict[str, Any]:
         "life": [lifecycle_json(one) for one in found.life],
         "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in found.past],
     }
-    shown = await shown_content(view, found.content)
+    shown = await visible_content(view, found.content)
     body = None if shown["body"] is None else {"encoding": shown["body_encoding"], "content": shown["body"]}
     told = view.letter(whole)
     redacted = told["redacted"] or shown["redacted"]
@@ -142,8 +140,8 @@ async def show_body(
     shown = await redact_body(view, content.body)
     body = shown.body
     if body is None:
-        raise await forbade(request, caller, f"the body of this message is hidden from your role: {shown.why}")
-    await note_read(services_of(request), caller, view, letter.id, letter.queue)
+        raise await audit_forbidden(request, caller, f"the body of this message is hidden from your role: {shown.why}")
+    await audit_payload_read(services_of(request), caller, view, letter.id, letter.queue)
     headers = {
         "Content-Disposition": f'attachment; filename="{letter.id}.bin"',
         "X-Content-Type-Options": "nosniff",
@@ -153,7 +151,7 @@ async def show_body(
     return _Raw(body, headers=headers)
 
 
-@router.get("/{message_id}/headers", response_model=shapes.Properties, responses=_TAGGED)
+@router.get("/{message_id}/headers", response_model=schemas.Properties, responses=_TAGGED)
 async def show_headers(
     request: Request,
     response: Response,
@@ -164,7 +162,7 @@ async def show_headers(
 ) -> dict[str, Any]:
     """Properties and headers with their AMQP types."""
     letter, content = await _content(request, caller, message_id, original=original)
-    await note_read(services_of(request), caller, view, letter.id, letter.queue)
+    await audit_payload_read(services_of(request), caller, view, letter.id, letter.queue)
     described = describe(content)
     properties, headers = view.properties(described.properties), view.headers(described.headers)
     is_redacted = properties != described.properties or headers != described.headers
@@ -172,7 +170,7 @@ async def show_headers(
     return {"properties": properties, "headers": headers, "redacted": is_redacted}
 
 
-@router.get("/{message_id}/preview", response_model=shapes.WholeMessage)
+@router.get("/{message_id}/preview", response_model=schemas.WholeMessage)
 async def preview(
     request: Request,
     caller: AdminCaller,
@@ -190,8 +188,8 @@ async def preview(
     found = await services.store.letters.whole(message_id) if is_id(message_id) else None
     if found is None:
         raise not_found("dead letter", message_id)
-    await check_seen(services, caller, found.letter)
-    await note_read(services, caller, view, found.letter.id, found.letter.queue)
+    await check_in_scope(services, caller, found.letter)
+    await audit_payload_read(services, caller, view, found.letter.id, found.letter.queue)
     tried = [
         *(trial_redaction("body", one, role) for one in hide_body or ()),
         *(trial_redaction("header", one, role) for one in hide_header or ()),
@@ -202,81 +200,85 @@ async def preview(
     own = [one for one in redactions if one.hidden_from.includes(caller.role)]
     others = [replace(one, hidden_from=role) for one in own if not one.hidden_from.includes(role)]
     shown = View.of_role(role, sees_payloads=sees_payloads, redactions=[*redactions, *others])
-    return json_answer(await told_whole(found, shown))
+    return json_response(await whole_message(found, shown))
 
 
-@router.patch("/{message_id}", response_model=shapes.Message, responses=_TAGGED)
+@router.patch("/{message_id}", response_model=schemas.Message, responses=_TAGGED)
 async def edit(
     request: Request,
     response: Response,
     caller: OperatorCaller,
     view: CurrentView,
     message_id: str,
-    asked: shapes.EditRequest,
+    asked: schemas.EditRequest,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
     """Changes the body, headers or properties that a redrive will send; the original and the difference are kept."""
     version = required_version(if_match)
     letter, content = await _content(request, caller, message_id)
     _check_version(letter, version)
-    change = read_edit(asked)
-    await check_hidden(request, caller, view, content, change)
+    change = _read_edit(asked)
+    await _check_hidden(request, caller, view, content, change)
     # Also with `If-Match: *` only what was looked at is changed: a value that is hidden may have come in between.
-    edited = await services_of(request).desk.edit(
+    edited = await services_of(request).dead_letters.edit(
         letter.id, change, who=caller.who, why=asked.why, if_version=letter.version
     )
     return _told(edited, view, response)
 
 
-@router.post("/{message_id}/resolve", response_model=shapes.Message, responses=_TAGGED)
+@router.post("/{message_id}/resolve", response_model=schemas.Message, responses=_TAGGED)
 async def resolve(
     request: Request,
     response: Response,
     caller: OperatorCaller,
     view: CurrentView,
     message_id: str,
-    asked: shapes.ResolveRequest,
+    asked: schemas.ResolveRequest,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
     """Nothing more is to be done about it."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     selection = Selection(ids=(letter.id,), ends_waiting=asked.end_waiting)
-    changed = await services_of(request).desk.resolve(selection, who=caller.who, why=asked.why, if_version=version)
+    changed = await services_of(request).dead_letters.resolve(
+        selection, who=caller.who, why=asked.why, if_version=version
+    )
     return await _after(request, response, caller, view, letter.id, changed)
 
 
-@router.post("/{message_id}/reopen", response_model=shapes.Message, responses=_TAGGED)
+@router.post("/{message_id}/reopen", response_model=schemas.Message, responses=_TAGGED)
 async def reopen(
     request: Request,
     response: Response,
     caller: OperatorCaller,
     view: CurrentView,
     message_id: str,
-    asked: shapes.ReopenRequest | None = None,
+    asked: schemas.ReopenRequest | None = None,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
     """A failed, doubtful or resolved one is pending again."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
-    wanted = shapes.ReopenRequest() if asked is None else asked
+    wanted = schemas.ReopenRequest() if asked is None else asked
     selection = Selection(ids=(letter.id,), ends_waiting=wanted.end_waiting)
-    changed = await services_of(request).desk.reopen(selection, who=caller.who, why=wanted.why, if_version=version)
+    changed = await services_of(request).dead_letters.reopen(
+        selection, who=caller.who, why=wanted.why, if_version=version
+    )
     return await _after(request, response, caller, view, letter.id, changed)
 
 
-@router.post("/{message_id}/settle", response_model=shapes.Message, responses=_TAGGED)
+@router.post("/{message_id}/settle", response_model=schemas.Message, responses=_TAGGED)
 async def settle(
     request: Request,
     response: Response,
     caller: OperatorCaller,
     view: CurrentView,
     message_id: str,
-    asked: shapes.SettleRequest,
+    asked: schemas.SettleRequest,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
     """Says of one in doubt whether its copy arrived: then it is resolved, else pending again."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     _check_version(letter, version)
-    settled = await services_of(request).desk.settle_doubt(
+    settled = await services_of(request).dead_letters.settle_doubt(
         letter.id, arrived=asked.arrived, who=caller.who, why=asked.why
     )
     return _told(settled, view, response)
@@ -288,36 +290,36 @@ async def remove(
     caller: OperatorCaller,
     message_id: str,
     why: Annotated[str, Query(max_length=2_000, description="For the audit.")] = "",
-    end_waiting: Annotated[bool, Query(description=shapes.END_WAITING)] = False,
+    end_waiting: Annotated[bool, Query(description=schemas.END_WAITING)] = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Removes it for good; only the audit tells of it."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     selection = Selection(ids=(letter.id,), ends_waiting=end_waiting)
-    changed = await services_of(request).desk.delete(selection, who=caller.who, why=why, if_version=version)
+    changed = await services_of(request).dead_letters.delete(selection, who=caller.who, why=why, if_version=version)
     _require(letter.id, changed)
     return Response(status_code=204)
 
 
-@router.post("/resolve", response_model=shapes.Changed)
+@router.post("/resolve", response_model=schemas.Changed)
 async def resolve_many(
-    request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ResolveManyRequest
+    request: Request, caller: OperatorCaller, view: CurrentView, asked: schemas.ResolveManyRequest
 ) -> dict[str, Any]:
     """Nothing more is to be done about these. Those on the way are left alone."""
     return await _change_many(request, caller, view, asked, LetterEvent.RESOLVED, asked.why)
 
 
-@router.post("/reopen", response_model=shapes.Changed)
+@router.post("/reopen", response_model=schemas.Changed)
 async def reopen_many(
-    request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ChangeManyRequest
+    request: Request, caller: OperatorCaller, view: CurrentView, asked: schemas.ChangeManyRequest
 ) -> dict[str, Any]:
     """Failed, doubtful and resolved ones are pending again."""
     return await _change_many(request, caller, view, asked, LetterEvent.REOPENED, asked.why)
 
 
-@router.post("/delete", response_model=shapes.Changed)
+@router.post("/delete", response_model=schemas.Changed)
 async def remove_many(
-    request: Request, caller: OperatorCaller, view: CurrentView, asked: shapes.ChangeManyRequest
+    request: Request, caller: OperatorCaller, view: CurrentView, asked: schemas.ChangeManyRequest
 ) -> dict[str, Any]:
     """Removes these for good; only the audit tells of them. Those on the way are left alone."""
     return await _change_many(request, caller, view, asked, LetterEvent.DELETED, asked.why)
@@ -349,34 +351,58 @@ def _check_version(letter: DeadLetter, version: int | None) -> None:
         raise VersionConflict(letter.id, version, letter.version)
 
 
-async def _change_many(
-    request: Request, caller: Caller, view: View, asked: shapes.Selected, event: LetterEvent, why: str
-) -> dict[str, Any]:
-    chosen = await choose(
-        request,
-        caller,
-        view,
-        ids=asked.ids,
-        q=asked.q or "",
-        limit=asked.limit,
-        include_in_doubt=asked.include_in_doubt,
+def _read_edit(asked: schemas.EditRequest) -> LetterEdit:
+    """The edit a request asks for. Raises `HttpProblem` 422, `InvalidEdit`."""
+    body = None if asked.body is None else asked.body.encode()
+    if asked.body_base64 is not None:
+        try:
+            body = base64.b64decode(asked.body_base64, validate=True)
+        except (binascii.Error, ValueError):
+            raise invalid("body_base64 is no base64") from None
+    return LetterEdit(
+        body=body,
+        set_headers=headers_from_json(asked.set_headers),
+        drop_headers=tuple(asked.drop_headers),
+        properties=asked.properties,
     )
-    desk, selection = services_of(request).desk, replace(chosen.selection, ends_waiting=asked.end_waiting)
+
+
+async def _check_hidden(
+    request: Request, caller: Caller, view: View, content: MessageContent, change: LetterEdit
+) -> None:
+    """Raises `HttpProblem` 403 if the edit would overwrite values the caller can't see."""
+    if change.body is not None and (await redact_body(view, content.body)).body != content.body:
+        reason = "parts of this body are hidden from your role, and a new body would overwrite them"
+        raise await audit_forbidden(request, caller, reason)
+    for name in (*change.set_headers, *change.drop_headers):
+        if view.hides_header(name):
+            raise await audit_forbidden(
+                request, caller, f"the header {name} is hidden from your role; it can't be edited"
+            )
+
+
+async def _change_many(
+    request: Request, caller: Caller, view: View, asked: schemas.LettersRequest, event: LetterEvent, why: str
+) -> dict[str, Any]:
+    query = LetterQuery(ids=asked.ids, q=asked.q or "", limit=asked.limit, include_in_doubt=asked.include_in_doubt)
+    scoped = await select_letters(request, caller, view, query)
+    dead_letters = services_of(request).dead_letters
+    selection = replace(scoped.selection, ends_waiting=asked.end_waiting)
     try:
-        async with taking_turns(request, caller, selection.filter):
+        async with search_slot(request, caller, selection.filter):
             if event is LetterEvent.RESOLVED:
-                changed = await desk.resolve(selection, who=caller.who, why=why)
+                changed = await dead_letters.resolve(selection, who=caller.who, why=why)
             elif event is LetterEvent.REOPENED:
-                changed = await desk.reopen(selection, who=caller.who, why=why)
+                changed = await dead_letters.reopen(selection, who=caller.who, why=why)
             else:
-                changed = await desk.delete(selection, who=caller.who, why=why)
+                changed = await dead_letters.delete(selection, who=caller.who, why=why)
     except StoreUnavailable as error:
         # Many are changed piece by piece.
         reason = f"the database can't be used now ({error.reason})"
         detail = f"{reason}; some may be changed and others not, as the audit tells; ask again"
         raise unavailable("store-unavailable", "The database can't be used now", detail) from None
     refused = {id: reason for id, reason in changed.refused.items() if asked.ids is not None and id in asked.ids}
-    refused |= dict.fromkeys(chosen.outside, GONE)
+    refused |= dict.fromkeys(scoped.outside, GONE)
     not_done = changed.not_done if asked.ids is None else dict(Counter(refused.values()))
     return {"done": changed.done, "refused": refused, "not_done": not_done}
 

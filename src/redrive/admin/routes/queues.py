@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Request
 
-from redrive.admin.access import ViewerCaller
+from redrive.admin.access.authorization import ViewerCaller
+from redrive.admin.schemas.queues import Queue, Queues
 from redrive.admin.services import services_of
-from redrive.admin.shapes.queues import Queue, Queues
 from redrive.records import Role
 
 router = APIRouter(prefix="/api/v1/queues", tags=["queues"])
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/api/v1/queues", tags=["queues"])
 async def list_all(request: Request, caller: ViewerCaller) -> Queues:
     """Depths are at most two seconds old. Without a broker what is stored is told all the same, and `problem` why."""
     services = services_of(request)
-    known, worker = await services.link.queues(), services.workers()
+    known, worker = await services.broker.queues(), services.workers()
     queues = [
         Queue.of(one, collecting=worker.why_not(one.dlq))
         for one in known.queues
@@ -24,4 +24,4 @@ async def list_all(request: Request, caller: ViewerCaller) -> Queues:
         return Queues(broker=known.address, problem=known.problem, worker=worker.text, queues=queues)
     # Where the broker is, and why it can't be reached, is no business of those who only use it.
     problem = None if known.problem is None else "the broker can't be asked now; an admin sees why"
-    return Queues(broker=None, problem=problem, worker=str(worker.doing), queues=queues)
+    return Queues(broker=None, problem=problem, worker=str(worker.activity), queues=queues)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from redrive.admin.access import WholeAdminCaller
+from redrive.admin.access.authorization import UnscopedAdminCaller
 from redrive.admin.services import services_of
 from redrive.records import Redaction, Role, check_redaction_path
 
@@ -48,14 +48,14 @@ class RedactionList(BaseModel):
 
 
 @router.get("")
-async def list_all(request: Request, caller: WholeAdminCaller) -> RedactionList:
+async def list_all(request: Request, caller: UnscopedAdminCaller) -> RedactionList:
     """What is hidden from whom."""
     found = await services_of(request).store.redactions.all()
     return RedactionList(redactions=[_shape(one) for one in found])
 
 
 @router.post("", status_code=201)
-async def create(request: Request, caller: WholeAdminCaller, new: NewRedaction) -> RedactionShape:
+async def create(request: Request, caller: UnscopedAdminCaller, new: NewRedaction) -> RedactionShape:
     """Hides a value from a role and those below it. A path that is hidden already gets the new role."""
     services = services_of(request)
     redaction = Redaction(
@@ -66,7 +66,7 @@ async def create(request: Request, caller: WholeAdminCaller, new: NewRedaction) 
 
 
 @router.delete("/{redaction_id}", status_code=204)
-async def remove(request: Request, caller: WholeAdminCaller, redaction_id: RedactionId, why: Why = "") -> None:
+async def remove(request: Request, caller: UnscopedAdminCaller, redaction_id: RedactionId, why: Why = "") -> None:
     """Shows the value again to those who see payloads."""
     services = services_of(request)
     await services.store.redactions.remove(redaction_id, who=caller.who, now_ms=services.clock_ms(), why=why)

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from redrive.admin.access import Caller, CurrentView, OperatorCaller, View, ViewerCaller
-from redrive.admin.idempotency import HEADER as KEY_HEADER
-from redrive.admin.operation_scope import CurrentScope
-from redrive.admin.problems import Problem
-from redrive.admin.selecting import choose, find_group, forbade, taking_turns
+from redrive.admin.access.authorization import OperatorCaller, ViewerCaller, audit_forbidden
+from redrive.admin.access.caller import Caller
+from redrive.admin.access.caller_view import CurrentView
+from redrive.admin.problems import HttpProblem
+from redrive.admin.redrive_operations import operation_key, operation_view, start_redrive, why_none_sent
+from redrive.admin.schemas import redrives as schemas
+from redrive.admin.scope import CurrentScope, LetterQuery, find_group, select_letters
 from redrive.admin.services import Services, services_of
-from redrive.admin.shapes import redrives as shapes
-from redrive.admin.starting import start_redrive, why_none_sent
-from redrive.admin.telling import told_operation
+from redrive.admin.unindexed_searches import search_slot
 from redrive.client import ClientError
 from redrive.deadletters import RedrivePlan
 from redrive.records import (
@@ -28,6 +28,7 @@ from redrive.records import (
     OperationState,
     RedriveTarget,
     Term,
+    View,
     item_json,
 )
 from redrive.stores import IdempotencyConflict
@@ -36,9 +37,9 @@ router = APIRouter(prefix="/api/v1/redrives", tags=["redrives"])
 
 _QUEUE = "{queue}"
 _CREATED: dict[int | str, dict[str, Any]] = {
-    200: {"model": shapes.Plan, "description": "A dry run: what would be sent where. Nothing was changed."},
+    200: {"model": schemas.Plan, "description": "A dry run: what would be sent where. Nothing was changed."},
     202: {
-        "model": shapes.Redrive,
+        "model": schemas.Redrive,
         "description": "It is stored and will be run.",
         "headers": {"Location": {"description": "Where to watch it.", "schema": {"type": "string"}}},
     },
@@ -46,21 +47,21 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("", status_code=202, response_model=shapes.Redrive, responses=_CREATED)
+@router.post("", status_code=202, response_model=schemas.Redrive, responses=_CREATED)
 async def create(
     request: Request,
     caller: OperatorCaller,
     view: CurrentView,
-    asked: shapes.RedriveRequest,
+    asked: schemas.RedriveRequest,
 ) -> Response:
     """Sends dead letters back: pending and failed ones, the longest dead first. What is chosen is frozen now."""
     services = services_of(request)
     new = await _new_operation(request, caller, view, asked)
     if asked.dry_run:
-        async with taking_turns(request, caller, new.selection.filter):
+        async with search_slot(request, caller, new.selection.filter):
             return JSONResponse(await _plan(services, new), status_code=200)
     try:
-        async with taking_turns(request, caller, new.selection.filter):
+        async with search_slot(request, caller, new.selection.filter):
             started = await start_redrive(services, new)
         operation, note = started.operation, started.note
     except IdempotencyConflict as error:
@@ -69,12 +70,12 @@ async def create(
         if found is None or not _is_same(found, new):
             raise
         operation, note = found, ""
-    told = told_operation(operation, view, services, note=note)
+    told = operation_view(operation, view, services, note=note)
     headers = {"Location": f"{router.prefix}/{operation.id}"}
-    return JSONResponse(shapes.Redrive(**told).model_dump(mode="json"), status_code=202, headers=headers)
+    return JSONResponse(schemas.Redrive(**told).model_dump(mode="json"), status_code=202, headers=headers)
 
 
-@router.get("", response_model=shapes.Redrives)
+@router.get("", response_model=schemas.Redrives)
 async def list_all(
     request: Request,
     caller: ViewerCaller,
@@ -87,20 +88,20 @@ async def list_all(
     """Operations, the newest first: people's, and those of auto-retry. Only those that are whole within the scope."""
     found, following = await scope.page(caller, limit, cursor=cursor, state=state)
     services = services_of(request)
-    return {"redrives": [told_operation(one, view, services) for one in found], "next": following}
+    return {"redrives": [operation_view(one, view, services) for one in found], "next": following}
 
 
-@router.get("/{redrive_id}", response_model=shapes.Redrive)
+@router.get("/{redrive_id}", response_model=schemas.Redrive)
 async def show(
     request: Request, caller: ViewerCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
     """An operation: how far it is, how fast, and when it will be done."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
-    return told_operation(operation, view, services, note=await why_none_sent(services, operation))
+    return operation_view(operation, view, services, note=await why_none_sent(services, operation))
 
 
-@router.get("/{redrive_id}/items", response_model=shapes.Items)
+@router.get("/{redrive_id}/items", response_model=schemas.Items)
 async def list_items(
     request: Request,
     caller: ViewerCaller,
@@ -118,17 +119,17 @@ async def list_items(
     return {"items": [item_json(one) for one in found], "next": following}
 
 
-@router.post("/{redrive_id}/pause", response_model=shapes.Redrive)
+@router.post("/{redrive_id}/pause", response_model=schemas.Redrive)
 async def pause(
     request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
     """Pauses after the batch in hand, wherever it runs."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
-    return told_operation(await services.redrives.pause(operation.id, who=caller.who), view, services)
+    return operation_view(await services.redrives.pause(operation.id, who=caller.who), view, services)
 
 
-@router.post("/{redrive_id}/resume", response_model=shapes.Redrive)
+@router.post("/{redrive_id}/resume", response_model=schemas.Redrive)
 async def resume(
     request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
@@ -138,46 +139,43 @@ async def resume(
     if caller.queues and operation.queues != caller.queues:
         # It would go on by the leave of whoever made it.
         reason = "the token is limited to some queues, and this redrive was made by somebody who is not; they resume it"
-        raise await forbade(request, caller, reason)
+        raise await audit_forbidden(request, caller, reason)
     resumed = await services.redrives.resume(operation.id, who=caller.who)
     services.wake()
-    return told_operation(resumed, view, services)
+    return operation_view(resumed, view, services)
 
 
-@router.post("/{redrive_id}/cancel", response_model=shapes.Redrive)
+@router.post("/{redrive_id}/cancel", response_model=schemas.Redrive)
 async def cancel(
     request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
     """Ends it after the batch in hand; what is queued stays a dead letter."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
-    return told_operation(await services.redrives.cancel(operation.id, who=caller.who), view, services)
+    return operation_view(await services.redrives.cancel(operation.id, who=caller.who), view, services)
 
 
-async def _new_operation(request: Request, caller: Caller, view: View, asked: shapes.RedriveRequest) -> NewOperation:
+async def _new_operation(request: Request, caller: Caller, view: View, asked: schemas.RedriveRequest) -> NewOperation:
     services = services_of(request)
-    key = request.headers.get(KEY_HEADER)
     terms: list[Term] = []
     if asked.queue is not None:
         terms.append(NameTerm(field="queue", values=(asked.queue,)))
     if asked.group is not None:
         group = await find_group(services, caller, asked.group)
         terms.append(NameTerm(field="group", values=(group.id,)))
-    chosen = await choose(
-        request,
-        caller,
-        view,
+    query = LetterQuery(
         ids=asked.ids,
         q=asked.q or "",
         limit=asked.limit,
         include_in_doubt=asked.include_in_doubt,
         terms=terms,
         # A connection leads to one vhost.
-        hidden_terms=(NameTerm(field="vhost", values=(services.place.target.vhost,)),),
+        hidden_terms=(NameTerm(field="vhost", values=(services.connections.target.vhost,)),),
     )
+    scoped = await select_letters(request, caller, view, query)
     return NewOperation(
         kind=OperationKind.REDRIVE,
-        selection=chosen.selection,
+        selection=scoped.selection,
         target=await _target(request, caller, asked.target),
         rate_per_s=asked.rate_per_s,
         keep_attempts=asked.keep_attempts,
@@ -187,12 +185,12 @@ async def _new_operation(request: Request, caller: Caller, view: View, asked: sh
         why=asked.why,
         queues=caller.queues,
         token_id=caller.token_id,
-        idempotency_key=None if key is None else f"{caller.token_id}:{key.strip()}",
+        idempotency_key=operation_key(request, caller),
     )
 
 
-async def _target(request: Request, caller: Caller, asked: shapes.TargetRequest | None) -> RedriveTarget:
-    """The target. Raises `Problem` 403 where a limited caller would send beyond their queues."""
+async def _target(request: Request, caller: Caller, asked: schemas.TargetRequest | None) -> RedriveTarget:
+    """The target. Raises `HttpProblem` 403 where a limited caller would send beyond their queues."""
     if asked is None or asked.exchange is None:
         return RedriveTarget()
     target = RedriveTarget(exchange=asked.exchange, routing_key=asked.routing_key)
@@ -201,29 +199,31 @@ async def _target(request: Request, caller: Caller, asked: shapes.TargetRequest 
         is_named = target.exchange == "" and target.routing_key is not None
         if not is_named or not (target.routing_key == _QUEUE or caller.may_use(target.routing_key or "")):
             reason = "the token is limited to some queues: send to the failed queue, or to one of them by its name"
-            raise await forbade(request, caller, reason)
+            raise await audit_forbidden(request, caller, reason)
     return target
 
 
 async def _plan(services: Services, new: NewOperation) -> dict[str, Any]:
     note = ""
     try:
-        plan = await (await services.link.broker()).plan(new)
-    except (Problem, ClientError, TimeoutError) as error:
-        if isinstance(error, Problem) and error.status != 503:
+        plan = await (await services.broker.get()).plan(new)
+    except (HttpProblem, ClientError, TimeoutError) as error:
+        if isinstance(error, HttpProblem) and error.status != 503:
             raise
-        reason = error.for_others().detail if isinstance(error, Problem) else "the broker can't be asked now"
+        reason = (
+            error.without_broker_detail().detail if isinstance(error, HttpProblem) else "the broker can't be asked now"
+        )
         note = f"the target could not be looked at: {reason}"
         plan = await services.redrives.plan(new)
     return _told_plan(plan, note).model_dump(mode="json")
 
 
-def _told_plan(plan: RedrivePlan, note: str) -> shapes.Plan:
+def _told_plan(plan: RedrivePlan, note: str) -> schemas.Plan:
     preflight = plan.preflight
     targets = None
     if preflight is not None:
         targets = [
-            shapes.PlannedTarget(
+            schemas.PlannedTarget(
                 exchange=one.exchange,
                 routing_key=one.routing_key,
                 copies=one.copies,
@@ -235,14 +235,14 @@ def _told_plan(plan: RedrivePlan, note: str) -> shapes.Plan:
         ]
     elif not note:
         targets = []  # nothing would be sent
-    return shapes.Plan(
+    return schemas.Plan(
         dry_run=True,
         total=plan.preview.total,
         by_queue=plan.preview.by_queue,
         left_alone=plan.preview.left_alone,
         targets=targets,
         findings=[
-            shapes.PlanFinding(code=one.code, severity=str(one.severity), address=one.address, text=one.text)
+            schemas.PlanFinding(code=one.code, severity=str(one.severity), address=one.address, text=one.text)
             for one in (() if preflight is None else preflight.findings)
         ],
         note=note,

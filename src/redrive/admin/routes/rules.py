@@ -9,11 +9,12 @@ from typing import Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from redrive.admin.access import Caller, OperatorCaller, ViewerCaller
+from redrive.admin.access.authorization import OperatorCaller, ViewerCaller, audit_forbidden
+from redrive.admin.access.caller import Caller
 from redrive.admin.problems import invalid, not_found
-from redrive.admin.selecting import find_group, forbade
+from redrive.admin.schemas import rules as schemas
+from redrive.admin.scope import find_group
 from redrive.admin.services import Services, services_of
-from redrive.admin.shapes import rules as shapes
 from redrive.records import RetryRule, rule_json
 from redrive.stores import WiderRule
 
@@ -29,7 +30,7 @@ _SCOPE = Path(
 )
 
 
-@router.get("", response_model=shapes.Rules)
+@router.get("", response_model=schemas.Rules)
 async def list_all(request: Request, caller: ViewerCaller) -> dict[str, Any]:
     """Every rule. The most specific counts: the group's, else the queue's, else `*`; without one auto-retry is off."""
     services = services_of(request)
@@ -37,9 +38,9 @@ async def list_all(request: Request, caller: ViewerCaller) -> dict[str, Any]:
     return {"rules": [rule_json(one) for one in rules]}
 
 
-@router.put("/{scope:path}", response_model=shapes.Rule)
+@router.put("/{scope:path}", response_model=schemas.Rule)
 async def replace(
-    request: Request, caller: OperatorCaller, asked: shapes.RuleRequest, scope: str = _SCOPE
+    request: Request, caller: OperatorCaller, asked: schemas.RuleRequest, scope: str = _SCOPE
 ) -> dict[str, Any]:
     """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due. Of millions the
     last are done in the background, before the next of them are sent."""
@@ -59,7 +60,7 @@ async def replace(
             rule, who=caller.who, why=asked.why, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
         )
     except WiderRule as error:
-        raise await forbade(request, caller, str(error)) from None
+        raise await audit_forbidden(request, caller, str(error)) from None
     return rule_json(rule)
 
 
@@ -75,19 +76,20 @@ async def remove(request: Request, caller: OperatorCaller, scope: str = _SCOPE) 
             scope, who=caller.who, queues=caller.queues, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
         )
     except WiderRule as error:
-        raise await forbade(request, caller, str(error)) from None
+        raise await audit_forbidden(request, caller, str(error)) from None
     return Response(status_code=204)
 
 
 async def _check(request: Request, services: Services, caller: Caller, scope: str) -> None:
-    """Raises `Problem`: 422 for what is no scope, 403 for everything by a limited token, 404 outside of its queues."""
+    """Raises `HttpProblem`: 422 for what is no scope, 403 for everything by a limited token, 404 outside of its
+    queues."""
     kind, colon, name = scope.partition(":")
     if scope != _EVERYTHING and not (colon and kind in ("queue", "group") and name and name.isprintable()):
         raise invalid("a rule's scope is `*`, `queue:NAME` or `group:ID`")
     if kind == "group":
         await find_group(services, caller, name)
     elif scope == _EVERYTHING and caller.queues:
-        raise await forbade(request, caller, "this rule is about every queue, and the token is limited to some")
+        raise await audit_forbidden(request, caller, "this rule is about every queue, and the token is limited to some")
     elif kind == "queue" and not caller.may_use(name):
         raise not_found("queue", name)
 

@@ -5,13 +5,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from redrive.admin.access import CurrentView, ViewerCaller
-from redrive.admin.json_answers import json_answer
+from redrive.admin.access.authorization import ViewerCaller
+from redrive.admin.access.caller_view import CurrentView
+from redrive.admin.json_responses import json_response
 from redrive.admin.problems import invalid
-from redrive.admin.selecting import filter_for, taking_turns
+from redrive.admin.schemas.base import FILTER_CHARACTERS_MAX
+from redrive.admin.schemas.statistics import Statistics, TimeSeries, series_json, stats_json
+from redrive.admin.scope import scoped_filter
 from redrive.admin.services import services_of
-from redrive.admin.shapes.base import FILTER_CHARACTERS_MAX
-from redrive.admin.shapes.statistics import Statistics, TimeSeries, series_json, stats_json
+from redrive.admin.unindexed_searches import search_slot
 
 router = APIRouter(prefix="/api/v1/stats", tags=["statistics"])
 
@@ -33,10 +35,10 @@ async def totals(
 
     With a filter, or a token for some queues, at most the 2,000 newest that match are counted; `partial` says so.
     """
-    asked = await filter_for(request, caller, view, q)
-    async with taking_turns(request, caller, asked):
-        stats = await services_of(request).desk.get_stats(asked)
-    return json_answer(stats_json(stats))
+    asked = await scoped_filter(request, caller, view, q)
+    async with search_slot(request, caller, asked):
+        stats = await services_of(request).dead_letters.get_stats(asked)
+    return json_response(stats_json(stats))
 
 
 @router.get("/timeseries", response_model=TimeSeries)
@@ -64,11 +66,11 @@ async def time_series(
         queue=None if queue is None else queue.replace("\0", "\ufffd"),
         dlqs=caller.all_dlqs,
     )
-    return json_answer(series_json(buckets, asked_s=width_s))
+    return json_response(series_json(buckets, asked_s=width_s))
 
 
 def _ms(moment: datetime, name: str) -> int:
-    """Without a zone it is UTC. Raises `Problem` 422 for one in which nobody can have collected anything."""
+    """Without a zone it is UTC. Raises `HttpProblem` 422 for one in which nobody can have collected anything."""
     if not _YEARS[0] < moment.year < _YEARS[1]:
         raise invalid(f"{name} must be after {_YEARS[0]} and before {_YEARS[1]}")
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

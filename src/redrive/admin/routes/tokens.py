@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from redrive.admin.access import WholeAdminCaller
-from redrive.admin.idempotency import keep_instead
+from redrive.admin.access.authorization import UnscopedAdminCaller
+from redrive.admin.middleware.idempotency import keep_instead
 from redrive.admin.problems import not_found
 from redrive.admin.services import services_of
 from redrive.records import Role, Token, check_token, clean_name, mint_token, token_json
@@ -65,7 +65,7 @@ class TokenList(BaseModel):
 
 
 @router.get("")
-async def list_all(request: Request, caller: WholeAdminCaller) -> TokenList:
+async def list_all(request: Request, caller: UnscopedAdminCaller) -> TokenList:
     """Every token, without its secret."""
     services = services_of(request)
     now_ms = services.clock_ms()
@@ -73,7 +73,7 @@ async def list_all(request: Request, caller: WholeAdminCaller) -> TokenList:
 
 
 @router.post("", status_code=201)
-async def create(request: Request, response: Response, caller: WholeAdminCaller, new: NewToken) -> MadeToken:
+async def create(request: Request, response: Response, caller: UnscopedAdminCaller, new: NewToken) -> MadeToken:
     """Makes a token. Its text is in this answer and nowhere else, also not in the answer to a repeated request."""
     services = services_of(request)
     now_ms = services.clock_ms()
@@ -100,7 +100,7 @@ async def create(request: Request, response: Response, caller: WholeAdminCaller,
 
 
 @router.get("/{token_id}")
-async def show(request: Request, caller: WholeAdminCaller, token_id: TokenId) -> TokenShape:
+async def show(request: Request, caller: UnscopedAdminCaller, token_id: TokenId) -> TokenShape:
     """One token, without its secret."""
     services = services_of(request)
     found = await services.store.tokens.find(token_id)
@@ -110,7 +110,7 @@ async def show(request: Request, caller: WholeAdminCaller, token_id: TokenId) ->
 
 
 @router.delete("/{token_id}")
-async def revoke(request: Request, caller: WholeAdminCaller, token_id: TokenId, why: Why = "") -> TokenShape:
+async def revoke(request: Request, caller: UnscopedAdminCaller, token_id: TokenId, why: Why = "") -> TokenShape:
     """Revokes a token: from now on it counts nowhere. It stays in the list."""
     services = services_of(request)
     now_ms = services.clock_ms()

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 
-from redrive.admin import BrokerLink, Services, Settings, WorkerState
-from redrive.admin.broker_link import Doing
+from redrive.admin import ApiSettings, Services, SharedBroker, WorkerActivity, WorkerState
 from redrive.client import Client
 from redrive.core import headers
 from redrive.deadletters import DeadLetterService, Redriver, RedriverParts, RedriveService
@@ -115,16 +114,16 @@ class NarrowOperator:
         labels = [*rng.sample(sorted(ATTACKS), LABELS_EACH), "POST /api/v1/redrives"]
         async with await open_store(self.database_url) as store:
             place = find_connection_settings(url=self.amqp_url, database=self.database_url, environment={})
-            link = BrokerLink(place, store, patience_s=5.0)
+            broker = SharedBroker(place, store, patience_s=5.0)
             app = app_on(
                 Services(
-                    place=place,
+                    connections=place,
                     store=store,
-                    desk=DeadLetterService(store, clock_ms=now_ms),
+                    dead_letters=DeadLetterService(store, clock_ms=now_ms),
                     redrives=RedriveService(store, clock_ms=now_ms, random_bits=new_random_bits),
-                    link=link,
-                    settings=Settings(),
-                    workers=lambda: WorkerState(doing=Doing.OFF),
+                    broker=broker,
+                    settings=ApiSettings(),
+                    workers=lambda: WorkerState(activity=WorkerActivity.OFF),
                     observer=Noted(),
                     clock_ms=now_ms,
                     new_id=new_id,
@@ -137,7 +136,7 @@ class NarrowOperator:
                     for call in rng.sample(calls, min(len(calls), 8)):
                         await self._call(app, self._named(call))
             finally:
-                await link.close()
+                await broker.close()
 
     async def send(self) -> None:
         """Whatever it was allowed to ask for is sent by a redriver."""

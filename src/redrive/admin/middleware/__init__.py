@@ -1,0 +1,1 @@
+"""The ASGI middleware every request passes. `app` lists it in its order; one module each."""
