@@ -12,10 +12,10 @@ from redrive.topology import (
     BrokerVersion,
     Compiled,
     check_for,
-    permissions,
     render_mermaid,
     render_svg,
     render_tree,
+    user_permissions,
     write_definitions,
 )
 from redrive.wiring import LoadedFile, load_file
@@ -74,7 +74,7 @@ def _rendered(loaded: LoadedFile, form: str, file: str, per_vhost: bool) -> str:
         case "permissions":
             _vhost(loaded, file, "permissions are given for one vhost")
             compiled = loaded.compiled or Compiled(topology=loaded.topology, retry_routes=(), warnings=())
-            return json.dumps({"permissions": permissions(compiled)}, indent=2, ensure_ascii=False) + "\n"
+            return json.dumps({"permissions": user_permissions(compiled)}, indent=2, ensure_ascii=False) + "\n"
     vhost = _vhost(loaded, file, "the per-vhost form holds one") if per_vhost else None
     return write_definitions(loaded.topology, per_vhost=per_vhost, vhost=vhost)
 

@@ -44,11 +44,6 @@ class QueueInfo:
             name=self.name, vhost=self.vhost, durable=self.durable, auto_delete=self.auto_delete, arguments=arguments
         )
 
-    @property
-    def is_single_active(self) -> bool:
-        """Whether the broker itself lets only one consumer at a time have messages."""
-        return self.arguments.get("x-single-active-consumer") is True
-
     def delivery_limit(self, book: PolicyMatcher | None = None) -> int | None:
         """The limit that arguments and policies set, None if none does: then the version's default holds.
 

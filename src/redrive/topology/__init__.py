@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from redrive.topology.diagrams.graph import Graph, build_graph
     from redrive.topology.diagrams.queue_roles import QueueRole
     from redrive.topology.effective_settings import PolicyMatcher, Settings, queue_settings
-    from redrive.topology.permissions import permissions
+    from redrive.topology.permissions import user_permissions
     from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
     from redrive.topology.shapes import (
         SHAPES,
@@ -89,7 +89,7 @@ _HOMES = {
     "declaration_schema": "declaration.json_schema",
     "declare": "declaration.reader",
     "parse_definitions": "definitions",
-    "permissions": "permissions",
+    "user_permissions": "permissions",
     "queue_settings": "effective_settings",
     "read_declaration": "declaration.reader",
     "read_definitions": "definitions",
@@ -149,7 +149,6 @@ __all__ = [
     "declaration_schema",
     "declare",
     "parse_definitions",
-    "permissions",
     "queue_settings",
     "read_declaration",
     "read_definitions",
@@ -157,5 +156,6 @@ __all__ = [
     "render_svg",
     "render_tree",
     "rewrite_definitions",
+    "user_permissions",
     "write_definitions",
 ]

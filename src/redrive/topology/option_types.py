@@ -278,8 +278,3 @@ def quote_hint(value: object) -> str:
 def describe_number(value: int) -> str:
     """A number, or that it is far too long to print."""
     return str(value) if abs(value) < 10**30 else "a number that long"
-
-
-def without_nothing(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping without the keys that were left empty: `from:` with nothing behind it says nothing."""
-    return {key: one for key, one in value.items() if one is not None}

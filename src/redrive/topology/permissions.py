@@ -3,7 +3,7 @@
 Four users cover everything: `deploy` declares and binds; `publisher` publishes to the declared exchanges; `consumer`
 runs handlers, so it reads the main queues and publishes retries and parked copies but declares nothing; `operator`
 reads the parking queues and sends dead letters back. A publish through the default exchange is a write on
-`amq.default`, which reaches every queue of the vhost: RabbitMQ knows no narrower right.
+`amq.default`, which reaches every queue of the vhost: RabbitMQ has no narrower right.
 """
 
 import re
@@ -18,11 +18,11 @@ NOTHING = "^$"
 """Matches only the empty name: no right at all."""
 
 
-def permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> list[dict[str, Any]]:
+def user_permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> list[dict[str, Any]]:
     """The `permissions` section of a definitions file, one entry per user. The users must exist."""
-    topology, arranged = compiled.topology, compiled.retry_routes
-    parked = {one.parking.queue for one in arranged}
-    waits = [wait for one in arranged for wait in one.waits]
+    topology, retry_routes = compiled.topology, compiled.retry_routes
+    parked = {one.parking.queue for one in retry_routes}
+    waits = [wait for one in retry_routes for wait in one.waits]
     main = {queue.name for queue in topology.queues} - parked - {wait.queue for wait in waits}
     if not topology.vhosts:
         return []
@@ -33,13 +33,13 @@ def permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> list[d
     # A long RetryAfter is a copy even where retries are rejects; a copy to the queue's own end may happen anywhere.
     retries = {wait.exchange for wait in waits}
     copies = {DEFAULT_EXCHANGE} if main else set()
-    parkings = {one.parking.exchange for one in arranged if one.park_by is MoveBy.PUBLISH}
+    parkings = {one.parking.exchange for one in retry_routes if one.park_by is MoveBy.PUBLISH}
     returns = {DEFAULT_EXCHANGE} | {wait.exchange for wait in waits}
     rights = {
         "deploy": (_any(names), _any(names | declared_to), _any(names | sources)),
         "publisher": (NOTHING, _any(_entrances(topology, main)), NOTHING),
         "consumer": (NOTHING, _any(retries | copies | parkings), _any(main)),
-        "operator": (NOTHING, _any(returns if arranged else ()), _any(parked)),
+        "operator": (NOTHING, _any(returns if retry_routes else ()), _any(parked)),
     }
     return [
         {

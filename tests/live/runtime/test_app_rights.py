@@ -11,7 +11,7 @@ from rig.brokers import Vhost
 from redrive import App
 from redrive.client import Client
 from redrive.runtime import RunOptions
-from redrive.topology import permissions
+from redrive.topology import user_permissions
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
 from tests.live.runtime.test_flows_shapes import (
@@ -38,7 +38,7 @@ def add_user(vhost: Vhost, rights: dict[str, str]) -> str:
 
 def check_rights(vhost: Vhost, name: str) -> None:
     flow = FLOWS[name]
-    rights = next(one for one in permissions(compiled(flow)) if one["user"] == "redrive-consumer")
+    rights = next(one for one in user_permissions(compiled(flow)) if one["user"] == "redrive-consumer")
     url = add_user(vhost, {key: rights[key] for key in ("configure", "write", "read")})
     notes = Notes()
 

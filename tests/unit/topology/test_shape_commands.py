@@ -26,7 +26,7 @@ from redrive.core import (
     Retry,
     Skip,
 )
-from redrive.topology import QueuePlan, compile_declaration, declare, permissions, read_declaration
+from redrive.topology import QueuePlan, compile_declaration, declare, read_declaration, user_permissions
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NOW_MS = 1_700_000_000_000
@@ -568,7 +568,7 @@ def test_a_stream_is_never_copied_into_itself(decision: Retry | Defer | Requeued
 @pytest.mark.parametrize("example", MAIN)
 def test_a_consumer_may_write_to_every_exchange_a_copy_goes_to(example: str) -> None:
     compiled = compile_declaration(read_declaration((EXAMPLES / example / "redrive.yaml").read_text()))
-    (writes,) = [one["write"] for one in permissions(compiled) if one["user"] == "redrive-consumer"]
+    (writes,) = [one["write"] for one in user_permissions(compiled) if one["user"] == "redrive-consumer"]
     one = compiled.queue(MAIN[example])
     decisions = (retry(0), retry(7_200_000), defer(1_000), Parked(reason=ParkReason.ASKED))
     copies = [

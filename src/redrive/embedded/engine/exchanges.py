@@ -24,11 +24,6 @@ class Binding:
     routing_key: str
     arguments: Mapping[str, Any]
 
-    @property
-    def is_durable(self) -> bool:
-        """Whether it survives a restart: both ends must."""
-        return self.source.durable and self.destination.durable
-
 
 class Exchange:
     """An exchange. `alternate` is where a message goes that no binding takes, by argument or policy."""

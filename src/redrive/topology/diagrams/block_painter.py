@@ -1,4 +1,4 @@
-"""One block on paper: the main queue on top, its consumer to the right, retries and dead letters below.
+"""Draws one block: the main queue on top, its consumer to the right, retries and dead letters below.
 
 Messages go round clockwise: from the main queue to the consumer, down the right side into a wait queue, out on its
 left and up again. What dies leaves the main queue at its far left and goes down past the retries, so that no two of
@@ -20,7 +20,6 @@ from redrive.topology.diagrams.block_plan import (
 from redrive.topology.diagrams.geometry import (
     DEAD_X,
     MAIN_NAME_SIZE,
-    NAME_SIZE,
     REASON_SIZE,
     RETURN_X,
     SMALL_SIZE,
@@ -28,25 +27,25 @@ from redrive.topology.diagrams.geometry import (
 )
 from redrive.topology.diagrams.graph import Graph, named
 from redrive.topology.diagrams.message_flows import Mover
-from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Scene, Wire
+from redrive.topology.diagrams.scene import Box, Ink, Label, Look, Point, Scene, Wire
 from redrive.topology.diagrams.text import shorten, visible
 from redrive.topology.routing import Node
 
 _SOURCE_PITCH = 26.0
 _EXIT_PITCH = 22.0
 _BESIDE_TRUNK = 42.0
-"""What the exchanges in the side leave free at its right, for the consumer's own line."""
+"""The space right of the exchanges in the side, for the consumer's own line."""
 
 
 @dataclass(slots=True)
 class PlacedBlock:
-    """Where the rest of the picture may attach: entries on the left, exits and ports on the right."""
+    """A drawn block, and where other parts attach: entries on the left, exits and ports on the right."""
 
     card: Box
     main_node: Node = ("", "")
     sources: dict[Node, float] = field(default_factory=dict)
-    ports: dict[Port, tuple[float, float]] = field(default_factory=dict)
-    exits: list[tuple[Port, Mover, tuple[tuple[float, float], ...]]] = field(default_factory=list)
+    ports: dict[Port, Point] = field(default_factory=dict)
+    exits: list[tuple[Port, Mover, tuple[Point, ...]]] = field(default_factory=list)
 
 
 def place_block(plan: BlockPlan, x: float, y: float, *, geometry: Geometry, graph: Graph, scene: Scene) -> PlacedBlock:
@@ -68,10 +67,10 @@ class _Painter:
         self.relays: dict[Node, Box] = {}
         self.placed = PlacedBlock(card=Box(look=Look.CARD, x=0, y=0, width=0, height=0))
         self.returns: list[float] = []
-        self.dead: list[tuple[float, float]] = []
-        self.consumed: list[tuple[float, float]] = []
+        self.dead: list[Point] = []
+        self.consumed: list[Point] = []
         self.fans: dict[float, list[tuple[float, str]]] = {}
-        # Exchanges the broker dead-letters into that only feed dead letters here.
+        # Exchanges into which the broker dead-letters, and which only feed parking queues of this block.
         self.below = [
             relay
             for relay in plan.rejected_into
@@ -103,32 +102,42 @@ class _Painter:
         geometry, node = self.geometry, self.plan.block.main
         settings = self.graph.settings[node]
         height = max(geometry.main_height, len(self.plan.sources) * _SOURCE_PITCH)
-        main = self._box(
-            Look.MAIN,
-            (self.x, self.top + self.geometry.pad, geometry.main, height),
-            visible(named(node)),
-            detail=visible(" · ".join(settings.facts)),
-            tag=visible(self.graph.queues[node].type),
-            tooltip=describe_queue(node, self.graph),
-            size=MAIN_NAME_SIZE,
+        main = self._add(
+            Box(
+                look=Look.MAIN,
+                x=self.x,
+                y=self.top + self.geometry.pad,
+                width=geometry.main,
+                height=height,
+                title=visible(named(node)),
+                detail=visible(" · ".join(settings.facts)),
+                tag=visible(self.graph.queues[node].type),
+                tooltip=describe_queue(node, self.graph),
+                title_size=MAIN_NAME_SIZE,
+            )
         )
         self.main = main
         self.placed.main_node = node
         pitch = height / max(1, len(self.plan.sources))
         for number, source in enumerate(self.plan.sources):
             self.placed.sources[source] = main.y + pitch * (number + 0.5)
-        self._box(
-            Look.CONSUMER,
-            (self.side_left, main.y, geometry.side, height),
-            "consumer",
-            detail=consumer_words(self.plan.block.routes),
-            tooltip=f"the consumer of {visible(named(node))}",
+        self._add(
+            Box(
+                look=Look.CONSUMER,
+                x=self.side_left,
+                y=main.y,
+                width=geometry.side,
+                height=height,
+                title="consumer",
+                detail=consumer_words(self.plan.block.routes),
+                tooltip=f"the consumer of {visible(named(node))}",
+            )
         )
         self._wire([(main.x + main.width, main.middle), (self.side_left, main.middle)], Ink.CONSUME)
         bottom = main.y + height
         if self.plan.back_through and any(row.leaves for row in self.plan.rows):
             room = self.rim_x - self.x - RETURN_X - 16
-            self._label(self.plan.back_through, self.x + RETURN_X + 8, bottom + 14, Ink.NOTE, room=room)
+            self._label(self.plan.back_through, (self.x + RETURN_X + 8, bottom + 14), Ink.NOTE, room=room)
         return bottom + (geometry.drop - geometry.row_gap if self.plan.rows or self.plan.exits else 0)
 
     def _caption(self) -> float:
@@ -136,7 +145,7 @@ class _Painter:
         shared = (
             f"shared by {users} queues" if users > 1 else "of one queue" if users else "nothing is dead-lettered here"
         )
-        self._label(shared, self.x, self.top + self.geometry.pad + 6, Ink.NOTE, room=self.geometry.main)
+        self._label(shared, (self.x, self.top + self.geometry.pad + 6), Ink.NOTE, room=self.geometry.main)
         return self.top + self.geometry.pad + 8
 
     def _row(self, row: BlockRow, above: float) -> float:
@@ -145,13 +154,18 @@ class _Painter:
         height = max(geometry.row_height, len(lanes) * geometry.lane if len(lanes) > 1 else 0)
         tall = any(inlet.relay not in self.relays and inlet.relay is not None for inlet in lanes)
         top = above + geometry.row_gap + (max(0.0, 16 - geometry.row_gap + 4) if tall and self.relays else 0)
-        box = self._box(
-            row.look,
-            (self.row_left, top, geometry.centre, height),
-            row.title,
-            detail=row.detail if geometry.details or row.look == Look.GHOST else "",
-            tag=row.tag,
-            tooltip=row.tooltip,
+        box = self._add(
+            Box(
+                look=row.look,
+                x=self.row_left,
+                y=top,
+                width=geometry.centre,
+                height=height,
+                title=row.title,
+                detail=row.detail if geometry.details or row.look == Look.GHOST else "",
+                tag=row.tag,
+                tooltip=row.tooltip,
+            )
         )
         for number, inlet in enumerate(lanes):
             self._inlet(row, inlet, box.y + height * (number + 0.5) / len(lanes))
@@ -159,12 +173,12 @@ class _Painter:
             self.returns.append(box.middle)
             middle = (self.x + RETURN_X + self.row_left) / 2
             room = self.row_left - self.x - RETURN_X - 12
-            self._label(row.leaves, middle, box.middle - 5, Ink.RETURN, anchor="middle", room=room)
+            self._label(row.leaves, (middle, box.middle - 5), Ink.RETURN, anchor="middle", room=room)
         if row.dies_here:
             self.dead.append((self.row_left, box.middle))
             middle = (self.x + DEAD_X + self.row_left) / 2
             room = self.row_left - self.x - DEAD_X - 12
-            self._label(row.dies_here, middle, box.middle - 5, Ink.DEAD, anchor="middle", room=room)
+            self._label(row.dies_here, (middle, box.middle - 5), Ink.DEAD, anchor="middle", room=room)
         return box.y + height
 
     def _inlet(self, row: BlockRow, inlet: Inlet, y: float) -> None:
@@ -173,21 +187,21 @@ class _Painter:
         elif self.plan.block is None:
             assert row.node is not None
             self.placed.ports["queue", row.node] = (self.row_right, y)
-        elif Mover.CONSUMER in inlet.agents:
+        elif Mover.CONSUMER in inlet.movers:
             self.consumed.append((self.row_right, y))
             self._gap_label(inlet.over, y - 5, Ink.PUBLISH)
         else:
             self._wire([(self.rim_x, self._main_bottom()), (self.rim_x, y), (self.row_right, y)], Ink.DEAD)
             self._label(
                 self.plan.rejected_reason,
-                self.rim_x + 7,
-                self._main_bottom() + 15,
+                (self.rim_x + 7, self._main_bottom() + 15),
                 Ink.DEAD,
                 room=self.side_left - self.rim_x - 12,
             )
 
     def _dead_letters_below(self, bottom: float) -> float:
-        """Dead letters for an exchange beside parking pass under the row, clear of everything the consumer sends."""
+        """Draws the dead letters for an exchange beside a parking row: under the row, clear of what the consumer
+        sends."""
         for relay in [one for one in self.below if one in self.relays]:
             self.below.remove(relay)
             bottom += _EXIT_PITCH
@@ -196,7 +210,7 @@ class _Painter:
             self._wire(
                 [(x, self._main_bottom()), (x, bottom), (middle, bottom), (middle, box.y + box.height)], Ink.DEAD
             )
-            self._label(self.plan.rejected_reason, x + 10, bottom - 5, Ink.DEAD, room=self.geometry.gutter - 30)
+            self._label(self.plan.rejected_reason, (x + 10, bottom - 5), Ink.DEAD, room=self.geometry.gutter - 30)
         return bottom
 
     def _through_relay(self, relay: Node, inlet: Inlet, y: float) -> None:
@@ -217,14 +231,19 @@ class _Painter:
 
     def _relay(self, relay: Node, y: float, reasons: list[str], rejected: bool) -> None:
         height = self.geometry.relay_height
-        box = self._box(
-            Look.RELAY,
-            (self.side_left, y - height / 2, self.geometry.side - _BESIDE_TRUNK, height),
-            visible(named(relay)),
-            detail=describe_exchange(relay, self.graph) if self.geometry.details else "",
-            tag="" if self.geometry.details else describe_exchange(relay, self.graph),
-            tooltip=f"exchange {visible(named(relay))}\n{describe_exchange(relay, self.graph)}",
-            repeated=relay in self.plan.repeated,
+        box = self._add(
+            Box(
+                look=Look.RELAY,
+                x=self.side_left,
+                y=y - height / 2,
+                width=self.geometry.side - _BESIDE_TRUNK,
+                height=height,
+                title=visible(named(relay)),
+                detail=describe_exchange(relay, self.graph) if self.geometry.details else "",
+                tag="" if self.geometry.details else describe_exchange(relay, self.graph),
+                tooltip=f"exchange {visible(named(relay))}\n{describe_exchange(relay, self.graph)}",
+                repeated=relay in self.plan.repeated,
+            )
         )
         self.relays[relay] = box
         if self.plan.block is None:
@@ -237,37 +256,37 @@ class _Painter:
             self.consumed.append((box.x + box.width, box.middle))
         if len(reasons) == 1:
             room = self.geometry.side - 30
-            self._label(reasons[0], self.trunk_x - 8, box.y - 5, Ink.PUBLISH, anchor="end", room=room)
+            self._label(reasons[0], (self.trunk_x - 8, box.y - 5), Ink.PUBLISH, anchor="end", room=room)
 
     def _reasons_through(self, relay: Node) -> list[str]:
         inlets = [inlet for row in self.plan.rows for inlet in row.inlets if inlet.relay == relay]
-        return list(dict.fromkeys(inlet.over for inlet in inlets if Mover.CONSUMER in inlet.agents))
+        return list(dict.fromkeys(inlet.over for inlet in inlets if Mover.CONSUMER in inlet.movers))
 
     def _exits(self, bottom: float) -> float:
         if not self.plan.exits:
             return bottom
         y = bottom
         consumers_last = max(
-            (n for n, one in enumerate(self._exits_in_order()) if one.agent == Mover.CONSUMER), default=-1
+            (n for n, one in enumerate(self._exits_in_order()) if one.mover == Mover.CONSUMER), default=-1
         )
         for number, exit in enumerate(self._exits_in_order()):
             y += _EXIT_PITCH
-            start: tuple[tuple[float, float], ...]
-            if exit.agent == Mover.CONSUMER:
+            start: tuple[Point, ...]
+            if exit.mover == Mover.CONSUMER:
                 start = ((self.trunk_x, y),)
                 if number == consumers_last:
                     start = (self.trunk_x, self._main_bottom()), *start
                 self._label(
-                    exit.reason, self.trunk_x - 8, y + 4, Ink.PUBLISH, anchor="end", room=self.geometry.side - 30
+                    exit.reason, (self.trunk_x - 8, y + 4), Ink.PUBLISH, anchor="end", room=self.geometry.side - 30
                 )
             else:
                 start = (self.x + DEAD_X, self._main_bottom()), (self.x + DEAD_X, y)
-                self._label(exit.reason, self.x + DEAD_X + 10, y - 5, Ink.DEAD, room=self.geometry.main - 40)
-            self.placed.exits.append((exit.port, exit.agent, start))
+                self._label(exit.reason, (self.x + DEAD_X + 10, y - 5), Ink.DEAD, room=self.geometry.main - 40)
+            self.placed.exits.append((exit.port, exit.mover, start))
         return y
 
     def _exits_in_order(self) -> list[Exit]:
-        return sorted(self.plan.exits, key=lambda one: one.agent == Mover.BROKER)
+        return sorted(self.plan.exits, key=lambda one: one.mover == Mover.BROKER)
 
     def _trunks(self) -> None:
         bottom = self._main_bottom() if self.main else 0
@@ -280,12 +299,13 @@ class _Painter:
             for number, (into, tooltip) in enumerate(reversed(ends)):
                 start = [(fan_x, into)] if number else [(self.side_left, leaving), (fan_x, leaving), (fan_x, into)]
                 self._wire([*start, (self.row_right, into)], Ink.ROUTE, tooltip=tooltip)
-        exiting = {exit.agent for exit in self.plan.exits}
+        exiting = {exit.mover for exit in self.plan.exits}
         self._hang(self.dead, self.x + DEAD_X, bottom, Ink.DEAD, onto=Mover.BROKER in exiting)
         self._hang(self.consumed, self.trunk_x, bottom, Ink.PUBLISH, onto=Mover.CONSUMER in exiting)
 
-    def _hang(self, ends: list[tuple[float, float]], x: float, bottom: float, ink: Ink, *, onto: bool) -> None:
-        """Arrows that branch off a vertical line; the lowest draws that line unless an exit already does (`onto`)."""
+    def _hang(self, ends: list[Point], x: float, bottom: float, ink: Ink, *, onto: bool) -> None:
+        """Draws arrows that branch off a vertical line. The lowest draws the line too, unless an exit already did
+        (`onto`)."""
         for number, (end, y) in enumerate(sorted(ends, key=lambda one: -one[1])):
             start = [(x, y)] if number or onto else [(x, bottom), (x, y)]
             self._wire([*start, (end, y)], ink)
@@ -297,21 +317,13 @@ class _Painter:
     def _gap_label(self, text: str, y: float, ink: Ink, *, monospace: bool = False, tooltip: str = "") -> None:
         left, right = self.x + self.geometry.main, self.side_left - 16
         self._label(
-            text,
-            (left + right) / 2,
-            y,
-            ink,
-            anchor="middle",
-            room=right - left,
-            monospace=monospace,
-            tooltip=tooltip,
+            text, ((left + right) / 2, y), ink, anchor="middle", room=right - left, monospace=monospace, tooltip=tooltip
         )
 
     def _label(
         self,
         text: str,
-        x: float,
-        y: float,
+        at: Point,
         ink: Ink,
         *,
         room: float,
@@ -325,8 +337,8 @@ class _Painter:
             self.scene.labels.append(
                 Label(
                     text=shown,
-                    x=x,
-                    y=y,
+                    x=at[0],
+                    y=at[1],
                     ink=ink,
                     anchor=anchor,
                     size=size,
@@ -335,35 +347,10 @@ class _Painter:
                 )
             )
 
-    def _wire(self, points: list[tuple[float, float]], ink: Ink, *, arrow: bool = True, tooltip: str = "") -> None:
+    def _wire(self, points: list[Point], ink: Ink, *, arrow: bool = True, tooltip: str = "") -> None:
         self.scene.wires.append(Wire(points=tuple(points), ink=ink, arrow=arrow, in_card=True, tooltip=tooltip))
 
-    def _box(
-        self,
-        look: Look,
-        place: tuple[float, float, float, float],
-        title: str,
-        *,
-        detail: str = "",
-        tag: str = "",
-        tooltip: str = "",
-        size: float = NAME_SIZE,
-        repeated: bool = False,
-    ) -> Box:
-        x, y, width, height = place
-        box = Box(
-            look=look,
-            x=x,
-            y=y,
-            width=width,
-            height=height,
-            title=title,
-            detail=detail,
-            tag=tag,
-            tooltip=tooltip,
-            title_size=size,
-            repeated=repeated,
-        )
+    def _add(self, box: Box) -> Box:
         self.scene.boxes.append(box)
         return box
 

@@ -1,4 +1,4 @@
-"""What stands in each block of the drawing and what leads there, before anything has a place.
+"""The content of each block of the drawing, and what leads there, before anything has a position.
 
 A block has rows: its wait queues, a retry in place, its dead letters, and references to what is drawn elsewhere. A row
 has inlets; an inlet may come through an exchange, which then stands beside the row. Messages that leave for a queue
@@ -24,10 +24,10 @@ Port = tuple[str, Node]
 
 @dataclass(slots=True)
 class Inlet:
-    """One way into a row. `relay` is the exchange it comes through; without one it comes straight from `agent`."""
+    """One way into a row. `relay` is the exchange it comes through, None if it comes straight from its movers."""
 
     relay: Node | None = None
-    agents: set[Mover] = field(default_factory=set)
+    movers: set[Mover] = field(default_factory=set)
     over: str = ""
     under: str = ""
     tooltip: str = ""
@@ -51,10 +51,10 @@ class BlockRow:
 
 @dataclass(slots=True)
 class Exit:
-    """Messages of a block that leave for something shared."""
+    """Messages that leave a block for a shared exchange or queue."""
 
     port: Port
-    agent: Mover
+    mover: Mover
     reason: str
 
 
@@ -71,9 +71,9 @@ class BlockPlan:
     rejected_reason: str = ""
     back_through: str = ""
     users: int = 0
-    """How many blocks send messages here, where it is shared."""
+    """For a shared block: how many blocks send messages here."""
     repeated: set[Node] = field(default_factory=set)
-    """The relays that stand in other blocks, too."""
+    """The relays that are drawn in other blocks, too."""
 
 
 def plan_block(block: Block, graph: Graph) -> BlockPlan:
@@ -98,7 +98,7 @@ def plan_block(block: Block, graph: Graph) -> BlockPlan:
 
 
 def plan_shared(graph: Graph) -> list[BlockPlan]:
-    """The shared queues, those that one exchange feeds together in one plan."""
+    """Plans for the shared queues; those that one exchange feeds are in one plan."""
     group_of: dict[Node, BlockPlan] = {}
     plans: list[BlockPlan] = []
     for node in graph.shared:
@@ -119,7 +119,7 @@ def plan_shared(graph: Graph) -> list[BlockPlan]:
 
 
 def mark_repeated(plans: list[BlockPlan], graph: Graph) -> None:
-    """Lets every plan know which of its relays the picture shows more than once."""
+    """Marks in every plan the relays that the picture shows more than once."""
     seen, entries = Counter[Node](), set(graph.entries)
     relays = [{inlet.relay for row in plan.rows for inlet in row.inlets if inlet.relay is not None} for plan in plans]
     for each in relays:
@@ -129,7 +129,7 @@ def mark_repeated(plans: list[BlockPlan], graph: Graph) -> None:
 
 
 def consumer_words(routes: RetryRoutes | None) -> str:
-    """What is known of the consumer of a queue."""
+    """What the picture says about the consumer of a queue."""
     if routes is None:
         return ""
     return f"{visible(routes.shape)} · up to {routes.attempts} run" + ("" if routes.attempts == 1 else "s")
@@ -168,7 +168,7 @@ def describe_binding(binding: Binding) -> str:
 
 
 def binding_keys(bindings: list[Binding]) -> list[str]:
-    """What people call the bindings: their keys, or a headers binding's conditions."""
+    """The bindings' routing keys, or the conditions of a headers binding."""
     return [
         binding.routing_key
         or " ".join(f"{key}={value}" for key, value in binding.arguments.items() if key != "x-match")
@@ -205,7 +205,7 @@ def _loop_row(flow: MessageFlow) -> BlockRow:
     reason, _, how = flow.reason.partition(": ")
     row = BlockRow(look=Look.LOOP, title=how or reason, tooltip=f"{visible(named(flow.source))} {flow.reason}")
     row.leaves = "again"
-    row.inlets.append(Inlet(agents={Mover.CONSUMER}, over=reason))
+    row.inlets.append(Inlet(movers={Mover.CONSUMER}, over=reason))
     return row
 
 
@@ -217,9 +217,9 @@ def _plan_flow(
         if target in rows:
             _into_row(flow, rows[target], plan)
         elif graph.owner(target) is None and (port := _port(flow, target, graph)) is not None:
-            known = [(exit.port, exit.agent) for exit in plan.exits]
-            if (port, flow.agent) not in known:
-                plan.exits.append(Exit(port=port, agent=flow.agent, reason=flow.reason))
+            known = [(exit.port, exit.mover) for exit in plan.exits]
+            if (port, flow.mover) not in known:
+                plan.exits.append(Exit(port=port, mover=flow.mover, reason=flow.reason))
         else:
             elsewhere = True
     if elsewhere:
@@ -228,13 +228,13 @@ def _plan_flow(
 
 def _into_row(flow: MessageFlow, row: BlockRow, plan: BlockPlan) -> None:
     relay = flow.exchange if flow.exchange[1] else None
-    if relay is not None or row.look == Look.WAIT or flow.agent == Mover.CONSUMER:
-        inlet = next((one for one in row.inlets if one.relay == relay and (relay or flow.agent in one.agents)), None)
+    if relay is not None or row.look == Look.WAIT or flow.mover == Mover.CONSUMER:
+        inlet = next((one for one in row.inlets if one.relay == relay and (relay or flow.mover in one.movers)), None)
         if inlet is None:
             inlet = Inlet(relay=relay, tooltip=flow.reason)
             row.inlets.append(inlet)
-        inlet.agents.add(flow.agent)
-        if flow.agent == Mover.CONSUMER:
+        inlet.movers.add(flow.mover)
+        if flow.mover == Mover.CONSUMER:
             inlet.over = flow.reason
         else:
             plan.rejected_reason = flow.reason
@@ -260,12 +260,12 @@ def _ghost(flow: MessageFlow, plan: BlockPlan, graph: Graph) -> BlockRow:
         detail=visible(flow.gap) if flow.gap and target[1] else "drawn elsewhere",
         tooltip=f"{flow.reason}: {kind} {visible(named(target))} {visible(flow.gap)}",
     )
-    if flow.agent == Mover.BROKER:
+    if flow.mover == Mover.BROKER:
         row.dies_here = flow.reason
     else:
-        row.inlets.append(Inlet(agents={Mover.CONSUMER}, over=flow.reason))
+        row.inlets.append(Inlet(movers={Mover.CONSUMER}, over=flow.reason))
     return row
 
 
 def _fed_by_broker(row: BlockRow) -> bool:
-    return any(Mover.BROKER in inlet.agents for inlet in row.inlets)
+    return any(Mover.BROKER in inlet.movers for inlet in row.inlets)

@@ -62,7 +62,7 @@ def _stand_beside(column: _Column, entries: EntryExchanges, top: float) -> Itera
         for node in column.entries
     }
     y = top
-    # What feeds no queue of the column comes last, in its own order.
+    # Exchanges that feed no queue of the column come last, in their own order.
     for node in sorted(stubs, key=lambda node: float("inf") if (stub := stubs[node]) is None else stub):
         ports = sum((source == node) + (target == node) for source, target, _, _ in entries.links)
         height, stub = max(_HEIGHT, ports * _PORT_PITCH), stubs[node]
@@ -149,7 +149,7 @@ def _two_lines(texts: tuple[str, str], x: float, y: float, room: float, tooltip:
 
 
 def _links(graph: Graph) -> Iterable[tuple[Node, Node, tuple[str, str], str]]:
-    """Ways from one exchange to another: bindings, and what takes the messages no binding matches."""
+    """Links from one exchange to another: bindings and alternate exchanges."""
     grouped: dict[tuple[Node, Node], list[Binding]] = defaultdict(list)
     for source in graph.entries:
         for binding in graph.bindings_from(source):

@@ -1,4 +1,4 @@
-"""A topology as its pictures see it: blocks of a main queue with all that hangs below it, what blocks share, and flows.
+"""The graph of a topology: blocks of a main queue with its wait and parking queues, what blocks share, and flows.
 
 The three renderers read this and nothing else, so that they can't disagree about what a queue is for. Building it is
 linear in the topology; nothing here knows how anything is drawn.
@@ -15,7 +15,7 @@ from redrive.topology.retry_routes import RetryRoutes
 from redrive.topology.routing import Node, Routing
 
 NOT_DECLARED = "not declared"
-"""Stands where the type of an exchange would, when others speak of an exchange that the topology does not hold."""
+"""The type of an exchange that bindings name but the topology does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,39 +62,41 @@ class Graph:
         return waits + ((broker,) if broker else ()) + rest
 
     def bindings_from(self, exchange: Node) -> list[Binding]:
-        """What hangs on an exchange, in the order it was declared."""
+        """The bindings of an exchange, in the order of their declaration."""
         return self.routing.from_exchange.get(exchange, [])
 
     def bindings_to(self, queue: Node) -> list[Binding]:
-        """What leads to a queue."""
+        """The bindings that lead to a queue."""
         return self.routing.to_queue.get(queue, [])
 
 
 def build_graph(topology: Topology, retry_routes: Iterable[RetryRoutes] = ()) -> Graph:
-    """The graph of a topology. An routes for a queue that is not in the topology is left out."""
-    book = PolicyMatcher(topology.policies)
+    """The graph of a topology. Routes of queues that are not in the topology are left out."""
+    policies = PolicyMatcher(topology.policies)
     exchanges = {(one.vhost, one.name): one for one in topology.exchanges if one.name != DEFAULT_EXCHANGE}
     queues = {(one.vhost, one.name): one for one in topology.queues}
-    alternates = {node: name for node, one in exchanges.items() if (name := alternate_exchange(one, book)) is not None}
-    # The default exchange's bindings exist for every queue; exports that list them say nothing new.
+    alternates = {
+        node: name for node, one in exchanges.items() if (name := alternate_exchange(one, policies)) is not None
+    }
+    # Every queue is bound to the default exchange; exports that list these bindings add nothing.
     bindings = dict.fromkeys(one for one in topology.bindings if one.source != DEFAULT_EXCHANGE)
     for node in _mentioned(bindings, alternates):
         exchanges.setdefault(node, Exchange(name=node[1], vhost=node[0], type=NOT_DECLARED))
     routing = Routing(exchanges, queues, bindings, alternates)
-    arranged = {(one.vhost, one.queue): one for one in retry_routes}
-    settings = {node: queue_settings(queue, book) for node, queue in queues.items()}
+    routes_of = {(one.vhost, one.queue): one for one in retry_routes}
+    settings = {node: queue_settings(queue, policies) for node, queue in queues.items()}
     dead_letters = {
         node: flow
         for node in queues
-        if (flow := broker_flow(node, settings[node], arranged.get(node), routing=routing, exchanges=exchanges))
+        if (flow := broker_flow(node, settings[node], routes_of.get(node), routing=routing, exchanges=exchanges))
     }
     queue_roles = assign_roles(
-        queues, settings=settings, dead_letters=dead_letters, routing=routing, retry_routes=arranged.values()
+        queues, settings=settings, dead_letters=dead_letters, routing=routing, retry_routes=routes_of.values()
     )
     names = frozenset(queues)
     alternate_targets = frozenset((vhost, name) for (vhost, _), name in alternates.items())
     published = {
-        node: tuple(consumer_flows(node, settings[node], arranged.get(node), queues=names))
+        node: tuple(consumer_flows(node, settings[node], routes_of.get(node), queues=names))
         for node in queues
         if queue_roles.roles[node] == QueueRole.MAIN
     }
@@ -107,7 +109,7 @@ def build_graph(topology: Topology, retry_routes: Iterable[RetryRoutes] = ()) ->
         queue_roles=queue_roles,
         dead_letters=dead_letters,
         published=published,
-        blocks=_blocks(queues, queue_roles, settings, arranged),
+        blocks=_blocks(queues, queue_roles, settings, routes_of),
         shared=tuple(node for node in queues if queue_roles.owner[node] is None),
         entries=tuple(
             node for node in exchanges if _is_entry(node, alternate_targets, alternates, routing, queue_roles)
@@ -116,7 +118,7 @@ def build_graph(topology: Topology, retry_routes: Iterable[RetryRoutes] = ()) ->
 
 
 def named(node: Node) -> str:
-    """A name as people say it, the vhost added where it is not the usual one."""
+    """A name for people; the vhost is added where it is not "/"."""
     shown = node[1] or "(default exchange)"
     return shown if node[0] == DEFAULT_VHOST else f"{shown} (vhost {node[0]})"
 
@@ -125,7 +127,7 @@ def _blocks(
     queues: dict[Node, Queue],
     queue_roles: QueueRoles,
     settings: dict[Node, Settings],
-    arranged: dict[Node, RetryRoutes],
+    routes_of: dict[Node, RetryRoutes],
 ) -> tuple[Block, ...]:
     members: dict[Node, tuple[list[Node], list[Node]]] = {
         node: ([], []) for node in queues if queue_roles.roles[node] == QueueRole.MAIN
@@ -141,7 +143,7 @@ def _blocks(
     return tuple(
         Block(
             main=main,
-            routes=arranged.get(main),
+            routes=routes_of.get(main),
             waits=tuple(sorted(waits, key=delay_ms)),
             parkings=tuple(parkings),
         )

@@ -169,13 +169,13 @@ def _place_shared(
 
 
 def _exit_track(column: LayoutColumn, port: Port, x: float, end: Point, scene: Scene) -> None:
-    leaving = [(agent, start) for placed in column.placed for wanted, agent, start in placed.exits if wanted == port]
+    leaving = [(mover, start) for placed in column.placed for wanted, mover, start in placed.exits if wanted == port]
     if not leaving:
         return
-    for agent, start in leaving:
-        ink = Ink.DEAD if agent == Mover.BROKER else Ink.PUBLISH
+    for mover, start in leaving:
+        ink = Ink.DEAD if mover == Mover.BROKER else Ink.PUBLISH
         scene.wires.append(Wire(points=(*start, (x, start[-1][1])), ink=ink, arrow=False, dot=True))
-    ink = Ink.DEAD if any(agent == Mover.BROKER for agent, _ in leaving) else Ink.PUBLISH
+    ink = Ink.DEAD if any(mover == Mover.BROKER for mover, _ in leaving) else Ink.PUBLISH
     top = min(start[-1][1] for _, start in leaving)
     scene.wires.append(Wire(points=((x, top), (x, end[1]), end), ink=ink))
 

@@ -81,11 +81,11 @@ def _binding_lines(source: Node, graph: Graph) -> Iterator[str]:
 
 
 def _flow_lines(flow: MessageFlow, graph: Graph) -> Iterator[str]:
-    start = _consumer(flow.source) if flow.agent == Mover.CONSUMER else _queue(flow.source)
-    arrow = "-.->" if flow.agent == Mover.CONSUMER else "-->"
+    start = _consumer(flow.source) if flow.mover == Mover.CONSUMER else _queue(flow.source)
+    arrow = "-.->" if flow.mover == Mover.CONSUMER else "-->"
     reason = flow.reason
     settings = graph.settings[flow.source]
-    if flow.agent == Mover.BROKER and graph.role(flow.source) == QueueRole.WAIT:
+    if flow.mover == Mover.BROKER and graph.role(flow.source) == QueueRole.WAIT:
         reason = "when expired" if settings.ttl_ms is None else f"after {duration(settings.ttl_ms)}"
     if flow.exchange[1]:
         key = "" if flow.routing_key is None else visible(flow.routing_key)

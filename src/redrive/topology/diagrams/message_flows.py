@@ -1,7 +1,7 @@
-"""The ways a message leaves a queue other than by being done: dead-lettered, or published by its own consumer.
+"""How messages leave a queue unhandled: the broker dead-letters them, or the consumer publishes a copy.
 
-The broker's ways follow from arguments and policies; the consumer's are known only where an `RetryRoutes` tells of
-them. Each flow carries its reason in the words that stand on the arrow.
+The broker's flows follow from arguments and policies; the consumer's are known only from `RetryRoutes`. Each flow has
+its reason, in the words that the picture puts on the arrow.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class MessageFlow:
     """
 
     source: Node
-    agent: Mover
+    mover: Mover
     exchange: Node
     routing_key: str | None
     targets: tuple[Node, ...]
@@ -39,7 +39,7 @@ class MessageFlow:
     @property
     def in_place(self) -> bool:
         """Whether the message never leaves its queue for another."""
-        return self.targets == (self.source,) and self.agent == Mover.CONSUMER
+        return self.targets == (self.source,) and self.mover == Mover.CONSUMER
 
 
 def broker_flow(
@@ -58,7 +58,7 @@ def broker_flow(
     targets = routing.targets_keeping_key(exchange, queue) if keeps_key else routing.targets(exchange, key)
     return MessageFlow(
         source=queue,
-        agent=Mover.BROKER,
+        mover=Mover.BROKER,
         exchange=exchange,
         routing_key=key,
         targets=targets,
@@ -70,7 +70,7 @@ def broker_flow(
 def consumer_flows(
     queue: Node, settings: Settings, routes: RetryRoutes | None, *, queues: frozenset[Node]
 ) -> Iterator[MessageFlow]:
-    """What the consumer of a queue publishes or returns itself, in the order of the delays, parking last."""
+    """What the consumer of a queue publishes or requeues itself, in the order of the delays, parking last."""
     if settings.delayed_retry is not None:
         yield _in_place(queue, f"returned: {settings.delayed_retry}")
     elif routes is not None and _retries_in_place(routes):
@@ -116,7 +116,7 @@ def _gap(exchange: Node, key: str | None, exchanges: dict[Node, Exchange]) -> st
 def _in_place(queue: Node, reason: str) -> MessageFlow:
     return MessageFlow(
         source=queue,
-        agent=Mover.CONSUMER,
+        mover=Mover.CONSUMER,
         exchange=(queue[0], DEFAULT_EXCHANGE),
         routing_key=queue[1],
         targets=(queue,),
@@ -130,7 +130,7 @@ def _published(
     reached = queue[0], target
     return MessageFlow(
         source=queue,
-        agent=Mover.CONSUMER,
+        mover=Mover.CONSUMER,
         exchange=(queue[0], exchange),
         routing_key=routing_key,
         targets=(reached,) if reached in queues else (),

@@ -1,9 +1,9 @@
-"""What each queue is there for: work, waiting, or dead letters, inferred from how dead letters flow.
+"""The role of each queue: main, wait or parking, inferred from how dead letters flow.
 
-Arrangements say it outright. Without one the graph decides: a wait queue has a time to live (or nothing but a way back)
-and dead-letters into a queue that has somewhere to go; parking is where dead letters arrive and nothing leads out. Two
-shapes look alike in the graph (a queue whose messages expire into parking, a delay in front of a queue); there, and for
-parking that only a consumer publishes to, the words people put into names break the tie, and only there.
+`RetryRoutes` say it outright. Without them the graph decides: a wait queue has a TTL (or nothing but a way back) and
+dead-letters into a queue from which messages go on; a parking queue gets dead letters and nothing leads out of it. Two
+topologies look alike in the graph: a queue whose messages expire into parking, and a delay in front of a queue. For
+these, and for a parking queue that only a consumer publishes to, the words in their names decide, and only for these.
 """
 
 import re
@@ -26,7 +26,7 @@ _TARGETS_LOOKED_AT_MAX = 64
 
 
 class QueueRole(StrEnum):
-    """What a queue is there for."""
+    """The role of a queue."""
 
     MAIN = "main"
     WAIT = "wait"
@@ -35,7 +35,7 @@ class QueueRole(StrEnum):
 
 @dataclass(slots=True)
 class QueueRoles:
-    """Every queue's role, and the main queue it belongs to (None: to several, or to nobody in particular)."""
+    """Every queue's role, and the main queue it belongs to (None: to several or to none)."""
 
     roles: dict[Node, QueueRole] = field(default_factory=dict)
     owner: dict[Node, Node | None] = field(default_factory=dict)
@@ -65,9 +65,6 @@ class _Evidence:
         flow = self.dead_letters.get(queue)
         return flow.targets[:_TARGETS_LOOKED_AT_MAX] if flow else ()
 
-    def dead_lettering_exchanges(self) -> frozenset[Node]:
-        return frozenset(flow.exchange for flow in self.dead_letters.values())
-
 
 def assign_roles(
     queues: Iterable[Node],
@@ -77,10 +74,10 @@ def assign_roles(
     routing: Routing,
     retry_routes: Iterable[RetryRoutes] = (),
 ) -> QueueRoles:
-    """The role of every queue and whose it is."""
+    """The role and the owner of every queue."""
     evidence = _Evidence(list(queues), settings, dead_letters, routing)
     found = QueueRoles()
-    _believe(retry_routes, found, frozenset(evidence.queues))
+    _apply_routes(retry_routes, found, frozenset(evidence.queues))
     waits = _infer_waits(evidence, found.roles)
     for queue in evidence.queues:
         if queue not in found.roles:
@@ -96,7 +93,7 @@ def assign_roles(
     return found
 
 
-def _believe(retry_routes: Iterable[RetryRoutes], found: QueueRoles, queues: frozenset[Node]) -> None:
+def _apply_routes(retry_routes: Iterable[RetryRoutes], found: QueueRoles, queues: frozenset[Node]) -> None:
     for routes in retry_routes:
         main = routes.vhost, routes.queue
         if main not in queues:
@@ -109,20 +106,20 @@ def _believe(retry_routes: Iterable[RetryRoutes], found: QueueRoles, queues: fro
             node = routes.vhost, name
             if node in queues and found.roles.get(node) != QueueRole.MAIN:
                 found.roles[node] = role
-                # The second routes to name a queue makes it everybody's.
+                # A queue that a second queue's routes name is shared.
                 found.owner[node] = main if found.owner.get(node, main) == main else None
 
 
 def _infer_waits(evidence: _Evidence, known: dict[Node, QueueRole]) -> set[Node]:
     order = {queue: place for place, queue in enumerate(evidence.queues)}
     candidates = {queue for queue in evidence.queues if queue not in known and _may_wait(queue, evidence)}
-    likeness = {queue: _likeness(queue, evidence) for queue in candidates}
+    scores = {queue: _wait_score(queue, evidence) for queue in candidates}
 
     def waits_for(queue: Node, target: Node) -> bool:
         if known.get(target, QueueRole.MAIN) != QueueRole.MAIN or target == queue:
             return False
         if target in candidates:
-            return (likeness[queue], order[queue]) > (likeness[target], order[target])
+            return (scores[queue], order[queue]) > (scores[target], order[target])
         return target in known or target in evidence.dead_letters or _is_delay_in_front(queue, target, evidence)
 
     return {queue for queue in candidates if any(waits_for(queue, target) for target in evidence.targets(queue))}
@@ -133,12 +130,12 @@ def _may_wait(queue: Node, evidence: _Evidence) -> bool:
         return False
     if evidence.settings[queue].ttl_ms is not None:
         return True
-    # Without a time to live the messages bring their own; then only a closed loop gives a wait queue away.
+    # Without a TTL the messages bring their own expiration; then only a closed loop shows that this is a wait queue.
     loops = any(queue in evidence.targets(target) for target in evidence.targets(queue) if target != queue)
     return loops and not _is_published_to(queue, evidence)
 
 
-def _likeness(queue: Node, evidence: _Evidence) -> int:
+def _wait_score(queue: Node, evidence: _Evidence) -> int:
     words = _words(queue[1])
     return 2 * bool(words & _WAITING_WORDS) + (not _is_published_to(queue, evidence))
 
@@ -168,14 +165,14 @@ def _is_parking(queue: Node, evidence: _Evidence, roles: dict[Node, QueueRole]) 
     named_so = bool(_words(queue[1]) & _PARKING_WORDS)
     feeders = _feeders(queue, evidence)
     if not feeders:
-        return named_so and _stands_apart(queue, evidence)
+        return named_so and _has_own_exchanges(queue, evidence)
     if any(roles.get(feeder) == QueueRole.WAIT for feeder in feeders):
         return False
     return named_so or not _is_published_to(queue, evidence)
 
 
-def _stands_apart(queue: Node, evidence: _Evidence) -> bool:
-    """Whether every exchange in front of the queue serves it alone, as one does that only takes parked messages."""
+def _has_own_exchanges(queue: Node, evidence: _Evidence) -> bool:
+    """Whether each exchange that is bound to the queue is bound to nothing else, as one for parked messages is."""
     return all(
         len(evidence.routing.from_exchange[binding.vhost, binding.source]) == 1
         for binding in evidence.routing.to_queue.get(queue, ())
@@ -183,7 +180,7 @@ def _stands_apart(queue: Node, evidence: _Evidence) -> bool:
 
 
 def _find_owners(evidence: _Evidence, found: QueueRoles) -> None:
-    mains = {_essence(queue): queue for queue in evidence.queues if found.roles[queue] == QueueRole.MAIN}
+    mains = {_base_name(queue): queue for queue in evidence.queues if found.roles[queue] == QueueRole.MAIN}
     for queue in evidence.queues:
         if found.roles[queue] == QueueRole.MAIN:
             found.owner[queue] = queue
@@ -192,12 +189,12 @@ def _find_owners(evidence: _Evidence, found: QueueRoles) -> None:
     for queue in evidence.queues:
         if queue not in found.owner:
             owners = _owners_by_dead_letters(queue, evidence, found)
-            by_name = mains.get(_essence(queue)) if not owners else None
+            by_name = mains.get(_base_name(queue)) if not owners else None
             found.owner[queue] = owners[0] if len(owners) == 1 else by_name
 
 
 def _wait_owner(queue: Node, evidence: _Evidence, found: QueueRoles) -> Node | None:
-    fed_by = [one for one in _sources_few(queue, evidence) if found.roles[one] == QueueRole.MAIN]
+    fed_by = [one for one in _first_sources(queue, evidence) if found.roles[one] == QueueRole.MAIN]
     if fed_by:
         return fed_by[0] if len(fed_by) == 1 else None
     targets = [target for target in evidence.targets(queue) if found.roles[target] == QueueRole.MAIN]
@@ -206,7 +203,7 @@ def _wait_owner(queue: Node, evidence: _Evidence, found: QueueRoles) -> Node | N
 
 def _owners_by_dead_letters(queue: Node, evidence: _Evidence, found: QueueRoles) -> list[Node]:
     owners: dict[Node, None] = {}
-    for source in _sources_few(queue, evidence):
+    for source in _first_sources(queue, evidence):
         owner = found.owner.get(source)
         if owner is None:
             return []
@@ -214,7 +211,7 @@ def _owners_by_dead_letters(queue: Node, evidence: _Evidence, found: QueueRoles)
     return list(owners)
 
 
-def _sources_few(queue: Node, evidence: _Evidence) -> list[Node]:
+def _first_sources(queue: Node, evidence: _Evidence) -> list[Node]:
     """Enough of a queue's sources to tell one from several."""
     return [source for members in evidence.sources.get(queue, ())[:8] for source in members[:8]]
 
@@ -223,7 +220,7 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.split(r"[^a-z0-9]+", name.lower()))
 
 
-def _essence(queue: Node) -> tuple[str, ...]:
+def _base_name(queue: Node) -> tuple[str, ...]:
     """A name without the words for its role: `q.audit.dlq` and `q.audit` have the same."""
     words = re.split(r"[^a-z0-9]+", queue[1].lower())
     return (queue[0], *(word for word in words if word not in _PARKING_WORDS | _FILLER_WORDS))

@@ -1,12 +1,10 @@
-"""What a picture is made of once everything has its place: boxes, labels and wires, in pixels, ready to be written.
+"""The parts of a picture once everything has its position: boxes, labels and wires, in pixels.
 
-No markup here and no decisions: layout makes these values, `svg` writes them, tests measure them.
+No markup here and no decisions: `layout` makes these values and `svg` writes them.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-from redrive.topology.diagrams.text import text_width
 
 Point = tuple[float, float]
 
@@ -39,22 +37,6 @@ class Ink(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """A rectangle that something fills."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def overlaps(self, other: "Bounds") -> bool:
-        """Whether they share more than an edge."""
-        return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
     """A queue, exchange or consumer. `tag` stands at the right of the title; the tooltip has everything in full."""
 
@@ -69,11 +51,6 @@ class Box:
     tooltip: str = ""
     title_size: float = 12
     repeated: bool = False
-
-    @property
-    def bounds(self) -> Bounds:
-        """The space it fills."""
-        return Bounds(left=self.x, top=self.y, right=self.x + self.width, bottom=self.y + self.height)
 
     @property
     def middle(self) -> float:
@@ -93,13 +70,6 @@ class Label:
     size: float = 10.5
     monospace: bool = False
     tooltip: str = ""
-
-    @property
-    def bounds(self) -> Bounds:
-        """The space it fills, descenders included."""
-        width = text_width(self.text, self.size, monospace=self.monospace)
-        left = self.x - {"start": 0.0, "middle": width / 2, "end": width}[self.anchor]
-        return Bounds(left=left, top=self.y - self.size * 0.78, right=left + width, bottom=self.y + self.size * 0.22)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

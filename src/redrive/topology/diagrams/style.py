@@ -1,4 +1,4 @@
-"""Colours, fonts and the legend of an SVG: all that makes it readable in light and in dark, without anything fetched.
+"""Colours, fonts and the legend of an SVG: what makes it readable in light and in dark, without external files.
 
 How an element looks in light stands in its own attributes, which every renderer reads, also those that know no style
 sheet or no CSS variables (librsvg, Inkscape, tools that make PDFs). The style sheet has nothing but the colours of the

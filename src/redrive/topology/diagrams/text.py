@@ -1,7 +1,7 @@
-"""Names as pictures may show them: nothing invisible, nothing that runs, a width that can be reckoned with.
+"""Names as pictures may show them: without invisible characters, without escape sequences, with a known width.
 
 A queue may be called anything, so a name is data for a terminal, for Mermaid and for XML. Here every character that
-draws nothing or moves the cursor becomes one that can be seen; each renderer escapes its own syntax after that.
+draws nothing or moves the cursor becomes a visible one; each renderer escapes its own syntax after that.
 """
 
 import unicodedata
@@ -28,7 +28,7 @@ def columns(text: str) -> int:
 
 
 def text_width(text: str, size: float, *, monospace: bool) -> float:
-    """How wide a text is in pixels: an estimate on the wide side, since nobody knows the reader's fonts."""
+    """How wide a text is in pixels: a generous estimate, since the reader's fonts are unknown."""
     em = _MONOSPACE_EM if monospace else _SANS_EM
     return columns(text) * size * em
 

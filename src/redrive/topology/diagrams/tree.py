@@ -1,7 +1,7 @@
 """A topology as a tree for a terminal: exchange, queues with their keys, and below each queue where its messages go.
 
-Every queue is shown in full once and referred to after that. Colours are plain ANSI escapes; names can't bring their
-own, since everything invisible in them has been made visible before.
+Every queue is shown in full once and referred to after that. Colours are plain ANSI escapes; a name can't add
+its own, since `text.visible` has replaced them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -150,7 +150,7 @@ class _Grower:
     def _lead(self, flows: list[MessageFlow]) -> str:
         parts = []
         for flow in flows:
-            arrow = _PUBLISHED if flow.agent == Mover.CONSUMER else _DEAD_LETTERED
+            arrow = _PUBLISHED if flow.mover == Mover.CONSUMER else _DEAD_LETTERED
             parts.append(f"{flow.reason} {arrow}")
         through = [visible(flow.exchange[1]) for flow in flows if flow.exchange[1]]
         via = f" {through[0]} →" if through and flows[0].targets else ""

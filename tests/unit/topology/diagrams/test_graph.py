@@ -138,7 +138,7 @@ def test_dead_letters_follow_exchanges_bound_to_exchanges_and_alternates() -> No
 
 def test_the_arrows_of_a_ladder_say_who_moves_the_message_and_why() -> None:
     graph = build_graph(*EXAMPLES["ladder"]())
-    said = [(flow.agent, flow.reason, flow.targets[0][1]) for flow in graph.flows(("/", "orders"))]
+    said = [(flow.mover, flow.reason, flow.targets[0][1]) for flow in graph.flows(("/", "orders"))]
     assert said == [
         (Mover.CONSUMER, "retry 1", "orders.wait.30s"),
         (Mover.CONSUMER, "retry 2", "orders.wait.5m"),

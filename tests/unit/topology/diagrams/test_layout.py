@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from redrive.topology.argument_table import Arguments
 from redrive.topology.diagrams.graph import build_graph
 from redrive.topology.diagrams.layout import lay_out
-from redrive.topology.diagrams.scene import Bounds, Look, Scene
+from redrive.topology.diagrams.scene import Look, Scene
 from redrive.topology.model import Binding, DestinationType, Exchange, Queue, Topology
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
+from tests.unit.topology.diagrams.bounds import Bounds, bounds_of
 from tests.unit.topology.diagrams.samples import EXAMPLES
 from tests.unit.topology.diagrams.strategies import retry_routes, topologies
 
@@ -21,9 +22,9 @@ def scene_of(topology: Topology, arranged: Iterable[RetryRoutes]) -> Scene:
 
 
 def assert_readable(scene: Scene) -> None:
-    boxes = [box.bounds for box in scene.boxes if box.look != Look.CARD]
-    cards = [box.bounds for box in scene.boxes if box.look == Look.CARD]
-    words = [label.bounds for label in scene.labels]
+    boxes = [bounds_of(box) for box in scene.boxes if box.look != Look.CARD]
+    cards = [bounds_of(box) for box in scene.boxes if box.look == Look.CARD]
+    words = [bounds_of(label) for label in scene.labels]
     lines = [line for wire in scene.wires for line in map(_line, pairwise(wire.points))]
     assert _overlapping(boxes, boxes) == []
     assert _overlapping(cards, cards) == []
@@ -80,7 +81,7 @@ def test_fifty_queues_stand_in_columns_of_even_height() -> None:
     topology, arranged = EXAMPLES["fifty-queues"]()
     scene = scene_of(topology, arranged)
     cards = [box for box in scene.boxes if box.look == Look.CARD]
-    columns = {x: max(card.bounds.bottom for card in cards if card.x == x) for x in {card.x for card in cards}}
+    columns = {x: max(bounds_of(card).bottom for card in cards if card.x == x) for x in {card.x for card in cards}}
     assert len(cards) == 50
     assert len(columns) > 1
     assert max(columns.values()) - min(columns.values()) <= 2 * max(card.height for card in cards)
@@ -101,17 +102,17 @@ def test_columns_are_added_until_the_picture_is_not_much_narrower_than_half_its_
 def test_exchanges_stand_left_queues_in_the_middle_consumers_right() -> None:
     topology, arranged = EXAMPLES["ladder"]()
     boxes = {box.look: box for box in scene_of(topology, arranged).boxes}
-    assert boxes[Look.ENTRY].bounds.right < boxes[Look.MAIN].x
-    assert boxes[Look.MAIN].bounds.right < boxes[Look.CONSUMER].x
-    assert boxes[Look.MAIN].bounds.bottom < boxes[Look.WAIT].y
-    assert boxes[Look.WAIT].bounds.bottom < boxes[Look.PARKING].y
+    assert bounds_of(boxes[Look.ENTRY]).right < boxes[Look.MAIN].x
+    assert bounds_of(boxes[Look.MAIN]).right < boxes[Look.CONSUMER].x
+    assert bounds_of(boxes[Look.MAIN]).bottom < boxes[Look.WAIT].y
+    assert bounds_of(boxes[Look.WAIT]).bottom < boxes[Look.PARKING].y
 
 
 def test_what_several_queues_share_stands_at_the_bottom() -> None:
     topology, arranged = EXAMPLES["freeflow"]()
     boxes = scene_of(topology, arranged).boxes
     (parking,) = (box for box in boxes if box.look == Look.PARKING)
-    assert parking.y > max(box.bounds.bottom for box in boxes if box.look in (Look.MAIN, Look.WAIT))
+    assert parking.y > max(bounds_of(box).bottom for box in boxes if box.look in (Look.MAIN, Look.WAIT))
 
 
 def test_the_line_of_an_exchange_meets_every_queue_it_feeds_in_whatever_column() -> None:
@@ -128,7 +129,7 @@ def test_the_line_of_an_exchange_meets_every_queue_it_feeds_in_whatever_column()
         ),
     )
     scene = scene_of(topology, ())
-    mains = {box.title: box.bounds for box in scene.boxes if box.look == Look.MAIN}
+    mains = {box.title: bounds_of(box) for box in scene.boxes if box.look == Look.MAIN}
     assert len({bounds.left for bounds in mains.values()}) > 1
     ends = [wire.points[-1] for wire in scene.wires]
     met = {
@@ -144,8 +145,8 @@ def test_not_bound_stands_beside_the_queue_it_is_said_of() -> None:
         bindings=tuple(Binding(source="shop", destination=name, routing_key="#") for name in ("bound", "bound too")),
     )
     scene = scene_of(topology, ())
-    (said,) = [label.bounds for label in scene.labels if label.text == "not bound"]
-    (queue,) = [box.bounds for box in scene.boxes if box.look == Look.MAIN and box.title == "forgotten"]
+    (said,) = [bounds_of(label) for label in scene.labels if label.text == "not bound"]
+    (queue,) = [bounds_of(box) for box in scene.boxes if box.look == Look.MAIN and box.title == "forgotten"]
     assert queue.top <= said.top
     assert said.bottom <= queue.bottom
 
