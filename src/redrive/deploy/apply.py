@@ -1,11 +1,11 @@
-"""Apply, the simple form: declare over AMQP what is missing, touch nothing that exists and differs.
+"""Applies a topology over AMQP: declares what is missing, and touches nothing that exists and differs.
 
-First everything is looked at: a passive declare says whether an object exists, and declaring an existing one with the
-wanted settings changes nothing and says with 406 which of them differs. If anything differs, nothing at all is
-declared. Bindings can't be asked for over AMQP: whoever knows them from elsewhere says which there are, else which of
-them are missing is not known, and is not said. Binding again what is bound is harmless, so all are made every time.
+First every object is inspected: a passive declare says whether it exists, and declaring an existing one with the wanted
+settings changes nothing and says with 406 which of them differs. If anything differs, nothing at all is declared. AMQP
+can't list bindings: the caller may give those that exist; otherwise which are missing is not known, and not reported.
+Binding again what is bound is harmless, so all bindings are made every time.
 
-What AMQP can't do is not done and is named: policies and vhosts need the management API.
+What AMQP can't do is not done, and is reported: policies and vhosts need the management API.
 """
 
 import re
@@ -29,10 +29,10 @@ from redrive.topology import Binding, BrokerVersion, DestinationType, Exchange, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """An object that exists and is not what the file says: which setting, and its value on each side.
+    """An object that exists and is not as the file says: which setting differs, and its value on each side.
 
-    RabbitMQ tells the first setting that differs, and no more. Where it lets nobody look (`is_forbidden`: this user may
-    not configure the object) `argument` is empty and `found` has the reason.
+    RabbitMQ reports only the first setting that differs. Where this user may not configure the object (`is_forbidden`),
+    `argument` is empty and `found` has the reason.
     """
 
     address: str
@@ -61,7 +61,7 @@ class Difference:
 class Inspection:
     """What a broker lacks and what it has differently; `left_out` is what AMQP can't apply.
 
-    `missing_bindings` is None where nobody knows which bindings there are, and there are some to make.
+    `missing_bindings` is None where the existing bindings are not known, and there are some to make.
     """
 
     missing_exchanges: tuple[Exchange, ...]
@@ -79,7 +79,7 @@ class Inspection:
 
 
 class ApplyFailed(RedriveError):
-    """An object could not be declared after all; `declared` were, before it. `is_forbidden`: for want of a right."""
+    """An object could not be declared; `declared` were, before it. `is_forbidden`: the user lacks a right."""
 
     def __init__(self, address: str, reason: str, declared: tuple[str, ...], *, is_forbidden: bool = False) -> None:
         self.address = address
@@ -92,7 +92,7 @@ class ApplyFailed(RedriveError):
 async def inspect(client: Client, topology: Topology, *, bound: Collection[Binding] | None = None) -> Inspection:
     """Compares a topology of one vhost with the broker's. Declares nothing.
 
-    `bound` are the broker's bindings; None: nobody knows them.
+    `bound` are the broker's bindings; None: they are not known.
 
     Raises `ClientError`, and `InvalidDeclaration` for what this broker's version would ignore or lose.
     """
@@ -105,7 +105,7 @@ async def inspect(client: Client, topology: Topology, *, bound: Collection[Bindi
     missing_queues = [one for one in queues_in_order(topology) if await probe.queue_is_missing(one)]
     await probe.close()
     bindings = bindings_in_order(topology)
-    # Nothing can be bound to what is not there.
+    # Nothing can be bound to what does not exist.
     absent = {one.name for one in missing_exchanges}, {one.name for one in missing_queues}
     is_known = bound is not None or all(_leads_nowhere(one, *absent) for one in bindings)
     return Inspection(
@@ -204,7 +204,7 @@ class _Probe:
 
 
 def read_difference(address: str, text: str) -> Difference:
-    """The broker's 406 as a difference; its own words where they say something else."""
+    """The broker's 406 as a difference; its own text where it names no argument."""
     mismatch = read_argument_mismatch(text)
     if mismatch is None:
         return Difference(address=address, argument="", wanted="", found=text)
@@ -230,7 +230,7 @@ async def _declare_exchange(channel: Channel, exchange: Exchange) -> None:
 
 
 async def _declare_queue(channel: Channel, queue: Queue) -> None:
-    # The type is always said: left out, a vhost's default queue type would make a classic queue a quorum one, without
+    # The type is always given: left out, a vhost's default queue type would make a classic queue a quorum one, without
     # the delivery limits that keep it from dropping messages. To an existing queue absent and classic are the same.
     arguments = {"x-queue-type": queue.type, **queue.arguments.thaw()}
     await channel.declare_queue(queue.name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=arguments)

@@ -1,7 +1,7 @@
-"""Queues that exist and are not as declared: which can be used as they are, and what to write to use the others.
+"""Queues that exist and differ from their declaration: which can be used as they are, and what to write to use others.
 
-Redrive adds to a document's quorum queues what makes them safe. Queues that the document's own software declared have
-none of it, and RabbitMQ can't change a queue in place: then the file has to say that it wants them as they are.
+Redrive adds arguments to a document's quorum queues that make them safe. Queues that the document's own software
+declared have none of them, and RabbitMQ can't change a queue in place: then the file has to say so.
 """
 
 from redrive.deploy.apply import Difference
@@ -13,16 +13,16 @@ _LITERALLY = "at_least_once: false, safe_limits: false"
 
 
 def usable_queues(compiled: Compiled) -> frozenset[str]:
-    """The declared queues that lose nothing if they lack their dead-letter settings: what fails is parked by a publish.
+    """The declared queues that lose nothing without dead-letter settings: failed messages are parked by a publish.
 
-    Whoever consumes them warns of what is different.
+    Their consumer warns about the difference.
     """
     plans = (compiled.queue(one.name) for one in compiled.declared)
     return frozenset(one.name for one in plans if not one.relies_on_dead_lettering)
 
 
 def as_documented(compiled: Compiled, difference: Difference) -> str:
-    """What to write in the file to use a queue as its document has it; "" where that is not what is different."""
+    """What to write in the file to use a queue as its document has it; "" where something else differs."""
     plan = None if difference.queue is None else _owner(compiled, difference.queue)
     if plan is None or difference.argument not in _ADDED or difference.found != _NOT_SET:
         return ""
@@ -37,7 +37,7 @@ def as_documented(compiled: Compiled, difference: Difference) -> str:
 
 
 def _owner(compiled: Compiled, queue: str) -> QueuePlan | None:
-    """The plan of the declared queue that a queue is or stands around."""
+    """The plan of the declared queue that a queue is, or that it waits or parks for."""
     for one in compiled.retry_routes:
         if queue in (one.queue, one.parking.queue, *(wait.queue for wait in one.waits)):
             return compiled.queue(one.queue)

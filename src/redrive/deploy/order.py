@@ -1,9 +1,9 @@
 """In which order a topology is declared: targets before sources.
 
 A queue that dead-letters at least once must find its target when it is declared, and a message must not enter a queue
-before the way out of it is there. So: exchanges, alternates first; queues, each after those it dead-letters to; then
-bindings, those of the retry and dead-letter machinery before those through which messages come in. A loop (main →
-retry → main) has no right order; it is cut where it is met, which is harmless, because nothing comes in yet.
+before its dead-letter target exists. So: exchanges, alternates first; queues, each after those it dead-letters to; then
+bindings, those for retries and dead letters before those through which messages come in. A cycle (main → retry → main)
+has no right order; it is cut where it is met, which is harmless, because no message comes in yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,11 +1,10 @@
-"""RabbitMQ's management HTTP API, as far as we ask it: reading only, JSON in, values out.
+"""A client of RabbitMQ's management HTTP API: read-only, JSON in, values out.
 
-`endpoints` says where it is, `asking` is one bounded HTTP conversation, `queues`, `bindings` and `policies` read the
-answers, `api` puts them together.
+`endpoints` says where it is, `http_requests` sends bounded requests, `queues` reads queues from JSON, `api` is the
+client.
 """
 
 from redrive.management.api import Management
-from redrive.management.asking import TIMEOUT_S
 from redrive.management.endpoints import ManagementEndpoint, guess_endpoint, parse_management_url
 from redrive.management.errors import (
     InvalidManagementUrl,
@@ -14,6 +13,7 @@ from redrive.management.errors import (
     ManagementFailed,
     ManagementUnreachable,
 )
+from redrive.management.http_requests import TIMEOUT_S
 from redrive.management.queues import MANY_DELIVERIES, QueueInfo
 
 __all__ = [

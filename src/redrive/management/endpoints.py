@@ -1,6 +1,6 @@
-"""Where a management API is: its URL, as given or as guessed from where AMQP is spoken, and who asks.
+"""Where a management API is: its URL, given or guessed from the AMQP host, and the user.
 
-The port of the plugin is a convention (15672, 15671 with TLS), so a guess is only a guess: errors name the address.
+The plugin's port is a convention (15672, 15671 with TLS), so the guess may be wrong: errors name the address.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ PORT, PORT_TLS = 15672, 15671
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementEndpoint:
-    """One management API and the user it is asked as. `prefix` is its path, where it does not live at the root."""
+    """One management API and the user of its requests. `prefix` is its path, where it is not at the root."""
 
     host: str
     port: int
@@ -23,7 +23,7 @@ class ManagementEndpoint:
     user: str = "guest"
     password: str = field(default="guest", repr=False)
     source: str | None = None
-    """Who said that it is there, for messages; None: it is a guess."""
+    """Which setting named it, for messages; None: it is a guess."""
 
     @property
     def address(self) -> str:
@@ -60,6 +60,6 @@ def parse_management_url(url: str, *, user: str = "guest", password: str = "gues
 
 
 def guess_endpoint(host: str, *, is_tls: bool, user: str, password: str) -> ManagementEndpoint:
-    """Where the API of a broker usually is that speaks AMQP on `host`."""
+    """Where the API of a broker on `host` usually is."""
     port = PORT_TLS if is_tls else PORT
     return ManagementEndpoint(host=host, port=port, is_tls=is_tls, user=user, password=password)

@@ -3,11 +3,11 @@
     RedriveError
     └── ManagementError
         ├── InvalidManagementUrl     the operator's: the URL can't be used; nothing was asked
-        ├── ManagementUnreachable    nobody answers there, or not in time, or not as HTTP
+        ├── ManagementUnreachable    no response, or not in time, or no HTTP
         ├── ManagementDenied         401 or 403: the user, its password, or its tags
-        └── ManagementFailed         any other answer that is no answer; `status` is HTTP's
+        └── ManagementFailed         any other response that can't be used; `status` is HTTP's
 
-What is not there is no error: the question for one queue answers None. Texts are one sentence, without a password.
+A queue that does not exist is no error: the result is None. Texts are one sentence, without a password.
 """
 
 from redrive.core import RedriveError
@@ -22,7 +22,7 @@ class InvalidManagementUrl(ManagementError):
 
 
 class ManagementUnreachable(ManagementError):
-    """No answer came. `address` has no password in it."""
+    """No response came. `address` has no password in it."""
 
     def __init__(self, address: str, reason: str, *, source: str | None = None) -> None:
         self.address = address
@@ -36,7 +36,7 @@ class ManagementUnreachable(ManagementError):
 
 
 class ManagementDenied(ManagementError):
-    """The API knows this user not, or not for this."""
+    """The API does not accept this user, or does not let it read this."""
 
     def __init__(self, address: str, *, user: str, status: int, path: str) -> None:
         self.address = address
@@ -51,7 +51,7 @@ class ManagementDenied(ManagementError):
 
 
 class ManagementFailed(ManagementError):
-    """An answer that can't be used."""
+    """A response that can't be used."""
 
     def __init__(self, address: str, *, path: str, status: int, detail: str) -> None:
         self.address = address

@@ -1,26 +1,26 @@
-"""A queue as the management API shows it, read once and made a value. What it does not say (yet) is None.
+"""A queue as the management API shows it. What the API does not say (yet) is None.
 
-The API's numbers are seconds old, and a queue just declared has none at all until the statistics come round.
+The API's numbers are seconds old, and a queue that was just declared has none until the next statistics.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.topology import NO_ARGUMENTS, Arguments, PolicyMatcher, Queue, QueueType, queue_settings
+from redrive.topology import NO_ARGUMENTS, Arguments, PolicyMatcher, Queue, QueueType
 
 COLUMNS = (
     "name,vhost,type,durable,auto_delete,exclusive,arguments,policy,operator_policy,effective_policy_definition,"
     "messages,messages_ready,messages_unacknowledged,consumers,state"
 )
-"""All that is asked for of each queue of a list: a tenth of what would come."""
+"""The columns of a list of queues that are asked for: a tenth of what would come otherwise."""
 
 MANY_DELIVERIES = 1_000_000
-"""From here on a delivery limit is no limit in practice (facts on delivery limits)."""
+"""From here on a delivery limit is none in practice (facts on delivery limits)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
-    """One queue of a broker. `policy_arguments` are what policies add, in the names policies use."""
+    """One queue of a broker. `policy_arguments` are what policies add, by the names that policies use."""
 
     vhost: str
     name: str
@@ -44,40 +44,36 @@ class QueueInfo:
             name=self.name, vhost=self.vhost, durable=self.durable, auto_delete=self.auto_delete, arguments=arguments
         )
 
-    def delivery_limit(self, book: PolicyMatcher | None = None) -> int | None:
-        """The limit that arguments and policies set, None if none does: then the version's default holds.
+    def delivery_limit(self, policies: PolicyMatcher | None = None) -> int | None:
+        """The limit that arguments and policies set, None if they set none: then the version's default holds.
 
-        `book` has the vhost's policies: what a queue shows of them is seconds old, and a young one shows none. Where
-        the two disagree, or -1 (none) meets a number, the number that bites first is told.
+        `policies` are the vhost's: what a queue shows of them is seconds old, and a new queue shows none. Where
+        the two disagree, or one is -1 (no limit), the lowest limit counts.
         """
-        found = self._numbers("delivery-limit", book)
+        found = self._numbers("delivery-limit", policies)
         return min((one for one in found if one >= 0), default=min(found, default=None))
 
-    def max_length(self, book: PolicyMatcher | None = None) -> int | None:
-        """How many messages it may hold, None if as many as there are."""
-        return min(self._numbers("max-length", book), default=None)
+    def max_length(self, policies: PolicyMatcher | None = None) -> int | None:
+        """How many messages it may hold, None if there is no limit."""
+        return min(self._numbers("max-length", policies), default=None)
 
-    def _numbers(self, key: str, book: PolicyMatcher | None) -> list[int]:
+    def _numbers(self, key: str, policies: PolicyMatcher | None) -> list[int]:
         values = [self.arguments.get(f"x-{key}")]
         if self.policy_arguments is not None:
             values.append(self.policy_arguments.get(key))
-        if book is not None:
-            values += [one.definition.get(key) for one in book.for_queue(self.queue) if one is not None]
+        if policies is not None:
+            values += [one.definition.get(key) for one in policies.for_queue(self.queue) if one is not None]
         return [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
-
-    def dead_letter_exchange(self, book: PolicyMatcher) -> str | None:
-        """Where its own dead letters go."""
-        return queue_settings(self.queue, book).dead_letter_exchange
 
 
 def read_queue(shown: Any) -> QueueInfo | None:
-    """From the API's JSON; None for what is no queue with a name."""
+    """A queue from the API's JSON; None for what is no queue with a name."""
     if not isinstance(shown, dict) or not isinstance(shown.get("name"), str):
         return None
     arguments = shown.get("arguments")
     arguments = arguments if isinstance(arguments, dict) else {}
     policies = shown.get("effective_policy_definition")
-    # Erlang has one word for an empty list and an empty object: [] is what 3.10 shows for none.
+    # Erlang writes an empty object as an empty list: 3.10 shows [] for none.
     policies = {} if policies == [] else policies
     kind = shown.get("type") or arguments.get("x-queue-type") or QueueType.CLASSIC
     return QueueInfo(

@@ -181,7 +181,7 @@ async def select_sources(
     from_file = _from_file(connections, client.target.vhost, request)
     try:
         infos = [one async for one in management.queues(client.target.vhost)]
-        book = await management.policy_book(client.target.vhost)
+        policies = await management.policy_matcher(client.target.vhost)
         bindings = await management.bindings(client.target.vhost)
     except ManagementError as error:
         if from_file is not None:
@@ -201,7 +201,7 @@ async def select_sources(
         )
     found = select_from_broker(
         infos,
-        policies=book,
+        policies=policies,
         patterns=() if from_file is not None else request.patterns or NAME_PATTERNS,
         observe_only=request.observe,
         forced=request.forced,
@@ -237,9 +237,9 @@ async def known_queues(
     try:
         async with connections.management() as management, asyncio.timeout(patience_s):
             infos = {one.name: one async for one in management.queues(target.vhost)}
-            book = await management.policy_book(target.vhost)
+            policies = await management.policy_matcher(target.vhost)
         wanted = tuple(patterns) or (NAME_PATTERNS if from_file is None else ())
-        found = select_from_broker(infos.values(), policies=book, patterns=wanted, topology=from_file)
+        found = select_from_broker(infos.values(), policies=policies, patterns=wanted, topology=from_file)
         for source in found.sources:
             known.setdefault(source.dlq, KnownQueue(vhost=source.vhost, dlq=source.dlq))
         # What a collector has in hand is stored, or will be in a moment, and not acked yet: it counts once, as stored.

@@ -96,4 +96,4 @@ def test_a_limit_that_a_policy_sets_counts_from_its_first_second(vhost: Vhost) -
 def test_the_limit_that_3_10_takes_for_zero_is_refused(vhost: Vhost) -> None:
     refusal = look(vhost, {"x-queue-type": "quorum", "x-delivery-limit": -1}, 8)
     assert refusal is not None
-    assert "drops a message the first time it is given back" in refusal
+    assert "drops a message the first time it is requeued" in refusal

@@ -28,7 +28,7 @@ def test_a_brokers_dead_letter_queues_are_found_and_its_wait_queues_are_not(vhos
         async with Management(parse_management_url(vhost.management_url)) as management:
             selected = select_from_broker(
                 [queue async for queue in management.queues(vhost.name)],
-                policies=await management.policy_book(vhost.name),
+                policies=await management.policy_matcher(vhost.name),
             )
         found = {one.dlq: (one.queue_type, one.delivery_limit) for one in selected.sources}
         assert found == {"orders.dlq": ("quorum", 50), "billing_error": ("classic", None)}
@@ -54,7 +54,7 @@ def test_a_main_queue_whose_consumers_are_away_is_not_taken_for_a_dead_letter_qu
             await channel.bind_queue("graveyard", "orders.dlx", "")
         async with Management(parse_management_url(vhost.management_url)) as management:
             infos = [queue async for queue in management.queues(vhost.name)]
-            book = await management.policy_book(vhost.name)
+            book = await management.policy_matcher(vhost.name)
             bindings = await management.bindings(vhost.name)
 
             def select(*patterns: str, forced: bool = False) -> SourceSelection:

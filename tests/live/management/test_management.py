@@ -28,7 +28,7 @@ def test_version_queues_and_policies_are_read_as_they_are(vhost: Vhost) -> None:
             assert await management.version() == vhost.version
             found = {queue.name: queue async for queue in management.queues(vhost.name)}
             assert {name: queue.type for name, queue in found.items()} == {"a.dlq": "classic", "b.dlq": "quorum"}
-            book = await management.policy_book(vhost.name)
+            book = await management.policy_matcher(vhost.name)
             assert found["b.dlq"].delivery_limit(book) == 7
             assert found["b.dlq"].max_length(book) == 9
             one = await management.queue(vhost.name, "b.dlq")

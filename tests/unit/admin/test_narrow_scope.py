@@ -446,7 +446,7 @@ def test_a_plan_tells_nothing_of_queues_outside_of_the_scope(
             assert [(one["code"], one["text"]) for one in plan["findings"]] == [
                 (
                     "outside-scope",
-                    "queue NAME: it is outside of the queues of whoever asks; the 2 dead letters for it stay",
+                    "queue NAME: it is outside of the queues that you may send to; the 2 dead letters for it stay",
                 )
             ]
             _, both = told[THEIRS][1]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from redrive.client import Client
-from redrive.deadletters.actions.peek import PeekRefused, Permission, decide_peek, peek
+from redrive.deadletters.actions.peek import PeekPermission, PeekRefused, decide_peek, peek
 from redrive.deadletters.collect.sources import Source
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.management import Management, QueueInfo, parse_management_url
@@ -15,7 +15,7 @@ from tests.unit.client.scenario import run_scenario
 from tests.unit.deadletters.collecting_scene import numbered, park, ready
 
 V3, V40, V43 = BrokerVersion
-ANY, WHOLE = Permission(), Permission(only_whole=True)
+ANY, WHOLE = PeekPermission(), PeekPermission(only_whole=True)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ ANY, WHOLE = Permission(), Permission(only_whole=True)
     ],
 )
 def test_what_may_be_looked_at_and_how_is_what_was_measured(
-    type: str, limit: int | None, expected: dict[BrokerVersion, Permission | None]
+    type: str, limit: int | None, expected: dict[BrokerVersion, PeekPermission | None]
 ) -> None:
     info = QueueInfo(vhost="/", name="q", type=type)
     source = Source(vhost="/", dlq="q", queue_type=type, delivery_limit=limit)
@@ -103,7 +103,9 @@ def test_where_looks_are_counted_they_are_refused_with_the_reason() -> None:
 def test_where_messages_go_to_the_back_all_or_nothing_is_looked_at() -> None:
     async def steps() -> None:
         async with scene("3.10", 5, x_queue_type="quorum") as (client, management):
-            with pytest.raises(PeekRefused, match=r"it has 5 messages, and those given back go behind .*--limit 5"):
+            with pytest.raises(
+                PeekRefused, match=r"it has 5 messages, and those that are requeued go behind .*--limit 5"
+            ):
                 await peek(client, management, "q", 3)
             for _ in range(30):
                 seen = await peek(client, management, "q", 5)

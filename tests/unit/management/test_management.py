@@ -69,7 +69,7 @@ def test_a_queue_too_young_to_show_its_policy_is_judged_by_the_policies_themselv
             broker.set_policy(Policy(name="limits", pattern="^orders", definition=definition, apply_to="queues"))
             shown = await management.queue("/", "orders.dlq")
             assert shown is not None
-            book = await management.policy_book("/")
+            book = await management.policy_matcher("/")
             young = replace(shown, policy_arguments=None)
             assert (young.delivery_limit(book), young.delivery_limit()) == (7, None)
 

@@ -1,7 +1,8 @@
-"""What people do to dead letters, short of sending them back: each with who and why, checked, refused in a sentence.
+"""What people do to dead letters, besides redriving them. Each change needs a name, most a reason; bad requests are
+refused in a sentence.
 
-The store writes the audit entry in the same transaction as the change. Bookly's four are here by name: `get_stats`,
-`resolve_manually` and `remove`; `retry_manually` is at the desk for redrives.
+The store writes the audit entry in the same transaction as the change. Bookly's methods are here by name: `get_stats`,
+`resolve_manually` and `remove`; `retry_manually` is in `RedriveService`.
 """
 
 from collections.abc import Callable
@@ -20,11 +21,11 @@ class ActionRefused(RedriveError):
 
 
 class RecordNotFound(ActionRefused):
-    """What it was asked about is not there."""
+    """The dead letter or group that was asked for does not exist."""
 
 
 class DeadLetterService:
-    """One desk on a store. `clock_ms` is the present, in milliseconds since 1970."""
+    """The dead letters of one store. `clock_ms` is the present, in milliseconds since 1970."""
 
     def __init__(self, store: Store, *, clock_ms: Callable[[], int]) -> None:
         self._store = store
@@ -39,7 +40,7 @@ class DeadLetterService:
         if_version: int | None = None,
         told_by: str | None = None,
     ) -> ChangeResult:
-        """Marks dead letters as resolved. Those on the way are left alone, with the reason."""
+        """Marks dead letters as resolved. Those that are being sent are left alone, with the reason."""
         check_reason(who if told_by is None else told_by, why, needs_why=True)
         return await self._store.letters.resolve(
             selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version, told_by=told_by
@@ -57,7 +58,7 @@ class DeadLetterService:
     async def delete(
         self, selection: Selection, *, who: str, why: str = "", if_version: int | None = None
     ) -> ChangeResult:
-        """Removes dead letters for good; only the audit tells of them. Those on the way are left alone."""
+        """Deletes dead letters for good; only the audit keeps a trace. Those that are being sent are left alone."""
         check_reason(who, why)
         return await self._store.letters.delete(
             selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version
@@ -78,7 +79,7 @@ class DeadLetterService:
         if content is None:
             raise ActionRefused(f"the content of dead letter {letter_id} is gone")
         edited = edit_content(content, edit)
-        # Without a version of the caller's, what was read here must still be there.
+        # Without a version from the caller, the dead letter must still be what was read here.
         version = letter.version if if_version is None else if_version
         return await self._store.letters.edit(
             letter_id,
@@ -91,7 +92,7 @@ class DeadLetterService:
         )
 
     async def settle_doubt(self, letter_id: str, *, arrived: bool, who: str, why: str) -> DeadLetter:
-        """Says what nobody could know: its copy arrived, so it is resolved; or it did not, so it is pending again."""
+        """Settles a doubt by what a person found out: if the copy arrived, it is resolved, else pending again."""
         check_reason(who, why, needs_why=True)
         letter = await self._letter(letter_id)
         if letter.status is not Status.IN_DOUBT:
@@ -105,21 +106,21 @@ class DeadLetterService:
         return await self._letter(letter_id)
 
     async def acknowledge_group(self, group_id: str, *, who: str, why: str = "") -> Group:
-        """Somebody has seen it and works on it."""
+        """Somebody has seen the group and works on it."""
         return await self._set_group(group_id, GroupState.ACKNOWLEDGED, who, why)
 
     async def ignore_group(self, group_id: str, *, who: str, why: str) -> Group:
-        """Nobody wants to hear of it."""
+        """The group needs no attention."""
         check_reason(who, why, needs_why=True)
         return await self._set_group(group_id, GroupState.IGNORED, who, why)
 
     async def resolve_group(self, group_id: str, *, who: str, why: str) -> Group:
-        """Its cause is gone; a new dead letter of the kind makes it `regressed`. Its dead letters stay as they are."""
+        """The cause is fixed; a new dead letter makes the group `regressed`. Its dead letters stay as they are."""
         check_reason(who, why, needs_why=True)
         return await self._set_group(group_id, GroupState.RESOLVED, who, why)
 
     async def reopen_group(self, group_id: str, *, who: str, why: str = "") -> Group:
-        """As if nobody had said anything."""
+        """Opens the group again."""
         return await self._set_group(group_id, GroupState.OPEN, who, why)
 
     async def add_note(self, group_id: str, text: str, *, who: str) -> Group:
@@ -138,7 +139,7 @@ class DeadLetterService:
     async def resolve_manually(
         self, letter_id: str, who: str, resolution: str, *, told_by: str | None = None
     ) -> DeadLetter:
-        """Bookly's `resolveManually`. `told_by`: who somebody says has resolved it; kept beside who said so."""
+        """Bookly's `resolveManually`. `told_by` is who resolved it, by the caller's word; kept beside the caller."""
         await self._letter(letter_id)
         changed = await self.resolve(Selection(ids=(letter_id,)), who=who, why=resolution, told_by=told_by)
         _require(letter_id, changed)
@@ -152,7 +153,7 @@ class DeadLetterService:
     async def list(
         self, filter: Filter, *, limit: int = 50, cursor: str | None = None, newest_first: bool = True
     ) -> LetterPage:
-        """A page of the dead letters that a filter holds for."""
+        """A page of the dead letters that match a filter."""
         if not 1 <= limit <= 1_000:
             raise ActionRefused(f"a page has 1 to 1000 dead letters, not {limit}")
         return await self._store.letters.page(
@@ -179,13 +180,13 @@ class DeadLetterService:
 
 
 def check_reason(who: str, why: str, *, needs_why: bool = False) -> None:
-    """Raises ActionRefused unless somebody says who they are and, where it is needed, why."""
+    """Raises ActionRefused without a name and, where it is needed, a reason."""
     if not who.strip():
         raise ActionRefused("say who you are: every change is kept with a name")
     if len(who) > NAME_CHARACTERS_MAX:
         raise ActionRefused(f"the name of who does it is longer than {NAME_CHARACTERS_MAX} characters")
     if needs_why and not why.strip():
-        raise ActionRefused("say why: whoever looks at it later has only your reason")
+        raise ActionRefused("say why: who looks at it later has only your reason")
     if len(why) > REASON_CHARACTERS_MAX:
         raise ActionRefused(f"the reason is longer than {REASON_CHARACTERS_MAX:,} characters")
 

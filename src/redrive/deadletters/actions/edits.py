@@ -1,7 +1,7 @@
-"""Editing a dead letter: another body, other headers or properties, and the difference in words. Pure.
+"""Edits of a dead letter: another body, other headers or properties, and the difference as text. Pure.
 
-What an edit does not name keeps its bytes. The difference is kept with the dead letter for good, so it is bounded, and
-says what was left out.
+What an edit does not name keeps its bytes. The difference is kept with the dead letter for good, so it is bounded; if
+it is cut, it says so.
 """
 
 import difflib
@@ -15,20 +15,20 @@ from redrive.records import MessageContent
 from redrive.wire import Properties, PropertyChanges, ProtocolError, Timestamp
 
 DIFF_BYTES_MAX = 64_000
-"""A difference that is longer says how much of it is missing."""
+"""A longer difference is cut, and says how much of it is missing."""
 DIFFED_BYTES_MAX = 1 << 20
 """Bodies above this are compared by size only: difflib takes minutes for them."""
 _LINES_MAX = 5_000
 _VALUE_BYTES_MAX = 500
 
 _FIXED = frozenset({"headers", "delivery_mode", "expiration", "user_id"})
-"""A redriven copy does not keep these, so nobody may believe that an edit changes them."""
+"""A redriven copy does not keep these, so an edit of them would have no effect and is refused."""
 
 _KINDS: dict[str, tuple[Any, str]] = {
     "priority": (int, "a number from 0 to 255"),
     "timestamp": (datetime | Timestamp, "a time"),
 }
-"""What a property's value may be; text where nothing is said."""
+"""What a property's value may be; text for those not named here."""
 
 
 class InvalidEdit(RedriveError):
@@ -37,7 +37,7 @@ class InvalidEdit(RedriveError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterEdit:
-    """What is to be different. None as a body: it stays. None as a property: it is taken away."""
+    """The changes. None as a body: it stays. None as a property: it is removed."""
 
     body: bytes | None = None
     set_headers: Mapping[str, Any] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class LetterEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditedContent:
-    """The content after an edit, and what is different about it."""
+    """The content after an edit, and the difference."""
 
     content: MessageContent
     diff: str
 
 
 def edit_content(content: MessageContent, edit: LetterEdit) -> EditedContent:
-    """Makes the edit. Raises InvalidEdit, also where nothing would change."""
+    """Applies the edit. Raises InvalidEdit, also where nothing would change."""
     _check(edit)
     try:
         old = Properties(content.properties)
@@ -82,7 +82,7 @@ def body_diff(old: bytes, new: bytes) -> list[str]:
     if max(len(lines_before), len(lines_after)) > _LINES_MAX:
         return [f"body: {_size(old)} → {_size(new)}"]
     diff = list(difflib.unified_diff(lines_before, lines_after, "body before", "body after", lineterm="", n=2))
-    # Texts that differ only in how their lines end have no difference in lines.
+    # Texts that differ only in their line ends have no difference in lines.
     return diff or [f"body: {_size(old)} → {_size(new)}, only its line ends"]
 
 

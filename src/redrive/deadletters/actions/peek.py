@@ -1,24 +1,25 @@
-"""Looking at messages in a queue without taking them: where that is safe, and nowhere else.
+"""Peeking: looks at the messages of a queue without removing them, where that is safe, and nowhere else.
 
-To look is to take a message and to give it back, and giving back is counted. What was measured decides (3.10 means all
-below 4.0, 4.0 all below 4.3):
+To peek is to get a message and to requeue it, and requeues are counted. What was measured decides (3.10 means all below
+4.0, 4.0 all below 4.3):
 
     queue                            3.10                       4.0                        4.3
-    classic                          looked at: order stays     same                       same
-    quorum, no delivery limit        only all of it: what is    same (limit -1)            same (limit -1)
-                                     given back goes last
-    quorum, a limit (4.x: 20 unset)  refused: looks are         same                       looked at: a nack is
-                                     counted, and then drop it                             not counted
-    quorum, a limit of a million     looked at: order stays     same                       same
+    classic                          allowed: order stays       same                       same
+    quorum, no delivery limit        only all of it: requeued   same (limit -1)            same (limit -1)
+                                     messages go last
+    quorum, a limit (4.x: 20 unset)  refused: requeues are      same                       allowed: a nack is
+                                     counted, then it is                                   not counted
+                                     dropped
+    quorum, a limit of a million     allowed: order stays       same                       same
     quorum, limit -1                 refused: drops at once     see no limit               see no limit
     stream, or unknown               refused                    refused                    refused
 
-A refusal says so and what to do: collect. There is no way to be told how many looks are left: to ask is to look, and so
-the warning would come with the last one.
+A refusal says why, and what to do instead: collect. How many requeues are left before a message is dropped can't be
+asked: to ask is to peek, so the warning would come with the last one.
 
-Messages are got one by one, held, and given back by nack in the order they came, on one channel; then the broker was
-seen to have read that. If the process is killed while it holds them, the broker takes them back as after any crash:
-`redelivered`, in the places of the table, and on quorum queues with one delivery counted for each, also on 4.3.
+Messages are got one by one, held, and requeued by nack in the order they came, on one channel, until the broker has
+read the nacks. If the process is killed while it holds them, the broker requeues them as after any crash:
+`redelivered`, in the order of the table, and on quorum queues with one delivery counted for each, also on 4.3.
 """
 
 import asyncio
@@ -34,12 +35,12 @@ from redrive.wire import Got
 PEEK_MAX = 1_000
 PEEK_BYTES_MAX = 64 * 1024 * 1024
 _ANSWER_S_MAX = 30.0
-_BACK_S_MAX = 1.0
-"""Somebody else may take what was given back, so it is not waited for longer."""
+_REQUEUED_S_MAX = 1.0
+"""Somebody else may take the requeued messages, so they are not waited for longer."""
 
 
 class PeekRefused(RedriveError):
-    """Looking would destroy or reorder; the text says why, and what to do instead."""
+    """Peeking would drop or reorder messages; the text says why, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +58,8 @@ class PeekedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeekResult:
-    """What was seen, from the head of the queue. `note` says what looking did, if anything; `left` are ready messages
-    behind."""
+    """The messages, from the head of the queue. `note` says what peeking changed, if anything; `left` is how many ready
+    messages are behind them."""
 
     messages: tuple[PeekedMessage, ...]
     left: int
@@ -66,8 +67,8 @@ class PeekResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permission:
-    """How a queue may be looked at. `only_whole`: all of it or nothing, because what is given back goes last."""
+class PeekPermission:
+    """How a queue may be peeked at. `only_whole`: all of it or nothing, because requeued messages go last."""
 
     only_whole: bool = False
 
@@ -76,7 +77,7 @@ async def peek(client: Client, management: Management | None, queue: str, limit:
     """The first `limit` messages of a queue, which stay where they are. Raises `PeekRefused`, `ClientError` and
     `ManagementError`.
 
-    Without `management` nobody knows the queue's type and limit, so it is refused.
+    Without `management` the queue's type and limit are not known, so it is refused.
     """
     if management is None:
         raise PeekRefused(
@@ -91,44 +92,42 @@ async def peek(client: Client, management: Management | None, queue: str, limit:
         vhost=info.vhost,
         dlq=info.name,
         queue_type=info.type,
-        delivery_limit=info.delivery_limit(await management.policy_book(info.vhost)),
+        delivery_limit=info.delivery_limit(await management.policy_matcher(info.vhost)),
     )
     permission = decide_peek(info, source, version)
     channel = await client.channel()
     try:
-        return await _Look(channel, queue, permission).take(max(1, min(limit, PEEK_MAX)))
+        return await _Peek(channel, queue, permission).take(max(1, min(limit, PEEK_MAX)))
     except TimeoutError:
         raise PeekRefused(f"the broker did not answer about {queue} in {_ANSWER_S_MAX:.0f} s; try again") from None
     finally:
         await channel.close()
 
 
-def decide_peek(info: QueueInfo, source: Source, version: BrokerVersion) -> Permission:
-    """Whether and how a queue may be looked at: the table above. Raises `PeekRefused`."""
+def decide_peek(info: QueueInfo, source: Source, version: BrokerVersion) -> PeekPermission:
+    """Whether and how a queue may be peeked at: the table above. Raises `PeekRefused`."""
     name = info.name
     if info.type == QueueType.CLASSIC:
-        return Permission()
+        return PeekPermission()
     if info.type != QueueType.QUORUM:
-        raise PeekRefused(f"{name} is not looked at: what a {info.type} does with messages given back is not known")
+        raise PeekRefused(f"{name} is not looked at: what a {info.type} does with requeued messages is not known")
     limit = source.effective_limit(version)
     if limit is None:
-        return Permission(only_whole=True)
+        return PeekPermission(only_whole=True)
     if limit == 0:
-        raise PeekRefused(
-            f"{name} is not looked at: its delivery limit drops a message the first time it is given back"
-        )
+        raise PeekRefused(f"{name} is not looked at: its delivery limit drops a message the first time it is requeued")
     if version >= BrokerVersion.V4_3 or limit >= MANY_DELIVERIES:
-        return Permission()
+        return PeekPermission()
     raise PeekRefused(
         f"{name} is not looked at: RabbitMQ {version} counts each look, and drops a message after {limit} of them;"
         " collect it"
     )
 
 
-class _Look:
-    """One look at one queue: got, held, given back in order."""
+class _Peek:
+    """One peek at one queue: messages are got, held, and requeued in order."""
 
-    def __init__(self, channel: Channel, queue: str, permission: Permission) -> None:
+    def __init__(self, channel: Channel, queue: str, permission: PeekPermission) -> None:
         self._channel = channel
         self._queue = queue
         self._only_whole = permission.only_whole
@@ -141,19 +140,19 @@ class _Look:
             ready = await self._ready()
             if ready > limit:
                 raise PeekRefused(
-                    f"{self._queue} is not looked at: it has {ready} messages, and those given back go behind the"
-                    f" others; look at all of them (--limit {ready}), or collect it"
+                    f"{self._queue} is not looked at: it has {ready} messages, and those that are requeued go behind"
+                    f" the others; look at all of them (--limit {ready}), or collect it"
                     if ready <= PEEK_MAX
                     else f"{self._queue} is not looked at: it has {ready} messages, more than can be held at once, and"
-                    " those given back go behind the others; collect it"
+                    " those that are requeued go behind the others; collect it"
                 )
         try:
             await self._fill(PEEK_MAX if self._only_whole else limit)
         finally:
-            await self._give_back()
-        if await self._wait_back() != len(self._held) and self._only_whole:
+            await self._requeue()
+        if await self._wait_requeued() != len(self._held) and self._only_whole:
             note = (
-                "messages came or went meanwhile, and those looked at were given back last: newer ones may lie before"
+                "messages came or went meanwhile, and those looked at were requeued last: newer ones may be before"
                 " them now"
             )
         messages = tuple(
@@ -178,12 +177,12 @@ class _Look:
             self._held.append(got)
             self._bytes += len(got.body)
 
-    async def _wait_back(self) -> int:
-        """Until the messages are ready again, for a moment: a quorum queue returns them after it has read the nack. How
-        many are ready then."""
+    async def _wait_requeued(self) -> int:
+        """Waits a moment until the messages are ready again: a quorum queue requeues them after it has read the nack.
+        Returns how many are ready then."""
         expected = len(self._held) + self._left
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + _BACK_S_MAX
+        until_s = loop.time() + _REQUEUED_S_MAX
         while (ready := await self._ready()) < expected and loop.time() < until_s:  # noqa: ASYNC110 - it is bounded
             await asyncio.sleep(0.01)
         return ready
@@ -195,10 +194,10 @@ class _Look:
     def _left(self) -> int:
         return self._held[-1].message_count if self._held else 0
 
-    async def _give_back(self) -> None:
-        """By nack in the order they came: on quorum queues they then lie in that order, and 4.3 counts only rejects."""
+    async def _requeue(self) -> None:
+        """By nack in the order they came: quorum queues keep that order, and 4.3 counts only rejects."""
         if not self._channel.is_open:
-            return  # the broker has them back already
+            return  # the broker has requeued them already
         for got in self._held:
             self._channel.nack(got, requeue=True)
         async with asyncio.timeout(_ANSWER_S_MAX):

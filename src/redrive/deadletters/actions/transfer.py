@@ -1,9 +1,9 @@
 """Export and import of dead letters as JSON lines, lossless, however many there are.
 
-One line is one dead letter with all that is known of it: its row, properties as typed JSON, body (`text` where it is
-UTF-8, else `base64`), earlier contents, edits, life. Lines are written and read a few at a time. An import keeps ids,
-except those of groups, which are made anew; a dead letter whose id is there already is left as it is. A line that can't
-be read ends the import: what came before it is in the store, and the error says so.
+One line is one dead letter with everything known of it: its row, properties as typed JSON, body (`text` where it is
+UTF-8, else `base64`), earlier contents, edits, lifecycle. Lines are written and read a few at a time. An import keeps
+ids, except those of groups, which are made anew. A dead letter whose id exists already is left as it is. A line that
+can't be read ends the import: what came before it is in the store, and the error says so.
 """
 
 import base64
@@ -22,7 +22,7 @@ from redrive.wire import EncodingError, properties_as_json, properties_from_json
 FORMAT = "redrive-dead-letter/1"
 PIECE = 100
 PIECE_BYTES = 16 << 20
-"""An import stores so many, or so much, at a time."""
+"""An import stores so many dead letters, or so many bytes, at a time."""
 LINE_BYTES_MAX = 1 << 30
 
 
@@ -40,13 +40,13 @@ class BadLine(RedriveError):
 
 
 async def export_lines(store: Store, filter: Filter, *, now_ms: int) -> AsyncIterator[bytes]:
-    """A line, with its end, for each dead letter that the filter holds for, the longest dead first."""
+    """A line, with its line end, for each dead letter that matches the filter, the longest dead first."""
     async for exported in store.letters.stream(filter, now_ms=now_ms):
         yield write_line(exported)
 
 
 async def import_lines(store: Store, lines: Iterable[bytes], *, who: str, now_ms: int) -> ImportResult:
-    """Stores what the lines tell; empty ones are passed over. Raises BadLine, StoreUnavailable."""
+    """Stores the dead letters of the lines; empty lines are skipped. Raises BadLine, StoreUnavailable."""
     total = ImportResult(inserted=0, skipped=0)
     piece: list[ExportedLetter] = []
     piece_bytes = 0
@@ -74,15 +74,17 @@ async def import_lines(store: Store, lines: Iterable[bytes], *, who: str, now_ms
 
 
 def _regrouped(exported: ExportedLetter, group_key: bytes) -> ExportedLetter:
-    """In the group that it would be in if it had been collected here: ids of groups are those of one database, and a
-    group stands for its letters, so a line must not choose it."""
+    """The letter in the group that it would be in if it had been collected here.
+
+    Group ids belong to one database, and a line must not choose the group that its letter counts in.
+    """
     kind = group_of(exported.letter, group_key=group_key)
     return replace(exported, letter=replace(exported.letter, group_id=kind.id), group_title=kind.title)
 
 
 def write_line(exported: ExportedLetter) -> bytes:
     """One dead letter as a line of JSON."""
-    told = {
+    line = {
         "format": FORMAT,
         "letter": asdict(exported.letter),
         **_content_as_json(exported.content),
@@ -97,7 +99,7 @@ def write_line(exported: ExportedLetter) -> bytes:
         "life": [{"version": version, **asdict(happening)} for version, happening in exported.life],
         "group_title": exported.group_title,
     }
-    return msgspec.json.encode(told) + b"\n"
+    return msgspec.json.encode(line) + b"\n"
 
 
 def read_line(line: bytes) -> ExportedLetter:
@@ -105,24 +107,24 @@ def read_line(line: bytes) -> ExportedLetter:
     if len(line) > LINE_BYTES_MAX:
         raise ValueError(f"it is longer than {LINE_BYTES_MAX:,} bytes")
     try:
-        told = msgspec.json.decode(line)
+        fields = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"it is no JSON ({shorten(str(error), 100)})") from None
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise ValueError("it is no JSON object")
-    if "format" not in told:
+    if "format" not in fields:
         raise ValueError(f"it does not say its format, {FORMAT}, as every line that export wrote does")
-    if told["format"] != FORMAT:
-        raise ValueError(f"its format is {shorten(repr(told['format']), 60)}, not {FORMAT!r}")
+    if fields["format"] != FORMAT:
+        raise ValueError(f"its format is {shorten(repr(fields['format']), 60)}, not {FORMAT!r}")
     try:
         return ExportedLetter(
-            letter=msgspec.convert(told.get("letter"), DeadLetter),
-            content=_content_from_json(told),
-            history=msgspec.convert(told.get("history"), tuple[Attempt, ...]),
-            past=tuple(_past(one) for one in _objects(told, "past")),
-            edits=tuple(_edit(one) for one in _objects(told, "edits")),
-            life=tuple(_happening(one) for one in _objects(told, "life")),
-            group_title=msgspec.convert(told.get("group_title"), str),
+            letter=msgspec.convert(fields.get("letter"), DeadLetter),
+            content=_content_from_json(fields),
+            history=msgspec.convert(fields.get("history"), tuple[Attempt, ...]),
+            past=tuple(_past(one) for one in _objects(fields, "past")),
+            edits=tuple(_edit(one) for one in _objects(fields, "edits")),
+            life=tuple(_lifecycle_entry(one) for one in _objects(fields, "life")),
+            group_title=msgspec.convert(fields.get("group_title"), str),
         )
     except (msgspec.ValidationError, EncodingError) as error:
         raise ValueError(f"it is no dead letter ({shorten(str(error), 200)})") from None
@@ -136,9 +138,9 @@ def _content_as_json(content: MessageContent) -> dict[str, Any]:
     return {"properties": properties_as_json(content.properties), "body": body}
 
 
-def _content_from_json(told: dict[str, Any]) -> MessageContent:
-    properties = msgspec.convert(told.get("properties"), dict[str, Any])
-    body = msgspec.convert(told.get("body"), dict[str, str])
+def _content_from_json(fields: dict[str, Any]) -> MessageContent:
+    properties = msgspec.convert(fields.get("properties"), dict[str, Any])
+    body = msgspec.convert(fields.get("body"), dict[str, str])
     if set(body) == {"text"}:
         raw = body["text"].encode()
     elif set(body) == {"base64"}:
@@ -151,20 +153,20 @@ def _content_from_json(told: dict[str, Any]) -> MessageContent:
     return MessageContent(properties=properties_from_json(properties), body=raw)
 
 
-def _objects(told: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return msgspec.convert(told.get(name), list[dict[str, Any]])
+def _objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return msgspec.convert(fields.get(name), list[dict[str, Any]])
 
 
-def _past(told: dict[str, Any]) -> PastContent:
-    numbers = msgspec.convert({name: told.get(name) for name in ("at_ms", "redrives")}, dict[str, int])
-    return PastContent(content=_content_from_json(told), **numbers)
+def _past(fields: dict[str, Any]) -> PastContent:
+    numbers = msgspec.convert({name: fields.get(name) for name in ("at_ms", "redrives")}, dict[str, int])
+    return PastContent(content=_content_from_json(fields), **numbers)
 
 
-def _edit(told: dict[str, Any]) -> ExportedEdit:
-    texts = msgspec.convert({name: told.get(name) for name in ("who", "why", "diff")}, dict[str, str])
-    return ExportedEdit(at_ms=msgspec.convert(told.get("at_ms"), int), content=_content_from_json(told), **texts)
+def _edit(fields: dict[str, Any]) -> ExportedEdit:
+    texts = msgspec.convert({name: fields.get(name) for name in ("who", "why", "diff")}, dict[str, str])
+    return ExportedEdit(at_ms=msgspec.convert(fields.get("at_ms"), int), content=_content_from_json(fields), **texts)
 
 
-def _happening(told: dict[str, Any]) -> tuple[int, LifecycleEntry]:
-    version = msgspec.convert(told.get("version"), int)
-    return version, msgspec.convert(told, LifecycleEntry)
+def _lifecycle_entry(fields: dict[str, Any]) -> tuple[int, LifecycleEntry]:
+    version = msgspec.convert(fields.get("version"), int)
+    return version, msgspec.convert(fields, LifecycleEntry)

@@ -1,4 +1,4 @@
-"""Telling whether a message that comes again is one that came before."""
+"""The fingerprint of a message: says whether one that is delivered again is one that was delivered before."""
 
 import struct
 from functools import lru_cache
@@ -11,15 +11,15 @@ FINGERPRINT_BYTES = 16
 
 _BROKERS = frozenset(name.encode() for name in headers.COUNT_HEADERS)
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x80, 0x40, 0x20
-"""Flags of the first octet: what comes before the headers in a content header, and the headers."""
+"""Flags of a content header's first octet: the properties that precede the headers, and the headers."""
 _LENGTH = struct.Struct(">I")
 
 
 def fingerprint(*, exchange: str, routing_key: str, properties: bytes, body: bytes) -> bytes:
-    """Sixteen bytes that are equal for one message delivered twice: all of it goes in, to the byte.
+    """Sixteen bytes, equal for one message that is delivered twice. They are made of every byte of the message.
 
-    Left out is what the broker itself writes anew for each delivery: its delivery counts, the order of the headers, and
-    whether there is an empty table of them. Properties that can't be read count as they are.
+    Left out is what the broker writes anew for each delivery: its delivery counts, the order of the headers, and
+    whether there is an empty table of them. Properties that can't be parsed count as raw bytes.
     """
     try:
         others, entries = _split(properties)
@@ -29,10 +29,10 @@ def fingerprint(*, exchange: str, routing_key: str, properties: bytes, body: byt
 
 
 def fingerprint_apart(route: tuple[str, str], others: bytes, entries: list[bytes], body: bytes) -> bytes:
-    """The same of a message that is taken apart already: all properties but the headers, and those entries of the
-    headers that are not the broker's."""
+    """The same for a message that is parsed already: `others` are all properties but the headers, `entries` are
+    the headers that are not the broker's."""
     way = _encode_route(route)
-    # With their lengths, so that nothing moves from one part to the next unnoticed; entries tell their own.
+    # With their lengths, so that no byte moves from one part to the next unnoticed; entries contain their own.
     sizes = b"%d %d %d" % (len(way), len(others), len(entries))
     digest = blake2b(b"\n".join((sizes, way, others, *sorted(entries))), digest_size=FINGERPRINT_BYTES)
     digest.update(body)

@@ -1,16 +1,16 @@
 """Which queues are dead-letter queues: those of a topology, or those of a broker whose names say so. Pure.
 
-Collecting takes messages away, so a wrong guess would eat live ones. A topology knows what each queue is for: its main
+Collecting takes messages away, so a wrong guess would take live ones. A topology knows what each queue is for: its main
 and wait queues are refused, whatever a pattern matches. A broker alone knows names, arguments and bindings. There a
-queue is taken for live, and refused, if one of these holds:
+queue counts as live, and is refused, if one of these holds:
 
     it has a dead-letter exchange of its own        where its messages go when they fail or, with a TTL, after a time
     an exchange that is not for dead letters        somebody publishes new messages to it
         is bound to it
-    it has consumers, and no dead-letter name       somebody handles what lies there
+    it has consumers, and no dead-letter name       somebody handles its messages
 
-Nobody can tell a main queue whose consumers are away at the moment from a dead-letter queue by its depth. So what is
-refused is only collected when it is named exactly, not by a pattern, and confirmed (`forced`).
+The depth does not tell a main queue whose consumers are away at the moment from a dead-letter queue. So a refused queue
+is only collected when it is named exactly, not by a pattern, and confirmed (`forced`).
 """
 
 import shlex
@@ -52,14 +52,14 @@ NAME_PATTERNS = (
     "*_skipped",
     "error",
 )
-"""How people and frameworks call them: our own shapes, Spring, MassTransit, NServiceBus, and habit."""
+"""Usual names of dead-letter queues: of our own shapes, Spring, MassTransit, NServiceBus, and by habit."""
 
 _EXCHANGE_PATTERNS = (*NAME_PATTERNS, "*dlx*", "*DLX*", "*dlq*", "*DLQ*", "*dead*", "*error*", "*skipped*", "*park*")
-"""How people call exchanges for dead letters to which consumers publish: no queue need have them as its own."""
+"""Usual names of exchanges for dead letters to which consumers publish; no queue need dead-letter to them."""
 _WILDCARDS = frozenset("*?[")
 
 QUORUM_LIMIT_DEFAULT = 20
-"""What a quorum queue of 4.x has where nobody set another (facts on delivery limits)."""
+"""The delivery limit of a quorum queue of 4.x that has no other (facts on delivery limits)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +79,21 @@ class Source:
 
     @property
     def lease_name(self) -> str:
-        """The lease of whoever collects it."""
+        """The lease that its collector holds."""
         return f"collect:{self.vhost}/{self.dlq}"
 
     def effective_limit(self, version: BrokerVersion) -> int | None:
-        """After how many returns the broker drops a message, None if never. An unknown type is taken for a quorum."""
+        """After how many requeues the broker drops a message, None if never. An unknown type counts as quorum."""
         if self.queue_type not in (None, QueueType.QUORUM):
             return None
         if self.delivery_limit is not None:
-            # On 3.10 -1 does not mean unlimited: it discards on the first return.
+            # On 3.10 -1 does not mean unlimited: it discards on the first requeue.
             unlimited = self.delivery_limit < 0 and version >= BrokerVersion.V4_0
             return None if unlimited else max(0, self.delivery_limit)
         return QUORUM_LIMIT_DEFAULT if version >= BrokerVersion.V4_0 else None
 
     def requeues_to_front(self, version: BrokerVersion) -> bool:
-        """Whether what a consumer gives back comes first again. False also where nobody knows."""
+        """Whether requeued messages are delivered first. False also where that is not known."""
         if self.queue_type == QueueType.CLASSIC:
             return True
         return self.queue_type == QueueType.QUORUM and self.effective_limit(version) is not None
@@ -101,16 +101,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSelection:
-    """What to collect from, and what is to be said about it: an error is a queue that was refused."""
+    """The queues to collect from, and findings about them: an error is a queue that was refused."""
 
     sources: tuple[Source, ...]
     findings: tuple[Finding, ...] = ()
     depths: dict[str, int] = field(default_factory=dict)
-    """How many messages lie in each, where that is known."""
+    """How many messages are in each, where that is known."""
 
     @property
     def refusals(self) -> tuple[Finding, ...]:
-        """Those that should stop somebody who asked for just these queues."""
+        """The findings of queues that were refused."""
         return tuple(one for one in self.findings if one.severity is Severity.ERROR)
 
 
@@ -172,8 +172,8 @@ def select_from_broker(
 ) -> SourceSelection:
     """The queues of a broker whose names match, judged by what the management API says about them.
 
-    `topology` is what a declaration said before: what it refused stays refused, what it knows is kept. `bindings` are
-    the vhost's.
+    `topology` is the selection from a declaration: what it refused stays refused, and what it knows of a queue is kept.
+    `bindings` are the vhost's.
     """
     queues = list(queues)
     dead_letter_exchanges = {queue_settings(one.queue, policies).dead_letter_exchange for one in queues}
@@ -223,7 +223,7 @@ def select_from_broker(
 
 
 def _signs_of_life(info: QueueInfo, settings: Settings, exchange: str | None) -> list[str]:
-    """What speaks for a main or wait queue."""
+    """The signs that a queue is a main or wait queue."""
     signs = []
     if settings.dead_letter_exchange is not None and settings.ttl_ms is not None:
         signs.append("sends its messages on after a time, as wait queues do")
@@ -246,10 +246,11 @@ def select_by_name(
     forced: bool = False,
     unlisted: str = "say where the management API is with --management-url",
 ) -> SourceSelection:
-    """Queues by their exact names, where there is no management API to look with; a pattern is refused, and without
-    `forced` a name that does not say dead letters: nothing else could tell it from a main queue.
+    """Queues by their exact names, where there is no management API.
 
-    `consumers` and `depths` are what passive declares said; `unlisted` why the management API could not be asked.
+    A pattern is refused; so is, without `forced`, a name that is not usual for dead-letter queues, because nothing else
+    tells it from a main queue. `consumers` and `depths` are from passive declares; `unlisted` is why the management API
+    could not be asked.
     """
     sources: list[Source] = []
     findings: list[Finding] = []
@@ -276,12 +277,12 @@ def select_by_name(
 
 
 def resume_command(dlq: str) -> str:
-    """What somebody says so that a stopped queue is collected again."""
+    """The command that makes a stopped queue be collected again."""
     return f"redrive collect --resume-queue {shlex.quote(dlq)}"
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name fits one of the globs; upper and lower case differ, as they do to the broker."""
+    """Whether a name matches one of the globs. Case counts, as it does for the broker."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -1,8 +1,8 @@
-"""Before anything is sent: is the target there, does anybody consume it, is there room?
+"""The check before anything is sent: does the target exist, does anybody consume it, is there room?
 
-An error refuses the operation and nothing is changed; a warning is said and the operation may go on. A queue is asked
-by a passive declare, which is immediate and counts ready messages only; its limits are known where the management API
-is at hand. Whether an exchange has a way for the copies only the publish itself can tell: they are mandatory.
+An error refuses the operation, and nothing is changed; a warning is reported, and the operation may go on. A passive
+declare counts ready messages only. The limits of a queue are known where the management API answers. Whether an
+exchange routes the copies only the publish itself can tell: they are published as mandatory.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from redrive.records import RedriveTarget
 from redrive.topology import queue_settings
 
 BACKLOG_WARN = 10_000
-"""Ready messages before ours from which on it is worth saying."""
+"""From so many ready messages on, a backlog is reported."""
 
 
 class TargetRefused(RedriveError):
-    """The targets are not fit; `findings` says why. Nothing was sent and nothing changed."""
+    """The targets can't take the copies; `findings` says why. Nothing was sent and nothing changed."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         self.findings = findings
@@ -36,21 +36,21 @@ class QueueLimits:
     length_max: int | None = None
     overflow: str = "drop-head"
     is_dead_lettered: bool = False
-    """Whether what overflows or expires goes somewhere."""
+    """Whether what overflows or expires is dead-lettered."""
     ttl_ms: int | None = None
 
 
 class LimitsOf(Protocol):
-    """Who knows the limits of queues: the management API."""
+    """Looks up the limits of a queue: the management API."""
 
     async def __call__(self, vhost: str, queue: str, /) -> QueueLimits | None:
-        """The limits, or None where they can't be known."""
+        """The limits, or None where they are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetHealth:
     """One target as it is now. `routing_key` is None where each message has its own; the counts are None for an
-    exchange and for a queue that is not there."""
+    exchange and for a queue that does not exist."""
 
     exchange: str
     routing_key: str | None
@@ -63,7 +63,7 @@ class TargetHealth:
 
     @property
     def address(self) -> str:
-        """How it is called in a sentence."""
+        """Its name in a sentence."""
         if not self.exchange:
             return f"queue {self.routing_key}"
         return f"exchange {self.exchange}" + (f" with key {self.routing_key}" if self.routing_key is not None else "")
@@ -71,14 +71,14 @@ class TargetHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """All targets, and what there is to say about them."""
+    """All targets, and the findings about them."""
 
     targets: tuple[TargetHealth, ...]
     findings: tuple[Finding, ...]
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """What refuses the operation."""
+        """The findings that refuse the operation."""
         return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
 
     def require(self) -> None:
@@ -90,8 +90,10 @@ class Preflight:
 async def check_targets(
     client: Client, queues: Mapping[str, int], target: RedriveTarget, *, limits_of: LimitsOf | None = None
 ) -> Preflight:
-    """Looks at every target of so many dead letters of each failed queue. Raises ClientError without a broker, and
-    TimeoutError if it does not answer."""
+    """Looks at every target of so many dead letters of each failed queue.
+
+    Raises ClientError without a broker, and TimeoutError if it does not answer.
+    """
     found = []
     for (exchange, key), count in targets_of(dict(queues), target).items():
         health = await _look(client, exchange, key, count)
@@ -104,7 +106,7 @@ async def check_targets(
 
 
 def judge(health: TargetHealth) -> list[Finding]:
-    """What there is to say about one target."""
+    """The findings about one target."""
     if not health.exists:
         return [_missing(health)]
     findings = []
@@ -126,15 +128,15 @@ def judge(health: TargetHealth) -> list[Finding]:
 
 
 def outside_scope(exchange: str, routing_key: str | None, count: int) -> Finding:
-    """What there is to say about a target that whoever asks may not send to: nothing of the target itself."""
+    """The finding about a target that the caller may not send to. It says nothing of the target itself."""
     health = TargetHealth(exchange=exchange, routing_key=routing_key, copies=count, exists=False)
     stay = "the dead letter for it stays" if count == 1 else f"the {count:,} dead letters for it stay"
-    return _warning("outside-scope", health, f"it is outside of the queues of whoever asks; {stay}")
+    return _warning("outside-scope", health, f"it is outside of the queues that you may send to; {stay}")
 
 
 def judge_for_witness(preflight: Preflight) -> Preflight:
-    """The same with what speaks against a witness: a full target refuses a copy, and the witness keeps its own (seen on
-    3.10 and 4.3). Then the witness would say of a message that is nowhere that it arrived."""
+    """The preflight with findings against a witness: a full target refuses a copy, and the witness queue keeps its own
+    (seen on 3.10 and 4.3). Then the witness would say that a message arrived which is nowhere."""
     findings = tuple(
         Finding(
             code="witness-unsure",
@@ -151,19 +153,19 @@ def judge_for_witness(preflight: Preflight) -> Preflight:
 
 
 def limits_from_management(management: Management) -> LimitsOf:
-    """Asks the management API for the limits of a queue. Where it does not answer, they can't be known."""
+    """Asks the management API for the limits of a queue. Where it does not answer, they are not known."""
 
     async def limits_of(vhost: str, queue: str, /) -> QueueLimits | None:
         try:
             info = await management.queue(vhost, queue)
-            book = await management.policy_book(vhost)
+            policies = await management.policy_matcher(vhost)
         except ManagementError:
             return None
         if info is None:
             return None
-        settings = queue_settings(info.queue, book)
+        settings = queue_settings(info.queue, policies)
         return QueueLimits(
-            length_max=info.max_length(book),
+            length_max=info.max_length(policies),
             overflow="drop-head" if settings.drops_head else "reject-publish",
             is_dead_lettered=settings.dead_letter_exchange is not None,
             ttl_ms=settings.ttl_ms,
@@ -180,7 +182,7 @@ async def _look(client: Client, exchange: str, key: str | None, count: int) -> T
         try:
             state = await queue_state(client, name)
         except ChannelClosed as error:
-            # Not ours to look at, or somebody's exclusive queue: then the publish must tell.
+            # This user may not look at it, or it is another connection's exclusive queue: then the publish must tell.
             exists = isinstance(error, AccessRefused)
             return TargetHealth(exchange="", routing_key=name, copies=count, exists=exists)
         if state is None:

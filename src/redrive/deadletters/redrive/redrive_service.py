@@ -1,6 +1,7 @@
-"""What people do about redrives: plan one, start it, pause, resume, cancel it. Checked, refused in a sentence.
+"""What people do about redrives: plan one, start it, pause, resume, cancel it. Requests are checked, and refused in a
+sentence.
 
-A plan changes nothing: it counts exactly what would be taken and looks at where it would go. Starting one freezes the
+A plan changes nothing: it counts exactly what would be taken and looks at the targets. Starting one freezes the
 selection in the store; a redriver runs it.
 """
 
@@ -27,14 +28,14 @@ from redrive.records import (
 from redrive.stores import Store, UnknownOperation
 
 CheckTargets: TypeAlias = Callable[[Mapping[str, int], RedriveTarget], Awaitable[Preflight]]
-"""How many of each failed queue, the target → its health: `check_targets` on a connection."""
+"""How many of each failed queue, the target → its preflight: `check_targets` on a connection."""
 _RAMP_STEPS_MAX = 20
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePlan:
-    """What an operation would take, and where that would go; None where no broker was at hand."""
+    """What an operation would take, and the health of its targets; None where no broker was asked."""
 
     preview: Preview
     preflight: Preflight | None
@@ -57,18 +58,18 @@ class RedriveService:
         self._check_targets = check_targets
 
     async def plan(self, new: NewOperation) -> RedrivePlan:
-        """The dry run. Raises ActionRefused for what can't be asked; a target that is not fit is in the plan."""
+        """The dry run. Raises ActionRefused for a bad request; the findings about targets are in the plan."""
         check_operation(new)
         preview = await self._store.operations.preview(new.selection, now_ms=self._clock_ms())
         preflight = None
-        # What is given back goes to the queues it lay in, which its own way looks after.
+        # Restored dead letters go to the queues they were collected from, which the caller looks at.
         if self._check_targets is not None and preview.total and new.kind is not OperationKind.RETURN:
             preflight = await self._check(self._check_targets, preview, new)
         return RedrivePlan(preview=preview, preflight=preflight)
 
     async def _check(self, check: CheckTargets, preview: Preview, new: NewOperation) -> Preflight:
-        """The targets that whoever asks may send to. Others are told alike, whether they are there or not: nobody is
-        asked about them."""
+        """Checks the targets that the caller may send to. The findings about others are the same whether they exist or
+        not, because no broker is asked about them."""
         within: Counter[str] = Counter()
         outside: Counter[tuple[str, str | None]] = Counter()
         for (queue, dlq), count in preview.places.items():
@@ -100,13 +101,13 @@ class RedriveService:
         return await self.start(new)
 
     async def pause(self, operation_id: str, *, who: str) -> Operation:
-        """Pauses after the batch in hand."""
+        """Pauses it after the current batch."""
         check_reason(who, "")
         await self._open(operation_id)
         return await self._store.operations.pause(operation_id, f"paused by {who}", now_ms=self._clock_ms(), who=who)
 
     async def resume(self, operation_id: str, *, who: str) -> Operation:
-        """Lets a paused one wait for a runner again."""
+        """Lets a paused one wait for a redriver again."""
         check_reason(who, "")
         operation = await self._open(operation_id)
         if operation.state is not OperationState.PAUSED:
@@ -114,7 +115,7 @@ class RedriveService:
         return await self._store.operations.resume(operation_id, now_ms=self._clock_ms(), who=who)
 
     async def cancel(self, operation_id: str, *, who: str) -> Operation:
-        """Ends it after the batch in hand; what is queued stays a dead letter."""
+        """Ends it after the current batch; what is queued stays a dead letter."""
         check_reason(who, "")
         await self._open(operation_id)
         return await self._store.operations.cancel(operation_id, who=who, now_ms=self._clock_ms())
@@ -129,7 +130,7 @@ class RedriveService:
 
 
 def check_operation(new: NewOperation) -> None:
-    """Raises ActionRefused unless it can be asked for."""
+    """Raises ActionRefused for a bad request."""
     check_reason(new.who, new.why)
     selection = new.selection
     if selection.ids and selection.filter is not None:

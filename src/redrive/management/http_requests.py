@@ -1,8 +1,8 @@
-"""One HTTP conversation with a management API: GET, JSON back, bounded in time and size.
+"""HTTP requests to a management API: GET, JSON back, bounded in time and size.
 
-`http.client` in a thread of its own, because the standard library has no other and a client of HTTP is no dependency
-worth having for a dozen questions. One connection is kept open; a server that hung up meanwhile is asked once more.
-Proxies of the environment are not used: a broker is not the world outside.
+It is `http.client` in a thread of its own: the standard library has no asyncio client, and a dozen requests are not
+worth a dependency. One connection is kept open; if the server closed it meanwhile, the request is sent once more. Proxy
+settings of the environment are ignored: a broker is in the local network.
 """
 
 import asyncio
@@ -18,18 +18,23 @@ from urllib.parse import quote, urlencode
 from redrive.management.endpoints import ManagementEndpoint
 from redrive.management.errors import ManagementDenied, ManagementFailed, ManagementUnreachable
 
-JSON = Any  # foreign JSON; `queues`, `policies` and their like take from it what they know
+JSON = Any  # foreign JSON; `api` and `queues` read from it what they know
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
-"""A page of 500 queues is below 1 MiB; who sends this much is no management API."""
+"""A page of 500 queues is below 1 MiB; a server that sends this much is no management API."""
 TIMEOUT_S = 30.0
 _DETAIL_MAX = 300
-# What a kept connection ends with when the server closed it while nobody was asking.
-_HUNG_UP = (http.client.RemoteDisconnected, http.client.CannotSendRequest, BrokenPipeError, ConnectionResetError)
+# What a request on a kept connection fails with if the server closed it meanwhile.
+_SERVER_CLOSED = (
+    http.client.RemoteDisconnected,
+    http.client.CannotSendRequest,
+    BrokenPipeError,
+    ConnectionResetError,
+)
 
 
-class Asking:
-    """Asks one endpoint, one question at a time. Close it when done."""
+class HttpRequests:
+    """Sends requests to one endpoint, one at a time. Close it when done."""
 
     def __init__(
         self, endpoint: ManagementEndpoint, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S
@@ -42,48 +47,48 @@ class Asking:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="redrive-management")
 
     async def get(self, path: Sequence[str], query: Mapping[str, str] | None = None) -> JSON | None:
-        """The answer's JSON; None if there is no such thing (404). Raises `ManagementError`.
+        """The JSON of the response; None if there is no such thing (404). Raises `ManagementError`.
 
-        `path` are segments after /api, quoted here. The whole takes at most the timeout, or it is unreachable; a caller
-        that is cancelled leaves the thread to end by the same timeout.
+        `path` are segments after /api, quoted here. A response that takes longer than twice the timeout counts as
+        unreachable. If the caller is cancelled, the thread ends by the same timeout.
         """
         target = self.endpoint.prefix + "/api/" + "/".join(quote(segment, safe="") for segment in path)
         if query:
             target += "?" + urlencode(query)
         loop = asyncio.get_running_loop()
         try:
-            # The socket's timeout is for each read; an answer in drops must end too.
+            # The socket's timeout is for each read; a response that comes byte by byte must end too.
             async with asyncio.timeout(self._timeout_s * 2):
-                return await loop.run_in_executor(self._thread, self._ask, target)
+                return await loop.run_in_executor(self._thread, self._request, target)
         except TimeoutError:
             raise self._unreachable(f"no answer in {self._timeout_s * 2:.0f} s") from None
 
     async def close(self) -> None:
-        """Hangs up. A question that is being asked is not waited for."""
+        """Closes the connection. A request under way is not waited for."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-        self._hang_up()
+        self._disconnect()
 
-    def _ask(self, target: str) -> JSON | None:
+    def _request(self, target: str) -> JSON | None:
         is_kept = self._connection is not None
         try:
             try:
                 status, body = self._exchange(target)
-            except _HUNG_UP:
+            except _SERVER_CLOSED:
                 if not is_kept:
                     raise
-                self._hang_up()
+                self._disconnect()
                 status, body = self._exchange(target)
         except TimeoutError:
-            self._hang_up()
+            self._disconnect()
             raise self._unreachable(f"no answer in {self._timeout_s:.0f} s") from None
         except ssl.SSLError as error:
-            self._hang_up()
+            self._disconnect()
             raise self._unreachable(f"TLS failed ({error.reason or error})") from None
         except OSError as error:
-            self._hang_up()
+            self._disconnect()
             raise self._unreachable((error.strerror or str(error)).lower()) from None
         except http.client.HTTPException as error:
-            self._hang_up()
+            self._disconnect()
             raise self._unreachable(f"what answers there speaks no HTTP ({error!r:.80})") from None
         return self._read(target, status, body)
 
@@ -92,15 +97,15 @@ class Asking:
 
     def _exchange(self, target: str) -> tuple[int, bytes]:
         if self._connection is None:
-            self._connection = self._dial()
+            self._connection = self._connect()
         self._connection.request("GET", target, headers={"Authorization": self._authorization})
         with self._connection.getresponse() as answer:
             body = answer.read(ANSWER_BYTES_MAX + 1)
             if len(body) > ANSWER_BYTES_MAX or answer.will_close:
-                self._hang_up()
+                self._disconnect()
             return answer.status, body
 
-    def _dial(self) -> http.client.HTTPConnection:
+    def _connect(self) -> http.client.HTTPConnection:
         host, port = self.endpoint.host, self.endpoint.port
         if not self.endpoint.is_tls:
             return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
@@ -122,14 +127,14 @@ class Asking:
         except (ValueError, RecursionError):
             raise ManagementFailed(address, path=path, status=status, detail="what came is no JSON") from None
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
 def _detail(body: bytes) -> str:
-    """The reason in an error's JSON, or the beginning of whatever came."""
+    """The reason in an error's JSON, or the beginning of the body."""
     try:
         content = json.loads(body)
         text = str(content.get("reason") or content.get("error") or "") if isinstance(content, dict) else str(content)
