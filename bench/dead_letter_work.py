@@ -20,7 +20,7 @@ from redrive.client import Client
 from redrive.deadletters import CollectOptions, Collector, CollectorParts, Redriver, RedriverParts, Source
 from redrive.records import ID_RANDOM_BITS, Filter, NameTerm, NewOperation, OperationKind, Selection, make_id
 from redrive.stores import Store, open_store
-from redrive.wiring import seldom_collected
+from redrive.wiring import rare_garbage_collection
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--server", type=int, default=0, help="the process id of PostgreSQL")
     parser.add_argument("--profile", action="store_true")
     chosen = parser.parse_args()
-    with seldom_collected():  # as `redrive collect` and `redrive dlq redrive` have it
+    with rare_garbage_collection():  # as `redrive collect` and `redrive dlq redrive` have it
         print(json.dumps(asyncio.run(work(chosen))))
 
 

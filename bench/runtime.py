@@ -33,7 +33,7 @@ from bench.amqp.report import median_cpu_s_per_10k
 from redrive.client import Client as AmqpClient
 from redrive.client import Confirmed, Outgoing
 from redrive.runtime import App
-from redrive.wiring import seldom_collected
+from redrive.wiring import rare_garbage_collection
 
 KEPT = Path(__file__).parent / "results" / "runtime.json"
 VERSION = "3.10"
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 prefetch=500,
                 body=make_body().encode(),
             )
-            with seldom_collected():  # as `redrive run` does
+            with rare_garbage_collection():  # as `redrive run` does
                 memory = asyncio.run(watch_memory(case, MEMORY_STEP // divisor))
     result = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

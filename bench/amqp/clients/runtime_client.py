@@ -14,7 +14,7 @@ from bench.amqp.clients.contract import RETRIES, Case, Progress, run
 from redrive.client import Client
 from redrive.runtime import App, Runner, RunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
-from redrive.wiring import seldom_collected
+from redrive.wiring import rare_garbage_collection
 
 _LOOK_S = 0.01
 
@@ -74,7 +74,7 @@ async def consume(case: Case) -> float:
         progress.begin()
         progress.settle()
 
-    with seldom_collected():
+    with rare_garbage_collection():
         async with surroundings(case), runner_for(app, case):
             return await progress.wait_settled()
 
@@ -92,7 +92,7 @@ async def retry(case: Case) -> float:
         runs += 1
         raise RuntimeError("again")
 
-    with seldom_collected():
+    with rare_garbage_collection():
         async with surroundings(case), runner_for(app, case) as runner:
             while runs < case.messages * (RETRIES + 1) or runner.in_hand(case.source):  # noqa: ASYNC110 - a benchmark
                 await asyncio.sleep(_LOOK_S)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bench.amqp.clients.contract import Case, Progress, run
 from bench.amqp.clients.runtime_client import compiled_for, idle, runner_for, surroundings
 from redrive.runtime import App
-from redrive.wiring import seldom_collected
+from redrive.wiring import rare_garbage_collection
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ async def consume(case: Case) -> float:
             progress.fail(f"read {order}")
         progress.settle()
 
-    with seldom_collected():
+    with rare_garbage_collection():
         async with surroundings(case), runner_for(app, case):
             return await progress.wait_settled()
 

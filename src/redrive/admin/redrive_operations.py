@@ -38,7 +38,7 @@ async def start_redrive(services: Services, new: NewOperation) -> StartedRedrive
     `HttpProblem` 409 if other operations will send everything it names."""
     await _refuse_duplicate(services, new)
     try:
-        operation = await (await services.broker.get()).desk.start(new)
+        operation = await (await services.broker.get()).service.start(new)
         note = ""
     except (HttpProblem, ClientError, TimeoutError) as error:
         if isinstance(error, HttpProblem) and error.status != 503:

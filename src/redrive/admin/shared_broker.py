@@ -13,7 +13,7 @@ from redrive.core import SILENT, Observer
 from redrive.deadletters import PeekResult
 from redrive.management import ManagementError
 from redrive.stores import Store
-from redrive.wiring import Broker, ConnectionSettings, KnownQueues, known_queues, opened_broker
+from redrive.wiring import ConnectionSettings, KnownQueues, RedriveBroker, known_queues, opened_broker
 
 CONNECT_S_MAX = 3.0
 RETRY_AFTER_S = 5
@@ -41,14 +41,14 @@ class SharedBroker:
         self._observer = observer
         self._patience_s = patience_s
         self._stack = AsyncExitStack()
-        self._opening: asyncio.Task[Broker] | None = None
+        self._opening: asyncio.Task[RedriveBroker] | None = None
         self._tried_at_s = 0.0
         self._away_until_s = 0.0
         self._listing: asyncio.Task[KnownQueues] | None = None
         self._listed_at_s = 0.0
         self._peeks: dict[str, asyncio.Lock] = {}
 
-    async def get(self) -> Broker:
+    async def get(self) -> RedriveBroker:
         """The broker, connected a moment ago. Raises `HttpProblem` 503 within some seconds if it can't be reached."""
         opening = self._open()
         loop = asyncio.get_running_loop()
@@ -104,7 +104,7 @@ class SharedBroker:
                 await asyncio.wait([task])
         await self._stack.aclose()
 
-    def _open(self) -> "asyncio.Task[Broker]":
+    def _open(self) -> "asyncio.Task[RedriveBroker]":
         """The connection, opening or open. A failed one is retried after a moment, not by every request."""
         opening = self._opening
         now_s = asyncio.get_running_loop().time()
@@ -114,11 +114,11 @@ class SharedBroker:
             opening = self._opening = asyncio.create_task(self._connect(), name="redrive broker connection of the API")
         return opening
 
-    async def _connect(self) -> Broker:
+    async def _connect(self) -> RedriveBroker:
         opened = opened_broker(self._place, self._store, observer=self._observer)
         return await self._stack.enter_async_context(opened)
 
-    async def _peek(self, broker: Broker, queue: str, limit: int) -> PeekResult:
+    async def _peek(self, broker: RedriveBroker, queue: str, limit: int) -> PeekResult:
         # Two peeks at once would hide messages from each other.
         async with self._peeks.setdefault(queue, asyncio.Lock()):
             return await broker.peek(queue, limit)

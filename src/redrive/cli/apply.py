@@ -24,8 +24,8 @@ from redrive.wiring import (
     explain_refusals,
     load_file,
     management_of,
+    permissions_hint,
     target_of,
-    where_rights_are,
 )
 from redrive.wiring import management_url as management_setting
 
@@ -163,7 +163,7 @@ def _many(bindings: int) -> str:
 def _advice(differences: tuple[Difference, ...], file: str) -> Iterator[str]:
     """What to do about each kind of difference, a sentence each."""
     if any(one.is_forbidden for one in differences):
-        rights = where_rights_are(file)
+        rights = permissions_hint(file)
         yield f"{rights[0].upper()}{rights[1:]}"
     kinds = {one.address.partition(" ")[0] for one in differences if not one.is_forbidden}
     if "queue" in kinds:

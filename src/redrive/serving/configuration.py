@@ -15,10 +15,10 @@ from redrive.wiring import (
     CollectRequest,
     ConnectionSettings,
     Setting,
-    chosen,
     chosen_port,
+    chosen_setting,
     find_connection_settings,
-    switched,
+    switch_setting,
 )
 
 _NEEDED = ("fastapi", "uvicorn")
@@ -129,11 +129,11 @@ def find_configuration(options: ServeOptions, *, environment: Mapping[str, str] 
     match, observe, proxies = options.match, options.observe, options.proxies
 
     def text(flag: str, said: str | None, variable: str) -> Setting:
-        return chosen(flag, said, known, variable, "")
+        return chosen_setting(flag, said, known, variable, "")
 
     return ServeConfig(
         connections=connections,
-        host=chosen("--host", options.host, known, "REDRIVE_HOST", DEFAULT_HOST),
+        host=chosen_setting("--host", options.host, known, "REDRIVE_HOST", DEFAULT_HOST),
         port=chosen_port(options.port, known),
         match=text("--match", ", ".join(match) or None, "REDRIVE_MATCH"),
         observe=text("--observe", ", ".join(observe) or None, "REDRIVE_OBSERVE"),
@@ -141,9 +141,9 @@ def find_configuration(options: ServeOptions, *, environment: Mapping[str, str] 
             patterns=tuple(match) or _listed(known.get("REDRIVE_MATCH", "")),
             observe=tuple(observe) or _listed(known.get("REDRIVE_OBSERVE", "")),
         ),
-        collect=switched("--no-collect", options.no_collect, known, "REDRIVE_COLLECT"),
-        auto_retry=switched("--no-auto-retry", options.no_auto_retry, known, "REDRIVE_AUTO_RETRY"),
-        auth=switched("--no-auth", options.no_auth, known, "REDRIVE_AUTH"),
+        collect=switch_setting("--no-collect", options.no_collect, known, "REDRIVE_COLLECT"),
+        auto_retry=switch_setting("--no-auto-retry", options.no_auto_retry, known, "REDRIVE_AUTO_RETRY"),
+        auth=switch_setting("--no-auth", options.no_auth, known, "REDRIVE_AUTH"),
         audit_reads=_switched_on("--audit-payloads", options.audit_payloads, known, "REDRIVE_AUDIT_PAYLOADS"),
         first_token_file=text("--first-token-file", options.first_token_file, "REDRIVE_FIRST_TOKEN_FILE"),
         tls_cert=text("--tls-cert", options.tls_cert, "REDRIVE_TLS_CERT"),
@@ -157,7 +157,7 @@ def _switched_on(flag: str, is_on: bool, environment: Mapping[str, str], variabl
     """Something that is off unless somebody says yes. Raises `InvalidSetting`."""
     if is_on:
         return Setting(value="yes", source=flag)
-    said = switched(flag, False, environment, variable)
+    said = switch_setting(flag, False, environment, variable)
     return Setting(value="no", source=said.source) if said.source == "the default" else said
 
 

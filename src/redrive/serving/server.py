@@ -47,7 +47,7 @@ from redrive.wiring import (
     new_random_bits,
     on_end_signals,
     opened_store,
-    seldom_collected,
+    rare_garbage_collection,
 )
 
 _MANAGEMENT_S_MAX = 10.0
@@ -72,7 +72,7 @@ def run_serve(
     sys.setswitchinterval(SWITCH_S)
     telemetry = telemetry_options.telemetry()
     try:
-        with seldom_collected(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with rare_garbage_collection(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_Serving(config, settings, telemetry).run(started))
     finally:
         telemetry.close()

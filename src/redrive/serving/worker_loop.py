@@ -18,9 +18,9 @@ from redrive.management import ManagementError
 from redrive.stores import Store
 from redrive.telemetry import Telemetry
 from redrive.wiring import (
-    Broker,
     CollectRequest,
     ConnectionSettings,
+    RedriveBroker,
     declare_rules,
     new_random_bits,
     opened_store,
@@ -109,7 +109,7 @@ class WorkerLoop:
             )
             backoff.reset()
             options = RedriveOptions(broker_s=_BROKER_S_MAX)
-            broker = Broker(store, client, management, observer=self._telemetry, options=options)
+            broker = RedriveBroker(store, client, management, observer=self._telemetry, options=options)
             ends = asyncio.Event()
             works: list[Coroutine[Any, Any, None]] = [
                 run_waiting_operations(broker.redriver, stop=ends, wake=self.wake)
@@ -134,7 +134,7 @@ class WorkerLoop:
                 self._telemetry.note("serve.working", address=client.target.address)
             await _rest(stop, _LOOKED_AFTER_S)
 
-    async def _collect(self, store: Store, client: Client, broker: Broker, stop: asyncio.Event) -> None:
+    async def _collect(self, store: Store, client: Client, broker: RedriveBroker, stop: asyncio.Event) -> None:
         """Runs a collector on the queues that exist; a new one when there are more queues."""
         logged = ""
         while not stop.is_set():
@@ -168,7 +168,7 @@ class WorkerLoop:
             finally:
                 self._collector = None
 
-    async def _wait_new(self, client: Client, broker: Broker, names: set[str], stop: asyncio.Event) -> None:
+    async def _wait_new(self, client: Client, broker: RedriveBroker, names: set[str], stop: asyncio.Event) -> None:
         """Until there is a queue to collect that is not collected yet."""
         while not stop.is_set():
             await _rest(stop, _NEW_QUEUES_S)

@@ -1,4 +1,4 @@
-"""The app that `module:attribute` names. What goes wrong in its author's module is told with its file and line."""
+"""Imports the app that `module:attribute` names. Errors in its author's module name their file and line."""
 
 import importlib
 import os
@@ -10,7 +10,7 @@ from types import ModuleType
 from redrive.core import InvalidInput, RedriveError, did_you_mean
 from redrive.runtime import App, InvalidApp
 
-_OURS = str(Path(__file__).parent) + os.sep
+_OURS = str(Path(__file__).parents[1]) + os.sep
 
 
 def load_app(name: str) -> App:
@@ -43,8 +43,8 @@ def location_of(error: BaseException) -> str:
     """Where in its author's code an error was raised, as ` (shop.py, line 7)`; empty if that is not known."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({_shown(error.filename)}, line {error.lineno})"
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_somebodys(one.filename)]
-    # What they call may be installed; what they wrote lies below the working directory, or at least outside of that.
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_not_ours(one.filename)]
+    # Prefer frames below the working directory, which the author wrote, to those of installed packages.
     own = [one for one in frames if "site-packages" not in Path(one.filename).parts and _is_below_here(one.filename)]
     if not frames:
         return ""
@@ -53,7 +53,7 @@ def location_of(error: BaseException) -> str:
 
 
 def _imported(name: str) -> ModuleType:
-    # Somebody's code runs here, so anything may come out of it.
+    # The author's code runs here and may raise anything.
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -65,16 +65,16 @@ def _imported(name: str) -> ModuleType:
     except RedriveError as error:
         raise InvalidApp(f"{error}{location_of(error)}") from None
     except SystemExit as error:
-        told = f"it ends the process with sys.exit({'' if error.code is None else repr(error.code)})"
+        reason = f"it ends the process with sys.exit({'' if error.code is None else repr(error.code)})"
         hint = 'a module that has an app must only define it; put the rest below `if __name__ == "__main__":`'
-        raise InvalidApp(f"module {name} can't be imported: {told}{location_of(error)}; {hint}") from None
+        raise InvalidApp(f"module {name} can't be imported: {reason}{location_of(error)}; {hint}") from None
     except Exception as error:
-        told = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-        named = f"{type(error).__name__}: {told}" if told else type(error).__name__
+        reason = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+        named = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
         raise InvalidApp(f"module {name} can't be imported: {named}{location_of(error)}") from error
 
 
-def _is_somebodys(filename: str) -> bool:
+def _is_not_ours(filename: str) -> bool:
     return not filename.startswith((_OURS, "<frozen ")) and Path(filename) != Path(importlib.__file__)
 
 

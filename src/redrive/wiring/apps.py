@@ -1,4 +1,4 @@
-"""Where an app meets a broker: the file it names is read, the URL resolved, the runtime connected. Wiring, for `run`.
+"""Runs apps: reads the file that an app names, finds its broker, connects the runtime.
 
 asyncio:    async with running(app, url="amqp://…") as runner: …
 a program:  run(app)                       until SIGTERM or SIGINT
@@ -34,13 +34,13 @@ from redrive.wiring.app_imports import location_of
 from redrive.wiring.connections import apply_arguments, explain_refusals, target_of
 from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.files import load_file
-from redrive.wiring.garbage_collector import seldom_collected
+from redrive.wiring.garbage_collector import rare_garbage_collection
 from redrive.wiring.process import TelemetryOptions, cancel_other_tasks, exit_now, is_thread_alive
 from redrive.wiring.settings import Setting, broker_url
 
 Connect = Callable[[str], Client]
 WORKER_URL = "REDRIVE_WORKER_URL"
-"""Where a fleet leaves the URL for its workers: a command line is everybody's to read, an environment is not."""
+"""The variable by which a fleet gives its workers the URL: every user sees a command line, but not an environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def prepare_app(
         consumptions = app.consumptions(compiled)
     except RedriveError:
         raise
-    except Exception as error:  # what its author gave it is met here for the first time: codecs, types, rules
+    except Exception as error:  # the author's codecs, types and rules are used here for the first time
         named = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InvalidApp(f"the app can't be used: {named}{location_of(error)}") from error
     setting = broker_url(
@@ -98,7 +98,7 @@ async def running(
     declare: bool = False,
     connect: Connect | None = None,
 ) -> AsyncIterator[Runner]:
-    """The app at work, from its first message to its last. `declare`: declare what is missing first.
+    """Runs an app while the block runs. `declare`: declares what is missing first.
 
     Raises as `prepare_app` does, and `ConnectionFailed`, `UnsupportedBroker`, `TopologyMissing`, `ApplyFailed`.
     """
@@ -119,7 +119,7 @@ async def start_app(
     connect: Connect | None = None,
     beforehand: Callable[[Connect], Awaitable[None]] | None = None,
 ) -> Runner:
-    """Connects and consumes; stop it when done. `beforehand` may look at the broker first, and refuse.
+    """Connects and consumes; stop the runner when done. `beforehand` may check the broker first, and raise.
 
     Raises as `running` does, and what `beforehand` raises.
     """
@@ -143,16 +143,16 @@ async def start_app(
 async def declare_missing(compiled: Compiled, connect: Connect, *, file: str = "FILE") -> None:
     """Declares what is missing; `file` has it, for messages.
 
-    Raises `InvalidApp` where something is there and different, and `ApplyFailed`. Queues that can be consumed as they
-    are, whatever is different about them, are left so, as without declaring: the runner warns of them.
+    Raises `InvalidApp` if something exists with other settings, and `ApplyFailed`. Queues that differ but can be
+    consumed as they are stay unchanged, as without declaring: the runner warns of them.
     """
     usable = usable_queues(compiled)
     async with connect("declaring") as client:
         # Names are all that counts on the wire: the vhost is the connection's.
         inspection = await inspect(client, compiled.topology)
-        hindering = [one for one in inspection.differences if one.is_forbidden or one.queue not in usable]
-        if hindering:
-            first = hindering[0]
+        preventing = [one for one in inspection.differences if one.is_forbidden or one.queue not in usable]
+        if preventing:
+            first = preventing[0]
             if first.is_forbidden:
                 raise ApplyFailed(first.address, first.found, (), is_forbidden=True)
             advice = as_documented(compiled, first)
@@ -219,7 +219,7 @@ def run(
             exit_now(observer)
 
     try:
-        with seldom_collected():
+        with rare_garbage_collection():
             asyncio.run(main_to_the_end())
     finally:
         if record is not None:
@@ -293,13 +293,13 @@ def run_fleet(
 
 
 def take_worker_url() -> str | None:
-    """In a worker: the URL its fleet was given, which nothing that a handler starts shall inherit."""
+    """In a worker: the URL of its fleet, taken out of the environment so that no process of a handler inherits it."""
     return os.environ.pop(WORKER_URL, None)
 
 
 def _open_record(prepared: PreparedApp) -> tuple[RunRecords | None, RunRecord | None]:
-    """Where this process writes down what it has in hand, for whoever comes after its death."""
-    chosen = os.environ.pop(RECORD_PATH, None)  # nothing that a handler starts shall write there
+    """The file in which this process records the messages its handlers run, for the process after a crash."""
+    chosen = os.environ.pop(RECORD_PATH, None)  # processes that handlers start must not write there
     records = RunRecords.find()
     if records is None:
         return None, None
@@ -321,7 +321,7 @@ def _compiled(app: App) -> tuple[Compiled, str | None]:
 
 
 async def _first(task: "asyncio.Task[Runner] | asyncio.Task[None]", other: Awaitable[object]) -> object:
-    """Whichever ends first; the other awaitable is dropped when the task is it."""
+    """The task, or the other awaitable, whichever ends first; if it is the task, the other is cancelled."""
     second = asyncio.ensure_future(other)
     await asyncio.wait((task, second), return_when=asyncio.FIRST_COMPLETED)
     if task.done():

@@ -1,7 +1,7 @@
-"""Wiring, for `redrive collect`: which queues are dead-letter queues, and the collector on them.
+"""`redrive collect`: finds the dead-letter queues and runs the collector on them.
 
-FILE says which they are, or the broker does by their names. The management API is asked where it answers: it knows
-types, limits and consumers of queues; without it a file, or exact names, must do.
+FILE says which queues they are, else their names on the broker. The management API is asked if it answers: it knows the
+types, limits and consumers of queues. Without it a file or exact names are needed.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from redrive.telemetry import Telemetry
 from redrive.wiring.connection_settings import ConnectionSettings
 from redrive.wiring.dead_letters import opened_store
 from redrive.wiring.end_signals import on_end_signals
-from redrive.wiring.garbage_collector import seldom_collected
+from redrive.wiring.garbage_collector import rare_garbage_collection
 from redrive.wiring.machine import new_random_bits, owner_name
 from redrive.wiring.process import TelemetryOptions
-from redrive.wiring.redrive import Broker, declare_rules
+from redrive.wiring.redrive import RedriveBroker, declare_rules
 
 _DEPTHS_MAX = 50
-"""So many queues are asked how much lies there: what is said at the start need not be complete, but soon."""
+"""The depths of so many queues are asked at the start: they need not be complete, but soon."""
 
 
 class NothingToCollect(RedriveError):
@@ -45,13 +45,13 @@ class NothingToCollect(RedriveError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectRequest:
-    """What somebody asks to be collected, and how."""
+    """What to collect, and how."""
 
     patterns: tuple[str, ...] = ()
     observe: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
     who: str = "unknown"
-    """Who says that stopped queues may go on, for the audit."""
+    """Who resumes stopped queues, for the audit."""
     once: bool = False
     auto_retry: bool = False
     forced: bool = False
@@ -59,8 +59,8 @@ class CollectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownQueue:
-    """A dead-letter queue: on the broker, in a file, or in the store. The counts are None where nobody could be asked;
-    `stopped` says why collecting it was stopped."""
+    """A dead-letter queue: on the broker, in a file, or in the store. The counts are None if the broker could not be
+    asked; `stopped` says why collecting it was stopped."""
 
     vhost: str
     dlq: str
@@ -90,8 +90,8 @@ def run_collect(
 ) -> CollectReport | None:
     """Collects until SIGTERM or SIGINT, or with `once` until the queues are empty; None: it was ended before it began.
 
-    `confirm` hears what would be collected, before there is even a database, and raises where that must not be;
-    `started` hears it when it begins. Raises `NothingToCollect`, `ManagementError`, `ConnectionFailed`, `StoreError`,
+    `confirm` gets what would be collected, before a database is made, and raises to refuse it; `started` gets it when
+    collecting begins. Raises `NothingToCollect`, `ManagementError`, `ConnectionFailed`, `StoreError`,
     `EndpointFailed`.
     """
     telemetry = telemetry_options.telemetry()
@@ -112,7 +112,7 @@ def run_collect(
                     stack, connections, request, telemetry, telemetry_options, confirm
                 )
                 has_begun = True
-                telemetry.note("collector.started", queues=_told(selected), address=connections.target.address)
+                telemetry.note("collector.started", queues=_queues_text(selected), address=connections.target.address)
                 started(selected)
                 return await _collect(collector, broker, request, stop)
         except asyncio.CancelledError:
@@ -121,7 +121,7 @@ def run_collect(
             return None  # nothing was taken yet
 
     try:
-        with seldom_collected():
+        with rare_garbage_collection():
             return asyncio.run(run())
     finally:
         telemetry.close()
@@ -134,15 +134,15 @@ async def _prepared(
     telemetry: Telemetry,
     telemetry_options: TelemetryOptions,
     confirm: Callable[[SourceSelection], None],
-) -> tuple[SourceSelection, Collector, Broker]:
-    """The queues are chosen and confirmed first: what is refused leaves no empty database behind."""
+) -> tuple[SourceSelection, Collector, RedriveBroker]:
+    """Chooses and confirms the queues first: a refusal leaves no empty database behind."""
     management = await stack.enter_async_context(connections.management())
     client = await stack.enter_async_context(connections.client("redrive collect", observer=telemetry))
     selected = await select_sources(connections, client, management, request)
     sources = [one for one in selected.sources if not one.observe_only]
     if not sources:
-        raise NothingToCollect(_nothing(selected))
-    # The management API tells of a moment ago.
+        raise NothingToCollect(_nothing_to_collect(selected))
+    # The management API's counts are some seconds old.
     states = await _states(client, [one.dlq for one in sources[:_DEPTHS_MAX]])
     selected = replace(selected, depths={name: one.messages_ready for name, one in states.items()})
     confirm(selected)
@@ -165,11 +165,11 @@ async def _prepared(
     )
     for one in sources:
         telemetry.watch(one.dlq, in_hand=lambda: 0)
-    return selected, collector, Broker(store, client, management, observer=telemetry)
+    return selected, collector, RedriveBroker(store, client, management, observer=telemetry)
 
 
-def _told(selected: SourceSelection) -> str:
-    """The queues that are collected, each with how many messages lie there, where that is known."""
+def _queues_text(selected: SourceSelection) -> str:
+    """The queues that are collected, each with its depth, if that is known."""
     names = [one.dlq for one in selected.sources if not one.observe_only]
     return ", ".join(f"{name} ({selected.depths[name]})" if name in selected.depths else name for name in names)
 
@@ -177,7 +177,7 @@ def _told(selected: SourceSelection) -> str:
 async def select_sources(
     connections: ConnectionSettings, client: Client, management: Management, request: CollectRequest
 ) -> SourceSelection:
-    """The queues that are meant. Raises `ManagementError` where only the management API could tell."""
+    """The queues to collect. Raises `ManagementError` if only the management API knows them."""
     from_file = _from_file(connections, client.target.vhost, request)
     try:
         infos = [one async for one in management.queues(client.target.vhost)]
@@ -212,7 +212,7 @@ async def select_sources(
 
 
 def declared_owners(connections: ConnectionSettings) -> dict[str, str]:
-    """The queue that each dead-letter queue of FILE is for, where it is for just one."""
+    """The queue whose dead letters each dead-letter queue of FILE holds, where it is just one."""
     from_file = _from_file(connections, connections.target.vhost, CollectRequest())
     found = () if from_file is None else from_file.sources
     return {one.dlq: one.known_queue for one in found if one.known_queue is not None}
@@ -221,9 +221,9 @@ def declared_owners(connections: ConnectionSettings) -> dict[str, str]:
 async def known_queues(
     connections: ConnectionSettings, store: Store, *, patterns: Sequence[str] = (), patience_s: float | None = None
 ) -> KnownQueues:
-    """Dead-letter queues with their live depth, where the broker can be asked, and what is stored of them.
+    """Dead-letter queues with their depth, if the broker can be asked, and what is stored of them.
 
-    With `patience_s`, neither the management API nor the broker itself is waited for longer than that.
+    The management API and the broker are each waited for at most `patience_s`.
     """
     target = connections.target
     stored = (await store.stats.totals(None, now_ms=store.clock_ms())).by_dlq
@@ -242,8 +242,9 @@ async def known_queues(
         found = select_from_broker(infos.values(), policies=policies, patterns=wanted, topology=from_file)
         for source in found.sources:
             known.setdefault(source.dlq, KnownQueue(vhost=source.vhost, dlq=source.dlq))
-        # What a collector has in hand is stored, or will be in a moment, and not acked yet: it counts once, as stored.
-        # And the management API tells of a moment ago, so that what has just been stored is asked for by AMQP.
+        # A collector's unacked batch is stored already, or will be in a moment: it counts once, as stored, so only
+        # ready messages are counted. The management API's counts are some seconds old, so queues with stored dead
+        # letters are asked again over AMQP.
         depths = {name: (one.messages_ready, one.consumers) for name, one in infos.items()}
         collected = [name for name in known if name in stored and depths.get(name, (0, 0))[0]]
         if collected:
@@ -267,8 +268,10 @@ async def known_queues(
     return KnownQueues(address=target.address, queues=tuple(queues), problem=problem)
 
 
-async def _collect(collector: Collector, broker: Broker, request: CollectRequest, stop: asyncio.Event) -> CollectReport:
-    """The collector, and beside it, if asked for, what sends back by itself: until the collector ends."""
+async def _collect(
+    collector: Collector, broker: RedriveBroker, request: CollectRequest, stop: asyncio.Event
+) -> CollectReport:
+    """Runs the collector and, if asked for, auto-retry beside it, until the collector ends."""
     beside = []
     if request.auto_retry:
         if request.once:
@@ -311,7 +314,7 @@ def _from_file(connections: ConnectionSettings, vhost: str, request: CollectRequ
 
 
 def _with_missing(found: SourceSelection, from_file: SourceSelection, infos: Sequence[QueueInfo]) -> SourceSelection:
-    """The broker's, and those of the file that it does not have yet: the collector waits for them."""
+    """The broker's queues, and those of the file that it does not have yet: the collector waits for them."""
     there = {one.name for one in infos}
     missing = [one for one in from_file.sources if one.dlq not in there]
     findings = [
@@ -330,7 +333,7 @@ def _with_missing(found: SourceSelection, from_file: SourceSelection, infos: Seq
 async def _depths(
     connections: ConnectionSettings, names: Sequence[str], problem: str, *, patience_s: float | None
 ) -> tuple[dict[str, tuple[int | None, int | None]], str | None]:
-    """Ready messages and consumers of these queues over AMQP alone; or why neither way leads to the broker."""
+    """Ready messages and consumers of these queues, asked over AMQP; or why the broker can't be asked at all."""
     found: dict[str, tuple[int | None, int | None]] = {}
     try:
         async with asyncio.timeout(patience_s), connections.client("redrive dlq queues") as client:
@@ -351,13 +354,13 @@ async def _states(client: Client, names: Sequence[str]) -> dict[str, QueueState]
         try:
             state = await queue_state(client, name)
         except (ClientError, TimeoutError):
-            continue  # the collector says what is wrong with it
+            continue  # the collector reports what is wrong with it
         if state is not None:
             found[name] = state
     return found
 
 
-def _nothing(selected: SourceSelection) -> str:
+def _nothing_to_collect(selected: SourceSelection) -> str:
     reasons = [one.text for one in selected.refusals]
     if reasons:
         return f"there is nothing to collect: {'; '.join(reasons)}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Where the dead letters and their broker are, and who said so. Nothing is opened or even read yet."""
+    """Where the database, the broker and its management API are, with the source of each. Nothing is connected yet."""
 
     url: Setting
     management_url: Setting | None
@@ -39,9 +39,9 @@ class ConnectionSettings:
     def client(
         self, name: str, *, observer: Observer = SILENT, backoff: "Callable[[], ReconnectBackoff] | None" = None
     ) -> "AbstractAsyncContextManager[Client]":
-        """A connection to the broker, for a block. What the broker refuses is told with what to change.
+        """A connection to the broker while a block runs. A refusal says what to change.
 
-        Raises `InvalidUrl`; and in the block `ConnectionFailed`, `NotLetIn`, `AccessMissing`.
+        Raises `InvalidUrl`; and in the block `ConnectionFailed`, `LoginRefused`, `PermissionMissing`.
         """
         from redrive.client import ReconnectBackoff
         from redrive.wiring.connections import connected
@@ -50,7 +50,7 @@ class ConnectionSettings:
         return connected(self.target, self.url, name=name, observer=observer, backoff=backoff)
 
     def management(self) -> "Management":
-        """A client of the management API, where it was said to be or where it usually is; nothing is asked yet.
+        """A client of the management API, at its setting or at the usual port; nothing is asked yet.
 
         Raises `InvalidUrl`, `InvalidManagementUrl`.
         """

@@ -1,7 +1,7 @@
-"""From a setting to a broker: the URL read, and what a broker refuses told so that an operator knows what to change.
+"""Connects to the broker that a setting names, and explains its refusals so that an operator knows what to change.
 
-The client's errors have the broker's own words. Here they get what the client can't know: where the URL came from, and
-which command says what rights a user needs.
+The client's errors have the broker's own words. This module adds what the client can't know: where the URL came from,
+and which command prints the permissions that a user needs.
 """
 
 import re
@@ -28,12 +28,12 @@ _REASON = re.compile(r"(?P<where>.*?): (?P<code>403|530) (?P<text>.*)", re.DOTAL
 _RIGHT = re.compile(r"\b(configure|write|read) access to ")
 
 
-class NotLetIn(AuthenticationFailed):
+class LoginRefused(AuthenticationFailed):
     """The broker does not accept the user, or not for the vhost; says which user, where, and what to change."""
 
 
-class AccessMissing(AccessRefused):
-    """The user lacks a right; says which, on what, and where the rights it needs are to be had."""
+class PermissionMissing(AccessRefused):
+    """The user lacks a permission; says which, on what, and how to find the permissions it needs."""
 
     def __str__(self) -> str:
         return self.text
@@ -48,7 +48,7 @@ def target_of(setting: Setting, *, vhost: str = "/") -> BrokerTarget:
 
 
 def management_of(target: BrokerTarget, setting: Setting | None, *, timeout_s: float = TIMEOUT_S) -> Management:
-    """A client of a broker's management API, where it was said to be or where it usually is; nothing is asked yet.
+    """A client of a broker's management API, at its setting or at the usual port; nothing is asked yet.
 
     Raises `InvalidManagementUrl`.
     """
@@ -64,21 +64,23 @@ def management_of(target: BrokerTarget, setting: Setting | None, *, timeout_s: f
 
 @contextmanager
 def explain_refusals(target: BrokerTarget, setting: Setting, *, file: str | None) -> Iterator[None]:
-    """Refusals of the broker leave this block as `NotLetIn`, `AccessMissing` and an `ApplyFailed` with a hint.
+    """Refusals of the broker leave this block as `LoginRefused`, `PermissionMissing` and an `ApplyFailed` with a hint.
 
-    `file` declares what is used; None: no file does.
+    `file` declares what is used, if a file does.
     """
     try:
         yield
     except AuthenticationFailed as error:
-        raise NotLetIn(tuple(_let_in(reason, target, setting) for reason in error.reasons)) from None
+        raise LoginRefused(tuple(_login_refusal(reason, target, setting) for reason in error.reasons)) from None
     except AccessRefused as error:
-        text = f"{_lacking(error, target)}; {where_rights_are(file)}"
-        raise AccessMissing(error.code, text, object_kind=error.object_kind, object_name=error.object_name) from None
+        text = f"{_missing_permission(error, target)}; {permissions_hint(file)}"
+        raise PermissionMissing(
+            error.code, text, object_kind=error.object_kind, object_name=error.object_name
+        ) from None
     except ApplyFailed as error:
         if not error.is_forbidden:
             raise
-        reason = f"{error.reason}; {where_rights_are(file)}"
+        reason = f"{error.reason}; {permissions_hint(file)}"
         raise ApplyFailed(error.address, reason, error.declared, is_forbidden=True) from None
 
 
@@ -92,38 +94,38 @@ async def connected(
     backoff: Callable[[], ReconnectBackoff] = ReconnectBackoff,
     file: str | None = None,
 ) -> AsyncIterator[Client]:
-    """A client that is connected, for as long as the block runs; refusals are told as `explain_refusals` does.
+    """A connected client while the block runs; refusals are explained as `explain_refusals` does.
 
-    Raises `ConnectionFailed`, `NotLetIn`, `AccessMissing`.
+    Raises `ConnectionFailed`, `LoginRefused`, `PermissionMissing`.
     """
     with explain_refusals(target, setting, file=file):
         async with Client(target, name=name, observer=observer, backoff=backoff) as client:
             yield client
 
 
-def where_rights_are(file: str | None) -> str:
-    """What to do about a missing right."""
+def permissions_hint(file: str | None) -> str:
+    """What to do about a missing permission."""
     if file is None:
         return "let somebody grant it that right with: rabbitmqctl set_permissions"
     return f"see the rights it needs with: redrive compile {shlex.quote(file)} --format permissions"
 
 
 def apply_arguments(file: str, target: BrokerTarget, setting: Setting) -> str:
-    """What to write after `redrive apply`: the broker too, without its password, if the command line named it."""
+    """The arguments of `redrive apply` in a hint: with the URL, without its password, if the command line had it."""
     if setting.source != "--url":
         return shlex.quote(file)
     return f"{shlex.quote(file)} --url {shlex.quote(target.url_without_password)}"
 
 
-def _let_in(reason: str, target: BrokerTarget, setting: Setting) -> str:
+def _login_refusal(reason: str, target: BrokerTarget, setting: Setting) -> str:
     match = _REASON.fullmatch(reason)
     if match is None:
         return f"{reason}; {_check(setting)}"
     where, text = match["where"], match["text"]
     if match["code"] == "403":
-        told = text.partition(" - ")[2] or text
+        reply = text.partition(" - ")[2] or text
         if "Login was refused" not in text:
-            return f"{where} refuses user {target.user}: {told.rstrip('.')}; {_check(setting)}"
+            return f"{where} refuses user {target.user}: {reply.rstrip('.')}; {_check(setting)}"
         return f"{where} does not accept user {target.user} with this password; {_check(setting)}"
     if "not found" in text:
         return f"{where} has no vhost {target.vhost}; create it, or {_check(setting)}"
@@ -141,8 +143,8 @@ def _check(setting: Setting) -> str:
     return f"check {setting.source.removesuffix(':')}"
 
 
-def _lacking(error: AccessRefused, target: BrokerTarget) -> str:
-    """3.10 does not say which right; what is refused where nothing is declared is reading from a queue."""
+def _missing_permission(error: AccessRefused, target: BrokerTarget) -> str:
+    """3.10 does not say which permission; where nothing is declared, it is reading from a queue."""
     right = _RIGHT.search(error.text)
     what = f"{error.object_kind} {error.object_name}" if error.object_kind else "what it asked for"
     return f"user {target.user} may not {right[1] if right else 'read'} {what} of {target.address}"

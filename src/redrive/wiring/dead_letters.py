@@ -18,7 +18,7 @@ from redrive.wiring.connection_settings import ConnectionSettings
 async def opened_store(
     connections: ConnectionSettings, *, observer: Observer = SILENT, creates: bool = True
 ) -> AsyncIterator[Store]:
-    """The store, brought up to date if need be, and made if it is not there and `creates`.
+    """The store while the block runs: migrated if necessary, and created if it is missing and `creates`.
 
     Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
     """
@@ -30,14 +30,14 @@ async def opened_store(
 
 
 def dead_letter_service(store: Store) -> DeadLetterService:
-    """Where people decide about dead letters."""
+    """The service by which people change dead letters."""
     return DeadLetterService(store, clock_ms=store.clock_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """A content as JSON has it. `headers` are typed: see the docstring of `redrive.wire.typed_json`; a body that is no
-    UTF-8 is base64."""
+class DescribedContent:
+    """A message as JSON. `headers` are typed: see the docstring of `redrive.wire.typed_json`; a body that is no UTF-8
+    is base64."""
 
     properties: dict[str, Any]
     headers: Any
@@ -45,8 +45,8 @@ class Described:
     body_encoding: str
 
 
-def describe(content: MessageContent) -> Described:
-    """Everything of a message, lossless, whatever its bytes are; out of its envelope, if it was parked in one."""
+def describe_content(content: MessageContent) -> DescribedContent:
+    """All of a message, lossless, whatever its bytes are; taken out of its envelope, if it was parked in one."""
     content = unwrap_envelope(content)
     properties = properties_as_json(content.properties)
     headers = properties.pop("headers", {})
@@ -54,11 +54,11 @@ def describe(content: MessageContent) -> Described:
         body, encoding = content.body.decode(), "utf-8"
     except UnicodeDecodeError:
         body, encoding = base64.b64encode(content.body).decode(), "base64"
-    return Described(properties=properties, headers=headers, body=body, body_encoding=encoding)
+    return DescribedContent(properties=properties, headers=headers, body=body, body_encoding=encoding)
 
 
 def headers_from_json(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Headers of which `describe` made this, to be given to an `LetterEdit`. Raises `InvalidEdit`."""
+    """The headers that `describe_content` made this from, for a `LetterEdit`. Raises `InvalidEdit`."""
     if not written:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""FILE wherever one is named: a `redrive.yaml` or a definitions.json, told apart by name, else by content."""
+"""Reads FILE: a `redrive.yaml` or a definitions.json, distinguished by its name, else by its content."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ def _load_definitions(text: str, file: str) -> LoadedFile:
     try:
         parsed = parse_definitions(text, file=file)
     except InvalidDefinitions as error:
-        # A problem with a path instead of a line still belongs to a file.
+        # A finding with a path instead of a line needs the name of its file.
         raise InvalidDefinitions([_named(one, file) for one in error.findings]) from None
     return LoadedFile(topology=parsed.topology, warnings=tuple(_named(one, file) for one in parsed.warnings))
 

@@ -1,4 +1,4 @@
-"""Wiring, for what `redrive dlq` does on a broker: a redriver on the store and a connection, and a look at queues."""
+"""Redrives: a redriver on the store and a connection, for `redrive dlq` and the admin API; and a look at queues."""
 
 import asyncio
 from collections import Counter
@@ -44,12 +44,12 @@ from redrive.stores import Store
 from redrive.wiring.connection_settings import ConnectionSettings
 from redrive.wiring.machine import new_random_bits, owner_name
 
-_LOOKED_AFTER_S = 0.5
+_POLL_INTERVAL_S = 0.5
 _PAGE = 500
 
 
-class Broker:
-    """A broker to send dead letters to: looks at targets, plans and runs operations."""
+class RedriveBroker:
+    """A connected broker that dead letters are sent to: checks targets, plans and runs operations."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Broker:
         )
         self.client = client
         self.redriver = Redriver(parts)
-        self.desk = RedriveService(
+        self.service = RedriveService(
             store, clock_ms=store.clock_ms, random_bits=new_random_bits, check_targets=self._check
         )
         self.auto_retry = AutoRetry(self.redriver, random_bits=new_random_bits)
@@ -81,8 +81,8 @@ class Broker:
         self.management = management
 
     async def plan(self, request: NewOperation) -> RedrivePlan:
-        """What a request would take, and the health of where it would go. Raises as `RedriveService.plan` does."""
-        plan = await self.desk.plan(request)
+        """What a request would send, and the state of its targets. Raises as `RedriveService.plan` does."""
+        plan = await self.service.plan(request)
         if request.kind is not OperationKind.RETURN or not plan.preview.total:
             return plan
         found = await self._check(await self._dead_letter_queues(request.selection), RedriveTarget())
@@ -91,10 +91,10 @@ class Broker:
         return replace(plan, preflight=replace(found, findings=findings))
 
     @asynccontextmanager
-    async def undisturbed(self, request: NewOperation) -> AsyncIterator[None]:
-        """While the block runs, and after it until somebody says resume, nobody collects what is given back.
+    async def without_collectors(self, request: NewOperation) -> AsyncIterator[None]:
+        """Nobody collects the queues of what is restored, while the block runs and afterwards until they are resumed.
 
-        Raises `StillCollected`. What is sent elsewhere needs no such care.
+        Raises `StillCollected`. Does nothing for other kinds of operations.
         """
         if request.kind is not OperationKind.RETURN:
             yield
@@ -108,7 +108,7 @@ class Broker:
             yield
 
     async def run(self, operation_id: str, *, stop: asyncio.Event) -> Operation:
-        """Runs an operation until it has ended or is paused; one that runs elsewhere is watched instead.
+        """Runs an operation until it has ended or is paused; if another process runs it, follows that.
 
         Raises as `Redriver.run` does, but for `RunsElsewhere`.
         """
@@ -123,14 +123,14 @@ class Broker:
                     return await self._store.operations.pause(
                         operation_id, "paused by hand", now_ms=self._store.clock_ms(), who=found.who if found else ""
                     )
-                await asyncio.sleep(_LOOKED_AFTER_S)
+                await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def peek(self, queue: str, limit: int) -> PeekResult:
-        """The first messages of a queue, which stay where they are. Raises as `peek` does."""
+        """The first messages of a queue, which stay in it. Raises as `peek` does."""
         return await peek(self.client, self.management, queue, limit)
 
     async def messages_ready(self, queue: str) -> int | None:
-        """How many lie on a queue now, None if there is no such queue. Raises `ClientError`, `TimeoutError`."""
+        """How many messages of a queue are ready; None: there is no such queue. Raises `ClientError`, TimeoutError."""
         state = await queue_state(self.client, queue)
         return None if state is None else state.messages_ready
 
@@ -139,7 +139,7 @@ class Broker:
         return await exchange_exists(self.client, name)
 
     async def _dead_letter_queues(self, selection: Selection) -> dict[str, int]:
-        """The queues that what is chosen lay in, and how many of each may be sent."""
+        """The dead-letter queues of what is selected, and how many of each may be sent."""
         chosen = Filter() if selection.filter is None else selection.filter
         if selection.ids:
             chosen = Filter((NameTerm(field="id", values=selection.ids),))
@@ -159,7 +159,7 @@ class Broker:
 
 
 async def declare_rules(connections: ConnectionSettings, store: Store) -> tuple[str, ...]:
-    """Sets the rules that the file declares with `auto_retry:`; returns the scopes that people set otherwise."""
+    """Stores the rules that the file declares with `auto_retry:`; returns the scopes where a person's rule holds."""
     compiled = None if connections.loaded is None else connections.loaded.compiled
     if compiled is None:
         return ()
@@ -181,8 +181,8 @@ async def declare_rules(connections: ConnectionSettings, store: Store) -> tuple[
 @asynccontextmanager
 async def opened_broker(
     connections: ConnectionSettings, store: Store, *, observer: Observer = SILENT, has_witness: bool = False
-) -> AsyncIterator[Broker]:
-    """A connection to the broker with a redriver on it; `has_witness`: doubts are settled by second copies.
+) -> AsyncIterator[RedriveBroker]:
+    """A connected broker with a redriver; `has_witness`: second copies settle what is in doubt.
 
     Raises `InvalidUrl`, `ConnectionFailed`.
     """
@@ -190,10 +190,10 @@ async def opened_broker(
         connections.management() as management,
         connections.client("redrive dlq", observer=observer) as client,
     ):
-        yield Broker(store, client, management, observer=observer, has_witness=has_witness)
+        yield RedriveBroker(store, client, management, observer=observer, has_witness=has_witness)
 
 
-async def peek_at(connections: ConnectionSettings, queue: str, *, limit: int) -> PeekResult:
+async def peek_queue(connections: ConnectionSettings, queue: str, *, limit: int) -> PeekResult:
     """The first messages of a queue on the broker. Raises as `peek` does, and `ConnectionFailed`."""
     async with connections.management() as management, connections.client("redrive dlq peek") as client:
         return await peek(client, management, queue, limit)

@@ -17,12 +17,12 @@ _NO = ("0", "false", "no", "off")
 
 
 class InvalidSetting(RedriveError):
-    """A setting that can't be used; the text says whose, and what to write."""
+    """A setting that can't be used; the text says where it is from, and what to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A value and who said it, for messages."""
+    """A value and its source, for messages."""
 
     value: str
     source: str
@@ -58,7 +58,7 @@ def _broker_url(flag: str | None, environment: Mapping[str, str], file: str | No
 
 
 def management_url(*, flag: str | None, environment: Mapping[str, str]) -> Setting | None:
-    """The management API's URL; None: nobody said one, and it is guessed from the broker's."""
+    """The management API's URL; None: it is not set, and guessed from the broker's."""
     if flag is not None:
         return Setting(value=flag, source="--management-url")
     return _secret(environment, "REDRIVE_MANAGEMENT_URL")
@@ -77,14 +77,14 @@ def database_url(*, flag: str | None, environment: Mapping[str, str], file: str 
 
 
 def user_name(*, flag: str | None, environment: Mapping[str, str], login: str | None) -> str:
-    """Who is at work, for the audit trail: what they say, else the name they logged in with."""
+    """The user's name for the audit: the flag, else REDRIVE_USER, else the login."""
     if flag:
         return flag
     return environment.get("REDRIVE_USER") or login or "unknown"
 
 
-def chosen(flag: str, said: str | None, environment: Mapping[str, str], variable: str, default: str) -> Setting:
-    """A setting that a flag or the environment may say."""
+def chosen_setting(flag: str, said: str | None, environment: Mapping[str, str], variable: str, default: str) -> Setting:
+    """A setting from a flag, else from the environment, else the default."""
     if said is not None:
         return Setting(value=said, source=flag)
     if environment.get(variable):
@@ -94,15 +94,15 @@ def chosen(flag: str, said: str | None, environment: Mapping[str, str], variable
 
 def chosen_port(said: int | None, environment: Mapping[str, str]) -> Setting:
     """The admin API's port; 0 takes any free one. Raises `InvalidSetting`."""
-    setting = chosen("--port", None if said is None else str(said), environment, "REDRIVE_PORT", DEFAULT_PORT)
+    setting = chosen_setting("--port", None if said is None else str(said), environment, "REDRIVE_PORT", DEFAULT_PORT)
     if not setting.value.isascii() or not setting.value.isdigit() or int(setting.value) > 65_535:
         raise InvalidSetting(f"{setting.source} is {setting.value!r}, and no port; write a number from 0 to 65535")
     return setting
 
 
-def switched(flag: str, is_off: bool, environment: Mapping[str, str], variable: str) -> Setting:
-    """Something that is on (`yes`) unless a flag or the environment says no. Raises `InvalidSetting`."""
-    setting = chosen(flag, "no" if is_off else None, environment, variable, "yes")
+def switch_setting(flag: str, is_off: bool, environment: Mapping[str, str], variable: str) -> Setting:
+    """A switch that is `yes` unless a flag or the environment turns it off. Raises `InvalidSetting`."""
+    setting = chosen_setting(flag, "no" if is_off else None, environment, variable, "yes")
     word = setting.value.strip().lower()
     if word not in _YES + _NO:
         raise InvalidSetting(f"{setting.source} is {setting.value!r}; write yes or no")
@@ -110,7 +110,7 @@ def switched(flag: str, is_off: bool, environment: Mapping[str, str], variable: 
 
 
 def _secret(environment: Mapping[str, str], variable: str) -> Setting | None:
-    """What a variable says, or the file that the variable with `_FILE` names. Raises `InvalidSetting`."""
+    """The value of a variable, or of the file that the variable with `_FILE` names. Raises `InvalidSetting`."""
     if environment.get(variable):
         return Setting(value=environment[variable], source=variable)
     name = environment.get(f"{variable}_FILE")

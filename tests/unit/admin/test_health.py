@@ -10,7 +10,7 @@ from redrive.admin import ApiSettings, Services, WorkerActivity, WorkerState
 from redrive.records import Role, Status
 from redrive.stores import StoreUnavailable
 from redrive.stores.tokens import Tokens
-from redrive.wiring import Broker
+from redrive.wiring import RedriveBroker
 from tests.unit.admin.conftest import BASE_URL, ClientFor, PutLetter, Run, app_on
 
 
@@ -60,8 +60,8 @@ class TestReadiness:
 
     @pytest.fixture(autouse=True)
     def _broker(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def broker(_: object) -> Broker:
-            return Broker.__new__(Broker)
+        async def broker(_: object) -> RedriveBroker:
+            return RedriveBroker.__new__(RedriveBroker)
 
         monkeypatch.setattr("redrive.admin.shared_broker.SharedBroker.get", broker)
 

@@ -27,7 +27,7 @@ from redrive.records.masking import HIDING_BYTES_MAX, hide_in_body, hide_in_head
 from redrive.stores import Store
 from redrive.wire import Properties
 from redrive.wire.envelopes import wrap
-from redrive.wiring import Described, describe
+from redrive.wiring import DescribedContent, describe_content
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, audited
 from tests.unit.loop_gaps import longest_gap_s
 from tests.unit.stores.letter_making import NOW_MS, make_letter
@@ -44,9 +44,9 @@ def rule(kind: Any, path: str, hidden_from: Role = Role.OPERATOR) -> Redaction:
 CAREFUL = View(sees_payloads=True, rules=[rule("body", "customer.card"), rule("header", "X-User")])
 
 
-def described(body: Any, **headers: Any) -> Described:
+def described(body: Any, **headers: Any) -> DescribedContent:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return describe(MessageContent(properties=Properties.of(headers=headers, app_id="shop").raw, body=raw))
+    return describe_content(MessageContent(properties=Properties.of(headers=headers, app_id="shop").raw, body=raw))
 
 
 def test_without_a_grant_there_is_no_payload_and_no_error_text() -> None:

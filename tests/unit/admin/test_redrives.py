@@ -317,10 +317,10 @@ def test_where_the_broker_is_at_hand_a_plan_has_its_targets_and_a_missing_one_re
         return Preflight(targets=tuple(found), findings=tuple(each for one in found for each in judge(one)))
 
     class Broker:
-        desk = RedriveService(store, clock_ms=clock, random_bits=new_random_bits, check_targets=check)
+        service = RedriveService(store, clock_ms=clock, random_bits=new_random_bits, check_targets=check)
 
         async def plan(self, new: NewOperation) -> object:
-            return await self.desk.plan(new)
+            return await self.service.plan(new)
 
     async def broker() -> Broker:
         return Broker()

@@ -24,7 +24,7 @@ from redrive.records import (
 from redrive.stores import Store
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wire import ENVELOPE_CONTENT_TYPE, Got, Properties, wrap
-from redrive.wiring import declare_missing, describe, running
+from redrive.wiring import declare_missing, describe_content, running
 from tests.unit.deadletters.collecting_scene import (
     make_collector,
     now_ms,
@@ -138,7 +138,7 @@ async def play_coming_back(scene: EnvelopeScene) -> None:
         assert "no such room" in (letter.error_message or ""), letter
         content = await scene.content(first.id)
         assert content.body == BODY
-        shown = describe(content)
+        shown = describe_content(content)
         assert shown.headers["mine"] == "velvet"
         assert shown.headers["large"] == "x" * len(shown.headers["large"])
         assert "x-redrive-envelope" not in shown.headers
@@ -217,7 +217,7 @@ async def play_strangers(scene: EnvelopeScene) -> None:
     async for exported in scene.store.letters.stream(parse_filter("", now_ms=now_ms()), now_ms=now_ms()):
         if exported.letter.id != first.id:
             kept.append(exported.content.body)
-        describe(await scene.content(exported.letter.id))
+        describe_content(await scene.content(exported.letter.id))
     assert sorted(kept) == sorted(body for _, body in pairs)
     await scene.found("body.order.room:blue header.mine:velvet")
     # And the copy itself, in an envelope that somebody else made of it, is the copy.

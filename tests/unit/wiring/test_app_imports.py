@@ -60,3 +60,16 @@ def test_a_module_of_a_package_is_told_by_its_path_from_here(tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(InvalidApp, match=r"\(warehouse/stock\.py, line 2\)$"):
         load_app("warehouse.main:app")
+
+
+def test_a_module_outside_the_working_directory_is_named_and_not_the_module_of_ours_that_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, here = tmp_path / "library", tmp_path / "here"
+    library.mkdir()
+    here.mkdir()
+    (library / "far_away.py").write_text('import redrive\n\nredrive.App().consumer("orders", prefetch=0)\n')
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend(str(library))
+    with pytest.raises(InvalidApp, match=r"far_away\.py, line 3\)$"):
+        load_app("far_away:app")

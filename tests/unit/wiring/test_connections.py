@@ -10,8 +10,8 @@ from redrive.client import AccessRefused, InvalidUrl, parse_url
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import InvalidApp
 from redrive.wiring import (
-    AccessMissing,
-    NotLetIn,
+    LoginRefused,
+    PermissionMissing,
     PreparedApp,
     Setting,
     apply_arguments,
@@ -52,7 +52,7 @@ def refusal(url_of: str, source: str) -> str:
     async def scenario() -> None:
         async with EmbeddedBroker() as broker:
             host = broker.url.split("@")[1].split("/")[0]
-            with pytest.raises(NotLetIn) as refused:
+            with pytest.raises(LoginRefused) as refused:
                 await start_app(prepared(url_of.replace("HOST", host), source))
             said.append(str(refused.value).replace(host, "HOST"))
 
@@ -73,7 +73,7 @@ def test_an_unknown_vhost_is_named() -> None:
 
 def told(error: Exception, *, file: str | None) -> str:
     target, setting = parse_url("amqp://shop:secret@broker:5672/shop"), Setting(value="", source="--url")
-    with pytest.raises((NotLetIn, AccessMissing)) as refused, explain_refusals(target, setting, file=file):
+    with pytest.raises((LoginRefused, PermissionMissing)) as refused, explain_refusals(target, setting, file=file):
         raise error
     assert "secret" not in str(refused.value)
     return str(refused.value)
@@ -81,7 +81,7 @@ def told(error: Exception, *, file: str | None) -> str:
 
 def test_a_vhost_without_access_says_how_to_grant_it() -> None:
     reason = "broker:5672: 530 NOT_ALLOWED - access to vhost 'shop' refused for user 'shop'"
-    assert told(NotLetIn((reason,)), file="redrive.yaml") == (
+    assert told(LoginRefused((reason,)), file="redrive.yaml") == (
         "user shop has no access to vhost shop of broker:5672; grant it with: rabbitmqctl set_permissions -p shop"
         " shop …, or check --url"
     )

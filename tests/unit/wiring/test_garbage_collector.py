@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from redrive.wiring import YOUNG_MAX, seldom_collected
+from redrive.wiring import YOUNG_MAX, rare_garbage_collection
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def collector() -> Iterator[None]:
 
 def test_what_is_there_is_left_alone_until_it_is_over() -> None:
     gc.set_threshold(700, 10, 10)
-    with seldom_collected():
+    with rare_garbage_collection():
         assert gc.get_threshold() == (YOUNG_MAX, 10, 10)
         assert gc.get_freeze_count() > 0
     assert gc.get_threshold() == (700, 10, 10)
@@ -32,14 +32,14 @@ def test_what_is_there_is_left_alone_until_it_is_over() -> None:
 @pytest.mark.parametrize("chosen", [0, 5 * YOUNG_MAX])
 def test_who_has_turned_it_off_or_down_is_not_overruled(chosen: int) -> None:
     gc.set_threshold(chosen, 10, 10)
-    with seldom_collected():
+    with rare_garbage_collection():
         assert gc.get_threshold() == (chosen, 10, 10)
     assert gc.get_threshold() == (chosen, 10, 10)
 
 
 def test_a_failure_within_leaves_it_as_it_was() -> None:
     gc.set_threshold(700, 10, 10)
-    with pytest.raises(RuntimeError), seldom_collected():
+    with pytest.raises(RuntimeError), rare_garbage_collection():
         raise RuntimeError("no broker")
     assert (gc.get_threshold(), gc.get_freeze_count()) == ((700, 10, 10), 0)
 
@@ -56,7 +56,7 @@ def test_cycles_of_handlers_are_still_found() -> None:
         def __del__(self) -> None:
             Node.alive -= 1
 
-    with seldom_collected():
+    with rare_garbage_collection():
         most = 0
         for _ in range(5 * YOUNG_MAX):
             Node()

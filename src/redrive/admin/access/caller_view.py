@@ -10,7 +10,7 @@ from redrive.admin.access.caller import Caller
 from redrive.admin.services import services_of
 from redrive.records import MessageContent, Redaction, View, body_of
 from redrive.stores import Store, redact_body
-from redrive.wiring import describe
+from redrive.wiring import describe_content
 
 
 async def view_for(caller: Caller, store: Store, known: Iterable[Redaction] | None = None) -> View:
@@ -23,7 +23,7 @@ async def view_for(caller: Caller, store: Store, known: Iterable[Redaction] | No
 
 async def visible_content(view: View, content: MessageContent) -> dict[str, Any]:
     """A message as `View.content` shows it. Values in long bodies are hidden in another process meanwhile."""
-    described = describe(content)
+    described = describe_content(content)
     return view.content(described, await redact_body(view, body_of(described)))
 
 

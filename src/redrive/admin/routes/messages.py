@@ -38,7 +38,7 @@ from redrive.records import (
     trial_redaction,
 )
 from redrive.stores import ChangeResult, StoreUnavailable, VersionConflict, WholeLetter, redact_body
-from redrive.wiring import describe, headers_from_json
+from redrive.wiring import describe_content, headers_from_json
 
 router = APIRouter(prefix="/api/v1/messages", tags=["messages"])
 
@@ -163,7 +163,7 @@ async def show_headers(
     """Properties and headers with their AMQP types."""
     letter, content = await _content(request, caller, message_id, original=original)
     await audit_payload_read(services_of(request), caller, view, letter.id, letter.queue)
-    described = describe(content)
+    described = describe_content(content)
     properties, headers = view.properties(described.properties), view.headers(described.headers)
     is_redacted = properties != described.properties or headers != described.headers
     response.headers["ETag"] = etag(letter.version)

@@ -14,7 +14,7 @@ from redrive.core import RedriveError, format_duration_ms
 from redrive.deadletters import AUTO_RETRY_INTERVAL_S, AutoRetryReport
 from redrive.records import RetryRule, rule_json
 from redrive.stores import Store
-from redrive.wiring import Broker, declare_rules, opened_broker, opened_store
+from redrive.wiring import RedriveBroker, declare_rules, opened_broker, opened_store
 
 _EVERYTHING = "*"
 _DEFAULT = RetryRule(scope=_EVERYTHING)
@@ -196,7 +196,7 @@ def run_command(connection: ConnectionOptions, once: bool, every_ms: int) -> Non
     run_to_end(work)
 
 
-async def _rounds(broker: Broker, every_s: float, stop: asyncio.Event) -> None:
+async def _rounds(broker: RedriveBroker, every_s: float, stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
             _tell(await broker.auto_retry.once(stop=stop), is_once=False)

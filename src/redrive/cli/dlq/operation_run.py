@@ -17,7 +17,7 @@ from redrive.cli.text_tables import counted
 from redrive.core import RedriveError
 from redrive.records import ItemState, Operation, OperationItem, OperationState, item_json, operation_json
 from redrive.stores import Store
-from redrive.wiring import Broker, end_signals_handled
+from redrive.wiring import RedriveBroker, end_signals_handled
 
 _POLL_INTERVAL_S = 0.2
 _STOP_S_MAX = 60.0
@@ -39,7 +39,7 @@ def stopping_on_signals(said: str = "Stopping …") -> Iterator[asyncio.Event]:
         yield stop
 
 
-async def run_in_foreground(store: Store, broker: Broker, operation: Operation) -> Operation:
+async def run_in_foreground(store: Store, broker: RedriveBroker, operation: Operation) -> Operation:
     """Runs an operation to its end, its pause, or Ctrl-C. If another process runs it already, this one follows it."""
     is_terminal = sys.stderr.isatty()
     progress = ProgressBar(

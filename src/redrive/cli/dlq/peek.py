@@ -12,7 +12,7 @@ from redrive.cli.dlq.show import body_lines, header_rows
 from redrive.cli.text_tables import TableColumn, counted, size_text
 from redrive.deadletters import PeekedMessage, PeekResult
 from redrive.records import MessageContent
-from redrive.wiring import describe, peek_at
+from redrive.wiring import describe_content, peek_queue
 
 
 @click.command("peek")
@@ -33,7 +33,7 @@ def peek_command(connection: ConnectionOptions, queue: str, limit: int, form: st
     """
 
     async def work() -> PeekResult:
-        return await peek_at(connection_settings_of(connection), queue, limit=limit)
+        return await peek_queue(connection_settings_of(connection), queue, limit=limit)
 
     peeked = run_to_end(work)
     if form == "json":
@@ -48,7 +48,7 @@ def peek_command(connection: ConnectionOptions, queue: str, limit: int, form: st
 
 
 def _as_json(message: PeekedMessage) -> dict[str, Any]:
-    described = describe(MessageContent(properties=message.properties, body=message.body))
+    described = describe_content(MessageContent(properties=message.properties, body=message.body))
     return {
         "place": message.place,
         "exchange": message.exchange,
@@ -61,7 +61,7 @@ def _as_json(message: PeekedMessage) -> dict[str, Any]:
 
 
 def _print(message: PeekedMessage) -> None:
-    described = describe(MessageContent(properties=message.properties, body=message.body))
+    described = describe_content(MessageContent(properties=message.properties, body=message.body))
     print_line(f"{message.place}. exchange {message.exchange or '(default)'}, key {message.routing_key}", bold=True)
     for name, value in described.properties.items():
         print_line(f"  {name}: {value}")

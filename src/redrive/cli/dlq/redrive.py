@@ -35,7 +35,7 @@ from redrive.records import (
     statuses_allowing,
 )
 from redrive.stores import Store
-from redrive.wiring import Broker, opened_broker, opened_store, seldom_collected
+from redrive.wiring import RedriveBroker, opened_broker, opened_store, rare_garbage_collection
 
 RAMP = (1, 2, 5, 20)
 _NO_SELECTION = Selection()
@@ -240,13 +240,13 @@ def _send(
             async with opened_broker(connection, store, has_witness=asked.has_witness) as broker:
                 if not await _is_wanted(broker, request, preview, asked):
                     return None
-                async with broker.undisturbed(request):
-                    operation = await broker.desk.start(request)
+                async with broker.without_collectors(request):
+                    operation = await broker.service.start(request)
                     if operation.state not in _ENDED:
                         operation = await run_in_foreground(store, broker, operation)
                 return operation, await items_not_sent(store, operation)
 
-    with seldom_collected():
+    with rare_garbage_collection():
         result = run_to_end(work)
     if result is not None and new.kind is OperationKind.RETURN:
         say("Collecting these queues is stopped; go on with: redrive collect --resume-queue QUEUE")
@@ -268,7 +268,7 @@ async def _left_alone(store: Store, selection: Selection) -> dict[str, str]:
     return found
 
 
-async def _is_wanted(broker: Broker, request: NewOperation, preview: Preview, asked: _Asked) -> bool:
+async def _is_wanted(broker: RedriveBroker, request: NewOperation, preview: Preview, asked: _Asked) -> bool:
     """Shows what would happen and asks. False after a dry run; ends the program where it may not or must not go on."""
     preflight = (await broker.plan(request)).preflight
     if asked.form == "json" and asked.dry_run:

@@ -29,7 +29,7 @@ from redrive.records import (
     trial_redaction,
 )
 from redrive.stores import PastContent, Store
-from redrive.wiring import Described, describe
+from redrive.wiring import DescribedContent, describe_content
 
 _TEXT_MAX = 64_000
 _HEX_MAX = 1024
@@ -120,7 +120,7 @@ def show_command(
         sys.stdout.buffer.write(whole.content.body)
         sys.stdout.buffer.flush()
         return
-    described = describe(whole.content)
+    described = describe_content(whole.content)
     if form == "json":
         print_json(_as_json(whole, described))
     else:
@@ -129,7 +129,7 @@ def show_command(
 
 def _show_as(view: View, whole: _Whole, *, body_only: bool, form: str) -> None:
     """Prints what a role sees. What is hidden is left out, and that is said."""
-    described = describe(whole.content)
+    described = describe_content(whole.content)
     shown = view.content(described)
     body = view.body(whole.content.body)
     if body_only:
@@ -170,7 +170,7 @@ def _pairs(ours: tuple[_One, ...], told: list[dict[str, Any]]) -> list[tuple[_On
     return list(zip(ours, told, strict=True))
 
 
-def _as_json(whole: _Whole, described: Described) -> dict[str, Any]:
+def _as_json(whole: _Whole, described: DescribedContent) -> dict[str, Any]:
     return {
         **letter_json(whole.letter),
         "stack": whole.letter.stack,
@@ -185,7 +185,7 @@ def _as_json(whole: _Whole, described: Described) -> dict[str, Any]:
 
 def _print(
     whole: _Whole,
-    described: Described,
+    described: DescribedContent,
     *,
     size: int | None = None,
     is_body_hidden: bool = False,
