@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from redrive.client import Client, ClientError, Confirmed, Outcome, Publisher, ReconnectBackoff
 from redrive.core import Observer, Park, Requeue, RetryAfter, headers
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import App, Message, PublishFailed, Runner, RunOptions
+from redrive.runtime import App, AppRunner, AppRunOptions, Message, PublishFailed
 from redrive.wire import Properties
 from tests.simulation.errors import Absent, Answer, Broken, Refused
 from tests.simulation.runs import Run
@@ -148,7 +148,7 @@ class _Life:
         self._staff = staff
         self._random = random
         self._pipes: list[asyncio.BaseTransport] = []
-        self._runner: Runner | None = None
+        self._runner: AppRunner | None = None
         self._starting: asyncio.Task[Any] | None = None
         self.is_dead = False
         self.is_running = False
@@ -156,7 +156,7 @@ class _Life:
     async def start(self) -> None:
         """Until it consumes; a supervisor would try as long."""
         self._starting = asyncio.current_task()
-        options = RunOptions(
+        options = AppRunOptions(
             grace_s=self._staff.grace_s,
             checkpoint=self._process.step if self._staff.dies_at_step is not None else None,
             now_ms=self._stage.now_ms,
@@ -165,7 +165,7 @@ class _Life:
         )
         while not self.is_dead:
             consumptions = self._app().consumptions(self._stage.scenario.compiled)
-            runner = Runner(consumptions, self._connect, observer=self._stage.observer, options=options)
+            runner = AppRunner(consumptions, self._connect, observer=self._stage.observer, options=options)
             try:
                 await runner.start()
             except ClientError as error:

@@ -9,9 +9,9 @@ from redrive.client import Confirmed
 from redrive.core import AckDelivery, Command, Crashed, PublishCopy, RequeueDelivery, deaths_in, parking_headers
 from redrive.core import headers as names
 from redrive.embedded.virtual_time import Timekeeper
-from redrive.runtime import detached, executing
 from redrive.runtime.admission import Admission
-from redrive.runtime.views import DeliveryLetter
+from redrive.runtime.delivered_message import DeliveredMessage
+from redrive.runtime.settlement import command_executor, detached_copies
 from redrive.topology import HeaderTrust
 from redrive.topology.deliveries import moves
 from redrive.topology.deliveries.message_origin import write_original_route
@@ -50,18 +50,18 @@ def test_an_ack_without_its_copy_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> N
     async def forget(*_: Any) -> bool:
         return True
 
-    monkeypatch.setattr(executing.Executor, "_publish_until_confirmed", forget)
+    monkeypatch.setattr(command_executor.CommandExecutor, "_publish_until_confirmed", forget)
     assert "is lost" in first_finding("is lost")
 
 
 def test_a_parked_copy_that_is_refused_and_taken_for_confirmed_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for these: whoever hears the outcome acks."""
-    end = detached.DetachedCopies.end
+    end = detached_copies.DetachedCopies.end
 
-    def believe(self: detached.DetachedCopies, sink: Any, _: Any) -> None:
+    def believe(self: detached_copies.DetachedCopies, sink: Any, _: Any) -> None:
         end(self, sink, Confirmed())
 
-    monkeypatch.setattr(detached.DetachedCopies, "end", believe)
+    monkeypatch.setattr(detached_copies.DetachedCopies, "end", believe)
     assert "is lost" in first_finding("is lost", REFUSED_BY)
 
 
@@ -69,19 +69,19 @@ def test_a_copy_that_is_refused_and_not_insisted_on_is_a_loss(monkeypatch: pytes
     async def let_be(*_: Any) -> bool:
         return True
 
-    monkeypatch.setattr(executing.Executor, "insist", let_be)
+    monkeypatch.setattr(command_executor.CommandExecutor, "insist", let_be)
     assert "is lost" in first_finding("is lost")
 
 
 def test_a_copy_that_is_published_twice_is_a_duplicate_without_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    execute = executing.Executor.execute
+    execute = command_executor.CommandExecutor.execute
 
-    async def twice(self: executing.Executor, delivery: Any, commands: Any) -> bool:
+    async def twice(self: command_executor.CommandExecutor, delivery: Any, commands: Any) -> bool:
         listed: list[Command] = list(commands)
         copies = [one for one in listed if isinstance(one, PublishCopy)]
         return await execute(self, delivery, [*copies, *listed])
 
-    monkeypatch.setattr(executing.Executor, "execute", twice)
+    monkeypatch.setattr(command_executor.CommandExecutor, "execute", twice)
     assert "with 0 disturbances" in first_finding("ended 2 times, with 0 disturbances")
 
 
@@ -113,13 +113,13 @@ def test_a_parked_copy_with_two_counts_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_delivery_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = executing.settle
+    settle = command_executor.settle
 
     def forget_acks(delivery: Any, command: Any) -> None:
         if not isinstance(command, AckDelivery):
             settle(delivery, command)
 
-    monkeypatch.setattr(executing, "settle", forget_acks)
+    monkeypatch.setattr(command_executor, "settle", forget_acks)
     monkeypatch.setattr(world, "QUIET_S_MAX", ONE_DAY_S)
     assert "in hand" in first_finding("not quiet")
 
@@ -149,7 +149,7 @@ def test_a_crash_cap_that_takes_every_return_for_a_death_is_found(monkeypatch: p
 
 def test_headers_that_are_believed_of_a_stranger_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug that outsiders found: what a publisher had copied from another message was taken for its own past."""
-    monkeypatch.setattr(DeliveryLetter, "belief", HeaderTrust.OWN)
+    monkeypatch.setattr(DeliveredMessage, "trust", HeaderTrust.OWN)
     monkeypatch.setattr(forgers, "FAR_MS", 1)  # or it would be waited for, lap by lap
     assert "after 0 runs" in first_finding("after 0 runs", FORGED)
 

@@ -11,9 +11,9 @@ from redrive import wire
 from redrive.client import Client
 from redrive.core import Requeue, Rule
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import App, Message, Runner, RunOptions
-from redrive.runtime.executing import Executor
-from redrive.runtime.turns import Turns
+from redrive.runtime import App, AppRunner, AppRunOptions, Message
+from redrive.runtime.concurrency import ConcurrencyLimit
+from redrive.runtime.settlement.command_executor import CommandExecutor
 from redrive.testing import run_in_virtual_time
 from redrive.topology import Compiled, compile_declaration, declare
 from redrive.wiring import declare_missing
@@ -34,8 +34,10 @@ def test_an_app_that_was_about_to_consume_again_stops_in_time_although_its_broke
 
         async with EmbeddedBroker(listen=False) as broker:
             await declare_missing(DECLARED, lambda _: Client(broker.url, dial=broker.dial))
-            options = RunOptions(grace_s=1)
-            runner = Runner(app.consumptions(DECLARED), lambda _: Client(broker.url, dial=broker.dial), options=options)
+            options = AppRunOptions(grace_s=1)
+            runner = AppRunner(
+                app.consumptions(DECLARED), lambda _: Client(broker.url, dial=broker.dial), options=options
+            )
             await runner.start()
             (subscription,) = runner.subscriptions
             await subscription.stop_consuming()
@@ -56,22 +58,22 @@ def test_a_turn_that_nobody_may_use_now_does_not_go_round_among_those_who_wait()
     """It did, in one turn of the event loop after the other, and nothing else got the processor's time."""
 
     async def main() -> list[str]:
-        turns, heard = Turns(1), []
-        assert turns.try_take()
+        concurrency, heard = ConcurrencyLimit(1), []
+        assert concurrency.try_take()
 
         async def wait(name: str) -> None:
-            heard.append(f"{name}: {'a turn' if await turns.wait() else 'look again'}")
+            heard.append(f"{name}: {'a turn' if await concurrency.wait() else 'look again'}")
 
         first, second = asyncio.create_task(wait("first")), asyncio.create_task(wait("second"))
         await asyncio.sleep(0)
-        turns.pass_on()
+        concurrency.release()
         await first
-        turns.put_back()
+        concurrency.put_back()
         await asyncio.sleep(1)
         assert not second.done()
-        turns.wake()
+        concurrency.wake()
         await second
-        assert turns.try_take()
+        assert concurrency.try_take()
         return heard
 
     assert run_in_virtual_time(main()) == ["first: a turn", "second: look again"]
@@ -138,8 +140,8 @@ async def open_for_business(
             for number in range(messages):
                 made = wire.Properties.of(delivery_mode=2, message_id=f"#{number}", headers=headers)
                 await publisher.publish("shop", "order", b"%d" % number, made)
-        options = RunOptions(now_ms=lambda: round(broker.now_s * 1000))
-        runner = Runner(app.consumptions(declared), connect, options=options)
+        options = AppRunOptions(now_ms=lambda: round(broker.now_s * 1000))
+        runner = AppRunner(app.consumptions(declared), connect, options=options)
         await runner.start()
         yield broker
         await runner.stop()
@@ -320,7 +322,7 @@ def test_a_return_without_a_copy_makes_the_queue_write_its_own_count_over_a_publ
     profile: str, retry: dict[str, Any], parking: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no copy can be made the message pays for one run, as after a death, and not for 25."""
-    monkeypatch.setattr(Executor, "copy_once", _refused)
+    monkeypatch.setattr(CommandExecutor, "copy_once", _refused)
     declared = shop({**retry, "attempts": 3}, type="quorum")
     app, seen = App(declared), []
 

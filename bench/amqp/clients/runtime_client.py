@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from bench.amqp.clients.contract import RETRIES, Case, Progress, run
 from redrive.client import Client
-from redrive.runtime import App, Runner, RunOptions
+from redrive.runtime import App, AppRunner, AppRunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wiring import rare_garbage_collection
 
@@ -49,11 +49,11 @@ async def surroundings(case: Case) -> AsyncIterator[None]:
                 await channel.delete_queue(name)
 
 
-def runner_for(app: App, case: Case) -> Runner:
+def runner_for(app: App, case: Case) -> AppRunner:
     """The app at work on the case's broker."""
-    options = RunOptions(wait_for_topology=False)
+    options = AppRunOptions(wait_for_topology=False)
     connect: Callable[[str], Client] = lambda name: Client(case.url, name=name)  # noqa: E731 - named for its type
-    return Runner(app.consumptions(compiled_for(case)), connect, options=options)
+    return AppRunner(app.consumptions(compiled_for(case)), connect, options=options)
 
 
 async def idle(case: Case) -> float:

@@ -8,7 +8,7 @@ import click
 from redrive.cli.console import greet
 from redrive.cli.secret_files import with_broker_files
 from redrive.core import InvalidDuration, parse_duration_ms
-from redrive.runtime import RunOptions
+from redrive.runtime import AppRunOptions
 from redrive.wiring import PreparedApp, TelemetryOptions, load_app, run_app_command, run_fleet, take_worker_url
 
 
@@ -80,7 +80,7 @@ def run_command(
         loaded,
         url=url,
         declare=declare,
-        options=RunOptions(grace_s=grace_s, wait_for_topology=not no_wait),
+        options=AppRunOptions(grace_s=grace_s, wait_for_topology=not no_wait),
         telemetry_options=telemetry_options,
         started=(lambda _: None) if as_worker else started,
         is_worker=as_worker,

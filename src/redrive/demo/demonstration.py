@@ -15,7 +15,7 @@ from redrive.demo.lines import BOLD, DIM, GREEN, RED, Lines
 from redrive.demo.shop import CASES, OrderCase, Shop, open_shop, write_order
 from redrive.deploy import apply, inspect
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import Runner, RunOptions
+from redrive.runtime import AppRunner, AppRunOptions
 from redrive.topology import RetryRoutes
 from redrive.wiring import end_signals_handled
 
@@ -54,11 +54,11 @@ async def _run(*, url: str | None, once: bool, write: Write, colour: bool) -> bo
     ):
         _introduce(lines, routes, once=once)
         publisher = await client.publisher()
-        runner = Runner(
+        runner = AppRunner(
             shop.app.consumptions(shop.compiled),
             lambda purpose: Client(target, name=f"redrive demo ({purpose})", observer=lines),
             observer=lines,
-            options=RunOptions(grace_s=_GRACE_S),
+            options=AppRunOptions(grace_s=_GRACE_S),
         )
         async with runner:
             if once:

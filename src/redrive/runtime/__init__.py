@@ -1,23 +1,23 @@
 """The consumer runtime: handlers for queues, run so that no message is lost.
 
-From the outside in: `app` is what authors write (`signatures`, `options` and `codecs` read it), `runner` connects it
-and stops it, `subscription` keeps one queue consumed. One delivery goes through `admission` (may it run now?),
-`calling` (the handler), core's decision table, a shape's commands, and `executing`, which acks nothing whose copy is
-not confirmed. `solitude` and `pausing` are the two protections: from messages that kill, and from dependencies that are
+From the outside in: `app` is what authors write (`signatures`, `consumer_options` and `codecs` read it), `app_runner`
+connects it and stops it, `subscription` keeps one queue consumed. One delivery goes through `delivery_handler`:
+`admission` (may it run now?), `concurrency` (a slot), `handler_call` (the handler), and `settlement`, which decides and
+settles. `exclusive_run` protects from messages that crash their consumers, `queue_pause` from dependencies that are
 down.
 """
 
-from redrive.runtime.admission import Admission
+from redrive.runtime.admission import Admission, ReplaceByCopy, RunExclusively
 from redrive.runtime.app import App, Consumption, Source
+from redrive.runtime.app_runner import GRACE_S, THREADS_NAME, AppRunner, AppRunOptions
 from redrive.runtime.codecs import JSON, Codec, Json, UnsupportedType
+from redrive.runtime.consumer_options import CRASHES_MAX, PAUSE_ON, Middleware
 from redrive.runtime.errors import AppError, InvalidApp, PublishFailed, TopologyMissing, UnsupportedBroker
-from redrive.runtime.executing import Checkpoint
 from redrive.runtime.message import Message
-from redrive.runtime.options import CRASHES_MAX, PAUSE_ON, Middleware
-from redrive.runtime.processes import Fleet, wait_parent_gone
+from redrive.runtime.process_context import Checkpoint
 from redrive.runtime.push import InvalidPush, Pusher, PushTarget, is_signed, read_secrets
 from redrive.runtime.run_records import RECORD_PATH, LastRun, RunRecord, RunRecords
-from redrive.runtime.runner import GRACE_S, THREADS_NAME, Runner, RunOptions
+from redrive.runtime.worker_processes import WorkerProcesses, wait_parent_gone
 
 __all__ = [
     "CRASHES_MAX",
@@ -29,10 +29,11 @@ __all__ = [
     "Admission",
     "App",
     "AppError",
+    "AppRunOptions",
+    "AppRunner",
     "Checkpoint",
     "Codec",
     "Consumption",
-    "Fleet",
     "InvalidApp",
     "InvalidPush",
     "Json",
@@ -42,14 +43,15 @@ __all__ = [
     "PublishFailed",
     "PushTarget",
     "Pusher",
-    "RunOptions",
+    "ReplaceByCopy",
+    "RunExclusively",
     "RunRecord",
     "RunRecords",
-    "Runner",
     "Source",
     "TopologyMissing",
     "UnsupportedBroker",
     "UnsupportedType",
+    "WorkerProcesses",
     "is_signed",
     "read_secrets",
     "wait_parent_gone",

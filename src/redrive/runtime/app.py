@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from redrive.core import Backoff, Cause, Decision, InvalidInput, Outcome, RetryPolicy, Rule, Situation, did_you_mean
 from redrive.runtime.codecs import JSON, Codec, Reader, UnsupportedType, body_reader
-from redrive.runtime.errors import InvalidApp
-from redrive.runtime.options import (
+from redrive.runtime.consumer_options import (
     CRASHES_MAX,
     PAUSE_ON,
     PREFETCH,
@@ -21,6 +20,7 @@ from redrive.runtime.options import (
     read_codec,
     read_options,
 )
+from redrive.runtime.errors import InvalidApp
 from redrive.runtime.signatures import Signature, check_middleware, handler_name, read_signature
 from redrive.topology import Compiled, Declaration, QueuePlan
 

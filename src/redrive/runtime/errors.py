@@ -2,17 +2,19 @@
 
 RedriveError
 └── AppError
-    ├── InvalidApp            the author's: a handler, option or declaration that can't be used; nothing has run
-    ├── UnsupportedBroker     the operator's: this broker can't do what the declaration asks for
-    ├── TopologyMissing       the operator's: a queue is not declared, and the app was told not to wait
-    └── PublishFailed         a handler's publish was not confirmed; raised inside the handler, which fails
+    ├── InvalidApp            the author: a handler, option or declaration that can't be used; nothing has run
+    ├── UnsupportedBroker     the operator: this broker lacks what the declaration needs
+    ├── TopologyMissing       the operator: a queue is not declared, and the app was told not to wait for it
+    └── PublishFailed         the environment: a handler's publish was not confirmed; raised inside the handler
 """
 
+from redrive.client import Confirmed, InDoubt, Nacked, Returned
+from redrive.client import Outcome as PublishOutcome
 from redrive.core import RedriveError
 
 
 class AppError(RedriveError):
-    """The root of what the consumer runtime raises."""
+    """The root of the errors of the consumer runtime."""
 
 
 class InvalidApp(AppError):
@@ -28,7 +30,7 @@ class UnsupportedBroker(AppError):
 
 
 class TopologyMissing(AppError):
-    """Queues or exchanges the app needs do not exist."""
+    """Queues or exchanges that the app needs do not exist."""
 
     def __init__(self, missing: tuple[str, ...], *, file: str = "FILE") -> None:
         self.missing = missing
@@ -36,7 +38,7 @@ class TopologyMissing(AppError):
 
 
 class PublishFailed(AppError):
-    """A publish from a handler that the broker has not confirmed; with `in_doubt` it may have arrived all the same."""
+    """The broker has not confirmed a handler's publish; with `in_doubt` the message may have arrived all the same."""
 
     def __init__(self, exchange: str, routing_key: str, reason: str, *, in_doubt: bool) -> None:
         self.exchange = exchange
@@ -45,3 +47,16 @@ class PublishFailed(AppError):
         self.in_doubt = in_doubt
         where = f"exchange {exchange!r} with key {routing_key!r}"
         super().__init__(f"a message to {where} was not confirmed: {reason}")
+
+
+def describe_publish_outcome(outcome: PublishOutcome) -> str:
+    """The outcome of a publish as text for logs and errors."""
+    match outcome:
+        case Confirmed():
+            return "confirmed"
+        case Returned(code=code, text=text):
+            return f"no queue took it ({code} {text})"
+        case Nacked():
+            return "the broker refused it: a queue is full or failing"
+        case InDoubt(reason=reason, sent=sent):
+            return f"{'in doubt' if sent else 'not sent'}: {reason}"

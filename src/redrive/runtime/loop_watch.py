@@ -1,9 +1,9 @@
-"""A thread that sees when a handler holds up the event loop, and says which.
+"""A thread that notices when a handler blocks the event loop, and which one.
 
-While the loop stands still no heartbeat is sent, and the broker closes the connection in the end: everything in hand
-comes again. Nobody in the loop can tell afterwards whose doing it was, since by then the handler has gone on. So a
-thread asks the loop for an answer now and then; if none comes for half of what the broker grants, it looks at what the
-loop's thread is doing, and the delivery in its stack is the one.
+While the loop is blocked no heartbeat is sent, and in the end the broker closes the connection: every unsettled
+delivery comes again. Afterwards nobody in the loop can tell which handler it was, since that has gone on by then. So a
+thread asks the loop for an answer now and then. If none comes for half of the heartbeat timeout, it looks at the stack
+of the loop's thread: the delivery in there is the one.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ _LOOK_S_LEAST = 0.25
 class LoopWatch:
     """Watches the running loop between `start` and `stop`.
 
-    `patience_s` says after how long to look, None while nothing hangs on it. `on_block` is called in the watching
-    thread, once each time the loop stands still, with the delivery whose handler does it, None if that can't be seen,
-    and for how long it has by then.
+    `patience_s` returns after how long to look, None while it does not matter. `on_block` is called in the watching
+    thread, once each time the loop is blocked, with the delivery whose handler blocks it, None if that can't be seen,
+    and for how long it has been blocked.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class LoopWatch:
         self._thread = threading.Thread(target=self._run, name="redrive loop watch", daemon=True)
 
     def start(self) -> None:
-        """Watches, unless the loop has a time of its own: then standing still means nothing."""
+        """Watches, unless the loop has virtual time: then a block means nothing."""
         if abs(self._loop.time() - time.monotonic()) < 1.0:
             self._thread.start()
 
     def stop(self) -> None:
-        """No more; the thread ends by itself."""
+        """Stops watching; the thread ends by itself."""
         self._stopped.set()
         self._answered.set()
 
@@ -59,7 +59,7 @@ class LoopWatch:
             asked_s = time.monotonic()
             late_s = asked_s - slept_s - _ASK_EVERY_S
             if late_s >= patience_s:
-                # One call of C has kept all threads out, this one too. It is over, and whose it was has just gone on.
+                # One call of C has blocked all threads, this one too. It is over, and its handler has just gone on.
                 delivery = self._look()
                 if delivery is not None:
                     self._on_block(delivery, late_s)
@@ -78,9 +78,9 @@ class LoopWatch:
 
 
 def delivery_in(frame: FrameType | None) -> Delivery | None:
-    """The delivery that the innermost of our frames in a stack is about."""
+    """The delivery in the innermost frame of the delivery handler in a stack."""
     while frame is not None:
-        if frame.f_globals.get("__name__") == "redrive.runtime.handling":
+        if frame.f_globals.get("__name__") == "redrive.runtime.delivery_handler":
             delivery = frame.f_locals.get("delivery")
             if isinstance(delivery, Delivery):
                 return delivery

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from redrive.client import Delivery
 from redrive.core import count_retries, headers, original_headers, read_count
-from redrive.runtime.views import DeliveryLetter
+from redrive.runtime.delivered_message import DeliveredMessage
 
 if TYPE_CHECKING:
-    from redrive.runtime.outlet import Outlet
+    from redrive.runtime.handler_publisher import HandlerPublisher
     from redrive.topology import QueuePlan
 
 CARRIED = ("traceparent", "tracestate", "baggage")
@@ -25,12 +25,12 @@ CARRIED = ("traceparent", "tracestate", "baggage")
 class Message:
     """The message in hand; it is settled by how the handler ends, never through this object."""
 
-    __slots__ = ("_attempts_max", "_letter", "_outlet", "_plan")
+    __slots__ = ("_attempts_max", "_message", "_plan", "_publisher")
 
-    def __init__(self, delivery: Delivery, plan: "QueuePlan", outlet: "Outlet", attempts_max: int) -> None:
-        self._letter = DeliveryLetter(delivery, plan)
+    def __init__(self, delivery: Delivery, plan: "QueuePlan", publisher: "HandlerPublisher", attempts_max: int) -> None:
+        self._message = DeliveredMessage(delivery, plan)
         self._plan = plan
-        self._outlet = outlet
+        self._publisher = publisher
         self._attempts_max = attempts_max
 
     def __repr__(self) -> str:
@@ -45,87 +45,87 @@ class Message:
     @property
     def body(self) -> bytes:
         """The body as it came."""
-        return self._letter.delivery.body
+        return self._message.delivery.body
 
     @property
     def queue(self) -> str:
         """The queue it was consumed from."""
-        return self._letter.queue
+        return self._message.queue
 
     @property
     def exchange(self) -> str:
         """The exchange it was first published to."""
-        return original_headers(self._letter)[headers.ORIGINAL_EXCHANGE] if self._came_back else self._letter.exchange
+        return original_headers(self._message)[headers.ORIGINAL_EXCHANGE] if self._came_back else self._message.exchange
 
     @property
     def routing_key(self) -> str:
         """The key it was first published with."""
-        return self._plan.handler_routing_key(self._letter)
+        return self._plan.handler_routing_key(self._message)
 
     @property
     def attempt(self) -> int:
         """Which run of the handler this is, from 1."""
-        return count_retries(self._letter, self._plan.counted_by) + 1
+        return count_retries(self._message, self._plan.counted_by) + 1
 
     @property
     def redelivered(self) -> bool:
         """Whether a consumer may have had it before: this run may be a repetition."""
-        return self._letter.redelivered or read_count(self._letter.header(headers.DELIVERIES)) > 0
+        return self._message.redelivered or read_count(self._message.header(headers.DELIVERIES)) > 0
 
     @property
     def headers(self) -> dict[str, Any]:
         """All its headers."""
-        return dict(self._letter.delivery.properties.headers)
+        return dict(self._message.delivery.properties.headers)
 
     def header(self, name: str, default: Any = None) -> Any:
         """One header's value."""
-        return self._letter.delivery.properties.header(name, default)
+        return self._message.delivery.properties.header(name, default)
 
     @property
     def id(self) -> str | None:
         """Its identity: its message_id, the same on every attempt. One published without is None until our first copy
         of it gives it one."""
-        return self._letter.message_id
+        return self._message.message_id
 
     @property
     def correlation_id(self) -> str | None:
         """What it belongs to."""
-        return self._letter.delivery.properties.correlation_id
+        return self._message.delivery.properties.correlation_id
 
     @property
     def reply_to(self) -> str | None:
         """Where an answer is expected."""
-        return self._letter.delivery.properties.reply_to
+        return self._message.delivery.properties.reply_to
 
     @property
     def type(self) -> str | None:
         """What kind of message its publisher says it is."""
-        return self._letter.delivery.properties.type
+        return self._message.delivery.properties.type
 
     @property
     def content_type(self) -> str | None:
         """What its publisher says the body is."""
-        return self._letter.delivery.properties.content_type
+        return self._message.delivery.properties.content_type
 
     @property
     def content_encoding(self) -> str | None:
         """How its publisher says the body is compressed."""
-        return self._letter.delivery.properties.content_encoding
+        return self._message.delivery.properties.content_encoding
 
     @property
     def app_id(self) -> str | None:
         """Who published it, as they say."""
-        return self._letter.delivery.properties.app_id
+        return self._message.delivery.properties.app_id
 
     @property
     def priority(self) -> int | None:
         """Its priority."""
-        return self._letter.delivery.properties.priority
+        return self._message.delivery.properties.priority
 
     @property
     def timestamp(self) -> datetime | None:
         """When it was published, as its publisher says, in UTC."""
-        moment = self._letter.delivery.properties.timestamp
+        moment = self._message.delivery.properties.timestamp
         return moment if isinstance(moment, datetime) else None
 
     async def publish(
@@ -157,7 +157,7 @@ class Message:
             carried = self.header(name) if name not in given else None
             if carried is not None:
                 given[name] = carried
-        return await self._outlet.publish(
+        return await self._publisher.publish(
             exchange,
             routing_key,
             body,
@@ -176,19 +176,19 @@ class Message:
 
         Raises RuntimeError in the event loop's own thread, which would wait for itself without end.
         """
-        if _running_loop() is self._outlet.loop:
+        if _running_loop() is self._publisher.loop:
             raise RuntimeError(
                 "publish_blocking() would stop the event loop for good; use `await message.publish(...)` in an async"
                 " handler"
             )
         future = asyncio.run_coroutine_threadsafe(
-            self.publish(exchange, routing_key, body, **options), self._outlet.loop
+            self.publish(exchange, routing_key, body, **options), self._publisher.loop
         )
         return future.result()
 
     @property
     def _came_back(self) -> bool:
-        return self._plan.handler_routing_key(self._letter) != self._letter.routing_key or not self._letter.exchange
+        return self._plan.handler_routing_key(self._message) != self._message.routing_key or not self._message.exchange
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -45,7 +45,7 @@ def read_version(server_version: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
+class TopologyReadiness:
     """`missing`: queues and exchanges that do not exist, or that would drop messages as they are. `different`: plans of
     queues that have other dead-letter settings than declared, and can be consumed all the same, with what is different.
     `weak`: plans of queues whose settings keep less than their shape promises, with what is not kept."""
@@ -55,7 +55,7 @@ class Readiness:
     weak: tuple[tuple[QueuePlan, tuple[str, ...]], ...]
 
 
-async def find_readiness(client: Client, consumptions: Iterable[Consumption]) -> Readiness:
+async def find_readiness(client: Client, consumptions: Iterable[Consumption]) -> TopologyReadiness:
     """What is not as the app needs it. Raises `ConnectionClosed`."""
     consumptions = tuple(consumptions)
     missing = await _find_missing(client, consumptions)
@@ -76,7 +76,7 @@ async def find_readiness(client: Client, consumptions: Iterable[Consumption]) ->
             missing.append(f"{address} with its dead-letter settings ({difference})")
         else:
             different.append((plan, difference))
-    return Readiness(missing=tuple(missing), different=tuple(different), weak=tuple(weak))
+    return TopologyReadiness(missing=tuple(missing), different=tuple(different), weak=tuple(weak))
 
 
 async def _find_difference(client: Client, queue: Queue) -> tuple[str | None, Mapping[str, object]]:

@@ -1,19 +1,19 @@
 """Which messages a process has in its handlers, in a file that outlives it.
 
-A process that ends by `os._exit`, a fault in a C library or SIGKILL says nothing any more. So each keeps a small file
-mapped into its memory: a slot for each run, written before the handler is called and cleared after it (about a
-microsecond). What the kernel has of it after a death is what the process had in hand. A fleet reads it to say
-which message that was, and whether the process had begun to consume at all.
+A process that ends by `os._exit`, a fault in a C library or SIGKILL can't log anything any more. So each keeps a small
+file mapped into its memory: a slot for each run, written before the handler is called and cleared after it (about a
+microsecond). After a crash the kernel still has the file, with the runs that had not ended. `WorkerProcesses` reads it
+to log which messages these were, and whether the process had begun to consume at all.
 
-The files of one user on one machine lie in one folder, so that whoever gets a message again after its last chance, a
-run alone, can ask what became of that run (`RunRecords.find_last_run`):
+The files of one user on one machine lie in one folder. So a process that gets a message again after its exclusive run
+can look up what became of that run (`RunRecords.find_last_run`):
 
-    nothing is written about it             unseen: another machine, or the folder is gone with its container
-    it was in hand and had not begun        not begun
-    it had begun, and SIGKILL came, or the connection went, or nobody knows how the process ended      stopped
-    it had begun, and the process ended by itself, or its event loop stood still                       its own death
+    no record names it                             unseen: another machine, or the folder is gone with its container
+    it was received and had not begun              not begun
+    it had begun, and SIGKILL came, or the connection was lost, or nobody knows how the process ended      stopped
+    it had begun, and the process ended by itself, or its event loop was blocked                           its own crash
 
-Nobody but the user may read the folder; where one can't be made, runs go unrecorded and everything is "unseen".
+Nobody but the user may read the folder. Where none can be made, runs are not recorded and everything is "unseen".
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from redrive.client import Delivery
 from redrive.core import headers
 
 RECORD_PATH = "REDRIVE_RUN_RECORD"
-"""Where a fleet leaves the path of a worker's record."""
-TOLD_MAX = 20
-"""Messages that a death is told with."""
+"""The environment variable with the path of a worker's record."""
+LOGGED_MAX = 20
+"""How many messages the log of a crash names."""
 
 _MAGIC = b"redrive1"
 _HEAD = struct.Struct("<8sIII")  # magic, pid, slots, bytes of queue names
-_STARTED, _WATCHED, _ENDED, _EXIT, _ALONE, _ALONE_KEY = 20, 21, 22, 24, 28, 32
+_STARTED, _WATCHED, _ENDED, _EXIT, _EXCLUSIVE, _EXCLUSIVE_KEY = 20, 21, 22, 24, 28, 32
 _KEY_BYTES = 16
 _HELD, _HELD_COUNT = 64, 1024
 _NAMES = _HELD + _HELD_COUNT * _KEY_BYTES
@@ -60,7 +60,7 @@ _FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal
 
 
 class LastRun(Enum):
-    """What is known of the run alone of a message that came again."""
+    """What is known of the exclusive run of a message that comes again."""
 
     UNSEEN = "unseen"
     NOT_BEGUN = "not begun"
@@ -69,7 +69,7 @@ class LastRun(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InHand:
+class UnfinishedRun:
     """A message whose handler had begun and not ended."""
 
     queue: str
@@ -79,7 +79,7 @@ class InHand:
 
 
 def message_key(queue: str, message_id: str | None, body: bytes) -> bytes:
-    """By which a message is known again."""
+    """Identifies a message when it comes again."""
     digest = hashlib.blake2b(digest_size=_KEY_BYTES)
     for part in (queue, message_id or ""):
         encoded = part.encode("utf-8", "surrogateescape")
@@ -98,15 +98,15 @@ class RunRecord:
     """The record of this process, while it runs."""
 
     def __init__(self, path: Path, queues: Mapping[str, int], *, is_watched: bool = False) -> None:
-        """`queues` has each queue's prefetch. `is_watched`: somebody will write down how this process ended. Raises
-        OSError where no such file can be had."""
+        """`queues` has each queue's prefetch. `is_watched`: a parent process will record how this one ended. Raises
+        OSError if the file can't be made."""
         names = json.dumps(list(queues)).encode()
         slots = max(1, min(sum(queues.values()), _SLOTS_MAX))
         base = _NAMES + len(names)
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         try:
-            # Space that is not there when it is written to would be a SIGBUS: it is asked for now.
+            # A write to space that the disk does not have would be a SIGBUS, so the space is allocated now.
             os.posix_fallocate(self._file, 0, base + slots * _SLOT_BYTES)
             self._memory = mmap.mmap(self._file, base + slots * _SLOT_BYTES)
             _lock(self._file)
@@ -122,14 +122,14 @@ class RunRecord:
         self._memory[: _HEAD.size] = _HEAD.pack(_MAGIC, os.getpid(), slots, len(names))
 
     def mark_started(self) -> None:
-        """The process consumes: whatever ends it now, it is not that it could not begin."""
+        """The process consumes: whatever ends it now, it had been able to begin."""
         self._memory[_STARTED] = 1
 
     def recorder(self, queue: str) -> tuple[Callable[[Delivery], int], Callable[[int], None]]:
         """`begin(delivery)` before a handler of this queue runs, `end(what begin returned)` after it."""
         memory, free, index = self._memory, self._free, self._queues[queue]
         take, put_back, now_ns, clear = self._free.pop, self._free.append, time.monotonic_ns, _TAG.pack_into
-        # One call of C for each size of header; few sizes are common, and there is no room for more than these.
+        # One call of C for each size of header; few sizes are common, and a slot has no room for larger ones.
         writers = [struct.Struct(f"{_SLOT.format}{size}s").pack_into for size in range(_CONTENT_BYTES + 1)]
 
         def begin(delivery: Delivery) -> int:
@@ -154,34 +154,34 @@ class RunRecord:
         return begin, end
 
     def hold(self, key: bytes) -> None:
-        """A message that is to run alone is in hand, and has not begun."""
+        """A message that needs an exclusive run was received, and its run has not begun."""
         at = _HELD + self._next_held * _KEY_BYTES
         self._memory[at : at + _KEY_BYTES] = key
         self._next_held = (self._next_held + 1) % _HELD_COUNT
 
-    def wait_alone(self, key: bytes) -> None:
-        """It is the next one to run alone, and waits until all others have ended."""
-        self._memory[_ALONE_KEY : _ALONE_KEY + _KEY_BYTES] = key
-        self._memory[_ALONE] = _WAITING
+    def wait_exclusive(self, key: bytes) -> None:
+        """It gets the next exclusive run, and waits until all others have ended."""
+        self._memory[_EXCLUSIVE_KEY : _EXCLUSIVE_KEY + _KEY_BYTES] = key
+        self._memory[_EXCLUSIVE] = _WAITING
 
-    def begin_alone(self, key: bytes) -> None:
-        """It begins."""
-        self._memory[_ALONE_KEY : _ALONE_KEY + _KEY_BYTES] = key
-        self._memory[_ALONE] = _BEGUN
+    def begin_exclusive(self, key: bytes) -> None:
+        """Its exclusive run begins."""
+        self._memory[_EXCLUSIVE_KEY : _EXCLUSIVE_KEY + _KEY_BYTES] = key
+        self._memory[_EXCLUSIVE] = _BEGUN
 
-    def end_alone(self) -> None:
-        """It has ended, or is not going to run now."""
-        self._memory[_ALONE] = 0
+    def end_exclusive(self) -> None:
+        """Its exclusive run has ended, or will not take place now."""
+        self._memory[_EXCLUSIVE] = 0
 
     def mark_blocked(self) -> None:
-        """The run alone blocks the event loop for longer than the broker waits for a heartbeat."""
-        if self._memory[_ALONE] == _BEGUN:
-            self._memory[_ALONE] = _BLOCKED
+        """The exclusive run blocks the event loop for longer than the broker waits for a heartbeat."""
+        if self._memory[_EXCLUSIVE] == _BEGUN:
+            self._memory[_EXCLUSIVE] = _BLOCKED
 
     def close(self) -> None:
-        """The process ends in order: there is nothing to be known of it."""
+        """The process ends in order: its record is not needed."""
         self.path.unlink(missing_ok=True)
-        os.close(self._file)  # the memory stays: a handler's thread that can't be ended may still write there
+        os.close(self._file)  # the memory stays mapped: a handler's thread that can't be ended may still write there
 
 
 class RunRecords:
@@ -192,7 +192,7 @@ class RunRecords:
 
     @classmethod
     def find(cls) -> "RunRecords | None":
-        """The folder, made if need be; None where there can't be one, or somebody else could read or change it."""
+        """The folder, made if need be; None if it can't be made, or if somebody else could read or change it."""
         if not hasattr(os, "getuid") or not hasattr(os, "posix_fallocate"):
             return None
         folder = Path(tempfile.gettempdir()) / f"redrive-{os.getuid()}"
@@ -209,11 +209,12 @@ class RunRecords:
         return cls(folder)
 
     def new_path(self) -> Path:
-        """For the record of a process that is about to start."""
+        """A path for the record of a process that is about to start."""
         return self.folder / f"run-{secrets.token_hex(8)}"
 
     def create(self, queues: Mapping[str, int], *, path: Path | None = None) -> RunRecord | None:
-        """The record of this process; `path` if a fleet has chosen one, which watches it then. None if it can't be."""
+        """The record of this process, at `path` if a parent process chose one and watches it. None if it can't be
+        made."""
         self._tidy()
         try:
             return RunRecord(self.new_path() if path is None else path, queues, is_watched=path is not None)
@@ -221,7 +222,7 @@ class RunRecords:
             return None
 
     async def find_last_run(self, key: bytes) -> LastRun:
-        """What is known here of the run alone of a message that was given back; what is told is forgotten."""
+        """What is known here of the exclusive run of a message that comes again; forgotten once asked."""
         was_held = False
         for path in self._paths():
             try:
@@ -230,9 +231,9 @@ class RunRecords:
                 continue
             if head[:8] != _MAGIC:
                 continue
-            if head[_ALONE] and head[_ALONE_KEY : _ALONE_KEY + _KEY_BYTES] == key:
+            if head[_EXCLUSIVE] and head[_EXCLUSIVE_KEY : _EXCLUSIVE_KEY + _KEY_BYTES] == key:
                 last = await self._tell_end(path)
-                _write(path, _ALONE, b"\0")
+                _write(path, _EXCLUSIVE, b"\0")
                 return last
             at = _find_key(head[_HELD:_NAMES], key)
             if at is not None:
@@ -241,15 +242,15 @@ class RunRecords:
         return LastRun.NOT_BEGUN if was_held else LastRun.UNSEEN
 
     async def _tell_end(self, path: Path) -> LastRun:
-        """How the process ended that had begun a run alone. Whoever watches it may need a moment to write it down."""
+        """How the process ended that had begun an exclusive run. Its parent may need a moment to record it."""
         for _ in range(round(_VERDICT_S / _LOOK_S)):
             try:
                 head = _read(path, _HELD)
             except OSError:
                 return LastRun.STOPPED
-            if head[_ALONE] == _WAITING:
+            if head[_EXCLUSIVE] == _WAITING:
                 return LastRun.NOT_BEGUN
-            if head[_ALONE] == _BLOCKED:
+            if head[_EXCLUSIVE] == _BLOCKED:
                 return LastRun.ITS_OWN
             if head[_ENDED]:
                 (code,) = struct.unpack_from("<i", head, _EXIT)
@@ -266,7 +267,7 @@ class RunRecords:
             return []
 
     def _tidy(self) -> None:
-        """Takes away what processes have left that died long ago."""
+        """Deletes the records of processes that crashed long ago."""
         for path in self._paths():
             try:
                 if time.time() - path.stat().st_mtime > _STALE_S and not _is_locked(path):
@@ -276,16 +277,16 @@ class RunRecords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
-    """What a process that died has left in its record: whether it had begun to consume, and what was in its handlers,
-    the latest first."""
+class CrashReport:
+    """What the record of a crashed process says: whether it had begun to consume, and which runs had not ended, the
+    latest first."""
 
     had_started: bool
-    in_hand: tuple[InHand, ...]
+    in_hand: tuple[UnfinishedRun, ...]
 
 
-def read_remains(path: Path, *, code: int) -> Remains | None:
-    """Reads the record of a process that has ended with this exit code, and writes that down for `find_last_run`. None
+def read_crash_report(path: Path, *, code: int) -> CrashReport | None:
+    """Reads the record of a process that has ended with this exit code, and records the code for `find_last_run`. None
     if there is no record."""
     try:
         _write(path, _EXIT, struct.pack("<i", code))
@@ -306,10 +307,10 @@ def read_remains(path: Path, *, code: int) -> Remains | None:
         return None
     now_ns = time.monotonic_ns()
     in_hand = tuple(
-        InHand(queue=queue, message_id=id, delivery_tag=tag, ran_ms=max(now_ns - since_ns, 0) // 1_000_000)
+        UnfinishedRun(queue=queue, message_id=id, delivery_tag=tag, ran_ms=max(now_ns - since_ns, 0) // 1_000_000)
         for since_ns, queue, tag, id in sorted(found, reverse=True, key=lambda one: one[0])
     )
-    return Remains(had_started=bool(data[_STARTED]), in_hand=in_hand)
+    return CrashReport(had_started=bool(data[_STARTED]), in_hand=in_hand)
 
 
 def _id_of(content: wire.Content) -> str | None:
@@ -351,13 +352,13 @@ def _write(path: Path, at: int, data: bytes) -> None:
 
 
 def _lock(descriptor: int) -> None:
-    import fcntl  # not everywhere, and nobody comes here then
+    import fcntl  # not on every platform; without it nothing is recorded
 
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether its process lives."""
+    """Whether its process is alive."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     try:
         _lock(descriptor)

@@ -39,7 +39,7 @@ from redrive.core import (
     format_duration_ms,
     read_history,
 )
-from redrive.runtime import CRASHES_MAX, Admission, LastRun
+from redrive.runtime import CRASHES_MAX, Admission, LastRun, ReplaceByCopy, RunExclusively
 from redrive.simulation.script import DirectAction, Script
 from redrive.topology import QueuePlan
 
@@ -106,9 +106,9 @@ class DecidingConsumer:
         # A simulated consumer only dies in its handler, and there is no other consumer.
         verdict = self._admission.judge(message, BODY, last_run=LastRun.ITS_OWN)
         match verdict:
-            case None | Admission.Alone():
+            case None | RunExclusively():
                 pass
-            case Admission.Replace(deliveries=deliveries):
+            case ReplaceByCopy(deliveries=deliveries):
                 copy = self._admission.home_copy(message, deliveries=deliveries)
                 if copy is not None:
                     return _recounted(copy, deliveries)

@@ -20,13 +20,13 @@ from redrive.runtime import (
     RECORD_PATH,
     THREADS_NAME,
     App,
+    AppRunner,
+    AppRunOptions,
     Consumption,
-    Fleet,
     InvalidApp,
-    Runner,
-    RunOptions,
     RunRecord,
     RunRecords,
+    WorkerProcesses,
     wait_parent_gone,
 )
 from redrive.topology import Compiled, Declaration, compile_declaration
@@ -94,10 +94,10 @@ async def running(
     *,
     url: str | None = None,
     observer: Observer = SILENT,
-    options: RunOptions | None = None,
+    options: AppRunOptions | None = None,
     declare: bool = False,
     connect: Connect | None = None,
-) -> AsyncIterator[Runner]:
+) -> AsyncIterator[AppRunner]:
     """Runs an app while the block runs. `declare`: declares what is missing first.
 
     Raises as `prepare_app` does, and `ConnectionFailed`, `UnsupportedBroker`, `TopologyMissing`, `ApplyFailed`.
@@ -114,11 +114,11 @@ async def start_app(
     prepared: PreparedApp,
     *,
     observer: Observer = SILENT,
-    options: RunOptions | None = None,
+    options: AppRunOptions | None = None,
     declare: bool = False,
     connect: Connect | None = None,
     beforehand: Callable[[Connect], Awaitable[None]] | None = None,
-) -> Runner:
+) -> AppRunner:
     """Connects and consumes; stop the runner when done. `beforehand` may check the broker first, and raise.
 
     Raises as `running` does, and what `beforehand` raises.
@@ -135,7 +135,7 @@ async def start_app(
             await declare_missing(prepared.compiled, connect, file=declares)
         if beforehand is not None:
             await beforehand(connect)
-        runner = Runner(prepared.consumptions, connect, observer=observer, options=options, file=declares)
+        runner = AppRunner(prepared.consumptions, connect, observer=observer, options=options, file=declares)
         await runner.start()
     return runner
 
@@ -168,7 +168,7 @@ def run(
     *,
     url: str | None = None,
     observer: Observer = SILENT,
-    options: RunOptions | None = None,
+    options: AppRunOptions | None = None,
     declare: bool = False,
     started: Callable[[PreparedApp], None] = lambda _: None,
     beside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
@@ -185,7 +185,7 @@ def run(
     """
     prepared = prepare_app(app, url=url, from_shell=from_shell)
     records, record = _open_record(prepared)
-    options = replace(RunOptions() if options is None else options, records=records, record=record)
+    options = replace(AppRunOptions() if options is None else options, records=records, record=record)
 
     async def main() -> None:
         stop, hurry = asyncio.Event(), asyncio.Event()
@@ -233,7 +233,7 @@ def run_app_command(
     *,
     url: str | None,
     declare: bool,
-    options: RunOptions,
+    options: AppRunOptions,
     telemetry_options: TelemetryOptions,
     started: Callable[[PreparedApp], None],
     is_worker: bool = False,
@@ -282,9 +282,9 @@ def run_fleet(
         return [sys.executable, "-m", "redrive", "run", *arguments, *ports]
 
     async def main() -> int:
-        fleet = Fleet(command, workers, grace_s=grace_s, observer=telemetry, records=RunRecords.find())
-        on_end_signals(fleet.stop)
-        return await fleet.run()
+        processes = WorkerProcesses(command, workers, grace_s=grace_s, observer=telemetry, records=RunRecords.find())
+        on_end_signals(processes.stop)
+        return await processes.run()
 
     try:
         return asyncio.run(main())
@@ -320,7 +320,7 @@ def _compiled(app: App) -> tuple[Compiled, str | None]:
     return loaded.compiled, loaded.broker
 
 
-async def _first(task: "asyncio.Task[Runner] | asyncio.Task[None]", other: Awaitable[object]) -> object:
+async def _first(task: "asyncio.Task[AppRunner] | asyncio.Task[None]", other: Awaitable[object]) -> object:
     """The task, or the other awaitable, whichever ends first; if it is the task, the other is cancelled."""
     second = asyncio.ensure_future(other)
     await asyncio.wait((task, second), return_when=asyncio.FIRST_COMPLETED)

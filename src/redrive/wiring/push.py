@@ -14,7 +14,7 @@ from typing import Literal
 from redrive.client import AccessRefused, ChannelClosed, Client, NotFound, ReconnectBackoff
 from redrive.core import InvalidDuration, Observer, Rule, delay_ms_of, did_you_mean
 from redrive.inspection import ArgumentsUnreadable, find_dead_letter_exchange
-from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, InvalidPush, Pusher, PushTarget, RunOptions, read_secrets
+from redrive.runtime import CRASHES_MAX, PAUSE_ON, App, AppRunOptions, InvalidPush, Pusher, PushTarget, read_secrets
 from redrive.topology import Declaration, declare
 from redrive.wiring.apps import Connect, PreparedApp, run
 from redrive.wiring.files import load_file
@@ -151,7 +151,7 @@ def run_push(
             push_app(pusher, queue),
             url=url,
             observer=telemetry,
-            options=RunOptions(wait_for_topology=waits),
+            options=AppRunOptions(wait_for_topology=waits),
             started=started,
             beside=beside,
             beforehand=None if queue.existing is None else check_existing,

@@ -21,7 +21,7 @@ from rig.brokers import Vhost
 from redrive import App, Message
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import RunOptions
+from redrive.runtime import AppRunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import Held, drain
@@ -182,7 +182,7 @@ def play_in_virtual_time(
             services.append(service)
             app = App(plan)
             app.consumer(queue)(service.handle)
-            options = RunOptions(now_ms=lambda: round(broker.now_s * 1000), linger_s=0)
+            options = AppRunOptions(now_ms=lambda: round(broker.now_s * 1000), linger_s=0)
             started_s = broker.now_s
             async with running(app, url=broker.url, options=options):
                 await asyncio.to_thread(publish, broker.url, exchange, key, *messages)

@@ -17,7 +17,7 @@ from rig.brokers import Vhost
 
 from redrive.client import Client, Confirmed, ReconnectBackoff
 from redrive.core import Park, Requeue
-from redrive.runtime import App, Message, Runner, RunOptions
+from redrive.runtime import App, AppRunner, AppRunOptions, Message
 from redrive.telemetry import Log, Telemetry
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wire import Properties
@@ -213,7 +213,7 @@ class Shop:
         publishing: str | None = None,
         checkpoint: Callable[[str], None] | None = None,
         grace_s: float = 5.0,
-    ) -> AsyncIterator[Runner]:
+    ) -> AsyncIterator[AppRunner]:
         """An app at work, by default this shop's own; its two connections may lead elsewhere."""
         ways = {"consuming": consuming, "publishing": publishing}
 
@@ -224,7 +224,7 @@ class Shop:
             self.app() if app is None else app,
             url=self.url,
             observer=self.journal,
-            options=RunOptions(checkpoint=checkpoint, grace_s=grace_s),
+            options=AppRunOptions(checkpoint=checkpoint, grace_s=grace_s),
             connect=connect,
         ) as runner:
             yield runner

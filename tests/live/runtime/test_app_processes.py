@@ -83,7 +83,8 @@ def test_a_message_that_kills_is_parked_after_three_deaths_and_its_neighbours_ar
     parked = [one for one in held if one.body == b"kill"]
     runs = begun.count("kill")
     # One copy and three runs, unless a death falls between a copy's confirm and the ack of what it replaces. Then there
-    # are two, each with a count of its own: see redrive.runtime.solitude for the bounds. Every doubling takes a death.
+    # are two, each with a count of its own: see redrive.runtime.exclusive_run for the bounds. Every doubling takes a
+    # death.
     assert runs == deaths
     assert 1 <= len(parked) <= runs
     assert CRASHES_MAX <= runs <= 1 + (CRASHES_MAX - 1) * len(parked)

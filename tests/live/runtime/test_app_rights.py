@@ -10,7 +10,7 @@ from rig.brokers import Vhost
 
 from redrive import App
 from redrive.client import Client
-from redrive.runtime import RunOptions
+from redrive.runtime import AppRunOptions
 from redrive.topology import user_permissions
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
@@ -47,7 +47,7 @@ def check_rights(vhost: Vhost, name: str) -> None:
         app = App(compiled(flow))
         app.consumer(flow.queue)(recorder.handle)
         await declare_missing(compiled(flow), lambda _: Client(vhost.amqp_url))
-        async with running(app, url=url, observer=notes, options=RunOptions(wait_for_topology=False)):
+        async with running(app, url=url, observer=notes, options=AppRunOptions(wait_for_topology=False)):
             await asyncio.to_thread(send, vhost.amqp_url, flow, ["fail", "once", "fine", "park"])
             await wait_until(lambda: (decisions(notes)["ack"], decisions(notes)["park"]) == (2, 2), timeout_s=25)
 

@@ -7,7 +7,7 @@ from rig.brokers import Vhost
 
 from redrive import App
 from redrive.client import Client, Confirmed
-from redrive.runtime import RunOptions
+from redrive.runtime import AppRunOptions
 from redrive.topology import compile_declaration, read_declaration
 from redrive.wire import Properties
 from redrive.wiring import declare_missing, running
@@ -50,7 +50,7 @@ def test_redelivered_messages_are_retried_once_each(vhost: Vhost) -> None:
             handled.append(body.decode())
             raise ValueError("no")
 
-        async with running(app, url=url, observer=notes, options=RunOptions(wait_for_topology=False)):
+        async with running(app, url=url, observer=notes, options=AppRunOptions(wait_for_topology=False)):
             await wait_until(lambda: notes.count("runtime.decided") >= MESSAGES, timeout_s=20)
             await asyncio.sleep(0.3)
 

@@ -10,7 +10,7 @@ import pytest
 from redrive import App, wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import RunOptions
+from redrive.runtime import AppRunOptions
 from redrive.simulation import as_text, simulate
 from redrive.topology import Compiled, compile_declaration, read_declaration, render_tree
 from redrive.wiring import declare_on, running
@@ -58,7 +58,7 @@ def test_the_app_does_what_the_text_says(
     async def walk() -> list[str]:
         async with EmbeddedBroker(time="automatic") as broker:
             await declare_on(broker, compiled.topology)
-            options = RunOptions(now_ms=lambda: round(broker.now_s * 1000))
+            options = AppRunOptions(now_ms=lambda: round(broker.now_s * 1000))
             async with running(app, url=broker.url, observer=Notes(), options=options), Client(broker.url) as client:
                 publisher = await client.publisher()
                 for name, body in (

@@ -99,9 +99,9 @@ def test_the_frame_that_tells_is_the_application_s_innermost(stack: str, frame: 
 
 
 OURS = (
-    '  File "{root}/redrive/runtime/handling.py", line 176, in fast\n    body = read(delivery.body)\n',
-    '  File "{root}/redrive/runtime/handling.py", line 458, in _run\n    body = read(delivery.body)\n',
-    '  File "{root}/redrive/runtime/handling.py", line 458, in _run\n    body = read(delivery.body)\n'
+    '  File "{root}/redrive/runtime/delivery_handler.py", line 176, in fast\n    body = read(delivery.body)\n',
+    '  File "{root}/redrive/runtime/delivery_handler.py", line 458, in _run\n    body = read(delivery.body)\n',
+    '  File "{root}/redrive/runtime/delivery_handler.py", line 458, in _run\n    body = read(delivery.body)\n'
     '  File "{root}/redrive/runtime/codecs.py", line 90, in read\n    decode(body)\n',
     '  File "C:\\venv\\Lib\\site-packages\\redrive\\core\\failures.py", line 1, in describe\n',
 )

@@ -10,7 +10,7 @@ from typing import Any
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import App, Runner, RunOptions
+from redrive.runtime import App, AppRunner, AppRunOptions
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wiring import declare_missing, running
 from tests.unit.client.scenario import Notes
@@ -57,8 +57,8 @@ class Stage:
         return await self.publish(queue, body, message_id=message_id, headers=told, **properties)
 
     @asynccontextmanager
-    async def running(self, app: App, **options: Any) -> AsyncIterator[Runner]:
-        run_options = RunOptions(
+    async def running(self, app: App, **options: Any) -> AsyncIterator[AppRunner]:
+        run_options = AppRunOptions(
             now_ms=lambda: round(self.broker.now_s * 1000), **{"grace_s": 5, "linger_s": 0, **options}
         )
         async with running(app, url=self.broker.url, observer=self.notes, options=run_options) as runner:

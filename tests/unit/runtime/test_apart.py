@@ -8,7 +8,7 @@ import pytest
 
 from redrive import App, Message, Park, PublishFailed
 from redrive.client import InDoubt, Nacked, Returned
-from redrive.runtime.apart import Apart
+from redrive.runtime.settlement.isolated_publisher import IsolatedPublisher
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 
@@ -53,7 +53,7 @@ def test_a_missing_dead_letter_exchange_doubles_no_retries(profile: str) -> None
     async def scenario() -> None:
         runs: Counter[str] = Counter()
         async with stage(TIERED, profile=profile, time="real") as on, on.running(tiered_app(runs)) as runner:
-            executor = runner.subscriptions[0].handling._executor
+            executor = runner.subscriptions[0].handler._executor
             await delete_exchange(on, "shop.dlx")
             await on.publish("orders.x", b"park", exchange="shop", message_id="p0")
             await until(lambda: executor.closing_exchanges == {"shop.dlx"})
@@ -160,7 +160,7 @@ def test_a_strangers_mark_is_left_behind() -> None:
 )
 def test_an_exchange_is_known_by_the_brokers_words(exchange: str, reason: str, is_learnt: bool) -> None:
     async def scenario() -> None:
-        apart = Apart(asyncio.Event().wait)  # type: ignore[arg-type]
+        apart = IsolatedPublisher(asyncio.Event().wait)  # type: ignore[arg-type]
         for other in (Returned(312, reason), Nacked()):
             apart.learn(exchange, other)
         assert not apart.exchanges

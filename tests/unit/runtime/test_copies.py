@@ -8,8 +8,8 @@ import pytest
 from redrive import App, Park, wire
 from redrive.client import Delivery
 from redrive.core import PublishCopy, headers
-from redrive.runtime.copies import copy_properties
-from redrive.runtime.views import DeliveryLetter
+from redrive.runtime.delivered_message import DeliveredMessage
+from redrive.runtime.settlement.message_copies import copy_properties
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -130,8 +130,8 @@ def delivery_of(**properties: Any) -> Delivery:
     return Delivery(1, "tag", 1, False, ("", "orders"), wire.Properties.of(**properties).raw, b"body")
 
 
-def letter_of(delivery: Delivery) -> DeliveryLetter:
-    return DeliveryLetter(delivery, compiled().queue("orders"))
+def letter_of(delivery: Delivery) -> DeliveredMessage:
+    return DeliveredMessage(delivery, compiled().queue("orders"))
 
 
 def test_a_copy_keeps_everything_but_what_it_can_not_and_says_what_that_was() -> None:

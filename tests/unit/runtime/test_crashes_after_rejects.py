@@ -10,8 +10,8 @@ import pytest
 
 from redrive import App
 from redrive.core import Crashed
-from redrive.runtime import Admission, LastRun, Runner, RunRecords
-from redrive.runtime.run_records import read_remains
+from redrive.runtime import Admission, AppRunner, LastRun, ReplaceByCopy, RunRecords
+from redrive.runtime.run_records import read_crash_report
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 TEXT = "queues: {orders: {retry: {shape: quorum, attempts: 12}}}"
 
 
-def die(runner: Runner) -> None:
+def die(runner: AppRunner) -> None:
     """As a killed process: both lines go, and nobody makes them anew."""
     for client in (runner._consuming, runner._publishing):
         client._connection.give_up("killed")  # type: ignore[union-attr]
@@ -63,7 +63,7 @@ def test_a_message_that_kills_after_some_failures_is_parked_after_its_deaths_alo
                         kept = record.path.read_bytes()
                         record.close()
                         record.path.write_bytes(kept)
-                        read_remains(record.path, code=code)
+                        read_crash_report(record.path, code=code)
                     die(runner)
             async with on.running(app, grace_s=0, records=records):
                 await until(lambda: on.decisions()["park"] == 1)
@@ -73,7 +73,7 @@ def test_a_message_that_kills_after_some_failures_is_parked_after_its_deaths_alo
     run_scenario(scenario(), timeout_s=30)
 
 
-class Letter:
+class Redelivered:
     """A delivery of `orders` with these headers."""
 
     queue, exchange, routing_key = "orders", "", "orders"
@@ -92,42 +92,42 @@ def rejected(times: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("letter", "verdict"),
+    ("message", "verdict"),
     [
-        (Letter(), Admission.Replace(deliveries=1)),
-        (Letter(x_delivery_count=1), Admission.Replace(deliveries=1)),
+        (Redelivered(), ReplaceByCopy(deliveries=1)),
+        (Redelivered(x_delivery_count=1), ReplaceByCopy(deliveries=1)),
         # 4.0, back from its waits, nobody died
-        (Letter(x_delivery_count=1, x_death=rejected(1)), None),
-        (Letter(x_delivery_count=5, x_death=rejected(5)), None),
+        (Redelivered(x_delivery_count=1, x_death=rejected(1)), None),
+        (Redelivered(x_delivery_count=5, x_death=rejected(5)), None),
         # died after its rejects
-        (Letter(x_delivery_count=1, x_death=rejected(5)), Admission.Replace(deliveries=1)),
-        (Letter(x_delivery_count=6, x_death=rejected(5)), Admission.Replace(deliveries=1)),
+        (Redelivered(x_delivery_count=1, x_death=rejected(5)), ReplaceByCopy(deliveries=1)),
+        (Redelivered(x_delivery_count=6, x_death=rejected(5)), ReplaceByCopy(deliveries=1)),
         # died, for sure, once too often
-        (Letter(x_delivery_count=1, x_redrive_deliveries=2, x_redrive_deaths_alone=5), Crashed(deliveries=3)),
+        (Redelivered(x_delivery_count=1, x_redrive_deliveries=2, x_redrive_deaths_alone=5), Crashed(deliveries=3)),
         # died when it was to run alone, and nobody knows whether it had begun
-        (Letter(x_delivery_count=1, x_redrive_deliveries=2), Admission.Replace(deliveries=3, alone=1)),
-        (Letter(x_redrive_deliveries=5, x_redrive_deaths_alone=4), Admission.Replace(deliveries=6, alone=5)),
+        (Redelivered(x_delivery_count=1, x_redrive_deliveries=2), ReplaceByCopy(deliveries=3, weight=1)),
+        (Redelivered(x_redrive_deliveries=5, x_redrive_deaths_alone=4), ReplaceByCopy(deliveries=6, weight=5)),
         # perhaps a line that was lost some rejects ago: a run alone before anything else
-        (Letter(x_delivery_count=1, x_death=rejected(5), x_redrive_deliveries=2), Admission.Replace(deliveries=2)),
+        (Redelivered(x_delivery_count=1, x_death=rejected(5), x_redrive_deliveries=2), ReplaceByCopy(deliveries=2)),
     ],
 )
-def test_what_a_redelivered_message_tells(letter: Any, verdict: Any) -> None:
+def test_what_a_redelivered_message_tells(message: Any, verdict: Any) -> None:
     admission = Admission(compiled(TEXT).queue("orders"), crashes_max=3, now_ms=lambda: 0)
-    assert admission.judge(letter, b"") == verdict
+    assert admission.judge(message, b"") == verdict
 
 
 @pytest.mark.parametrize(
     ("last_run", "verdict"),
     [
         (LastRun.ITS_OWN, Crashed(deliveries=3)),
-        (LastRun.STOPPED, Admission.Replace(deliveries=3, alone=2)),
-        (LastRun.UNSEEN, Admission.Replace(deliveries=3, alone=1)),
-        (LastRun.NOT_BEGUN, Admission.Replace(deliveries=2)),
+        (LastRun.STOPPED, ReplaceByCopy(deliveries=3, weight=2)),
+        (LastRun.UNSEEN, ReplaceByCopy(deliveries=3, weight=1)),
+        (LastRun.NOT_BEGUN, ReplaceByCopy(deliveries=2)),
     ],
 )
 def test_only_what_happened_in_a_run_alone_weighs(last_run: LastRun, verdict: Any) -> None:
     admission = Admission(compiled(TEXT).queue("orders"), crashes_max=3, now_ms=lambda: 0)
-    twice: Any = Letter(x_redrive_deliveries=2)
-    once: Any = Letter(x_redrive_deliveries=1)
+    twice: Any = Redelivered(x_redrive_deliveries=2)
+    once: Any = Redelivered(x_redrive_deliveries=1)
     assert admission.judge(twice, b"", last_run=last_run) == verdict
-    assert admission.judge(once, b"", last_run=last_run) == Admission.Replace(deliveries=2)
+    assert admission.judge(once, b"", last_run=last_run) == ReplaceByCopy(deliveries=2)

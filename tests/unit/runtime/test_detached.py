@@ -6,7 +6,8 @@ import pytest
 
 from redrive.client import Client, Outgoing
 from redrive.core import Park
-from redrive.runtime import App, Runner, RunOptions, detached, ending, executing
+from redrive.runtime import App, AppRunner, AppRunOptions
+from redrive.runtime.settlement import command_executor, detached_copies, settler
 from redrive.wiring import declare_missing
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
@@ -83,7 +84,7 @@ def test_what_is_not_confirmed_by_the_end_of_the_grace_is_given_back(monkeypatch
 
 
 def test_a_copy_that_is_refused_is_sent_again_until_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "_FIRST_S", 0.01)
+    monkeypatch.setattr(command_executor, "_FIRST_S", 0.01)
 
     async def scenario() -> None:
         async with stage(time="manual") as on:
@@ -99,7 +100,7 @@ def test_a_copy_that_is_refused_is_sent_again_until_it_is_taken(monkeypatch: pyt
 
 
 def test_a_copy_that_finds_no_queue_holds_its_message_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "_FIRST_S", 0.01)
+    monkeypatch.setattr(command_executor, "_FIRST_S", 0.01)
 
     async def scenario() -> None:
         async with stage(time="manual") as on:
@@ -118,9 +119,9 @@ def test_a_copy_that_finds_no_queue_holds_its_message_until_there_is_one(monkeyp
 
 
 def test_a_late_confirm_is_waited_for_and_the_copy_is_not_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detached, "PUBLISH_S_MAX", 0.02)
-    monkeypatch.setattr(executing, "PUBLISH_S_MAX", 0.02)
-    monkeypatch.setattr(executing, "_FIRST_S", 0.01)
+    monkeypatch.setattr(detached_copies, "PUBLISH_S_MAX", 0.02)
+    monkeypatch.setattr(command_executor, "PUBLISH_S_MAX", 0.02)
+    monkeypatch.setattr(command_executor, "_FIRST_S", 0.01)
 
     async def scenario() -> None:
         async with stage(time="manual") as on:
@@ -151,7 +152,7 @@ def test_a_line_that_goes_before_the_confirm_makes_a_duplicate_and_never_a_loss(
 
 
 def test_an_observer_that_fails_breaks_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "_OWN_FAILURE_S", 0.01)
+    monkeypatch.setattr(settler, "_INTERNAL_FAILURE_S", 0.01)
 
     class Failing(Notes):
         def note(self, event: str, /, **fields: object) -> None:
@@ -165,11 +166,11 @@ def test_an_observer_that_fails_breaks_no_connection(monkeypatch: pytest.MonkeyP
             app = parking_app()
             for name in "ab":
                 await on.publish("orders", b"park", message_id=name)
-            async with Runner(
+            async with AppRunner(
                 app.consumptions(compiled()),
                 lambda name: Client(on.broker.url, name=name, observer=notes),
                 observer=notes,
-                options=RunOptions(grace_s=5, linger_s=0),
+                options=AppRunOptions(grace_s=5, linger_s=0),
             ) as runner:
                 await until(lambda: notes.count("runtime.failed") == 2)
                 await until(lambda: not runner.in_hand("orders"))
@@ -205,7 +206,7 @@ def test_a_handler_that_fails_while_it_is_ended_doubles_nothing() -> None:
 
 
 def test_what_is_held_does_not_hide_handlers_at_work_after_a_channel_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "_FIRST_S", 20.0)
+    monkeypatch.setattr(command_executor, "_FIRST_S", 20.0)
 
     async def scenario() -> None:
         async with stage(time="manual") as on:
@@ -226,11 +227,11 @@ def test_what_is_held_does_not_hide_handlers_at_work_after_a_channel_was_lost(mo
                 for name in "ab":
                     await on.publish("orders", message_id=name)
                 (queue,) = runner.subscriptions
-                await until(lambda: queue.handling.held == 2)
+                await until(lambda: queue.handler.held == 2)
                 assert queue.at_work == 0
                 (await runner._consuming.connection()).give_up("cut by the test")
                 await until(lambda: runs == 4)
-                assert (queue.handling.held, queue.at_work) == (2, 2)
+                assert (queue.handler.held, queue.at_work) == (2, 2)
             assert sorted(on.places("a", "b")) == ["ready in orders"] * 2
 
     run_scenario(scenario())

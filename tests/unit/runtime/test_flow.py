@@ -226,7 +226,7 @@ def test_an_undecodable_message_is_of_one_group_whichever_way_it_came_to_its_han
                 await until(lambda: on.places("a") == on.places("b") == ["ready in orders.parked"])
             first, again = await on.take("orders.parked")
             stacks = {one.properties.headers["x-redrive-stack"] for one in (first, again)}
-            assert len(stacks) == 2  # they came by different ways
+            assert len(stacks) == 1  # one call of the codec, whether admission was needed or not
             groups = {
                 explain(PlainMessage(queue="dlq", headers=one.properties.headers), dlq="dlq", now_ms=1).group_id
                 for one in (first, again)

@@ -3,15 +3,15 @@
 import pytest
 
 from redrive import App
-from redrive.runtime import executing
+from redrive.runtime.settlement import command_executor
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
 
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 def test_a_missing_wait_queue_is_not_counted_as_a_death(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "HELD_S_MAX", 0.05)
-    monkeypatch.setattr(executing, "_FIRST_S", 0.02)
+    monkeypatch.setattr(command_executor, "HELD_S_MAX", 0.05)
+    monkeypatch.setattr(command_executor, "_FIRST_S", 0.02)
 
     async def scenario() -> None:
         async with stage(profile=profile, time="manual") as on:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Message
-from redrive.runtime.calling import build_call
+from redrive.runtime.handler_call import build_call
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 

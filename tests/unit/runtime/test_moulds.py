@@ -18,10 +18,10 @@ from redrive.core import (
     RejectDelivery,
     Report,
 )
-from redrive.runtime.copies import copy_properties
-from redrive.runtime.moulds import Kind, Moulds, can_be_cast
-from redrive.runtime.pasts import Pasts
-from redrive.runtime.views import DeliveryLetter
+from redrive.runtime.delivered_message import DeliveredMessage
+from redrive.runtime.settlement.message_copies import copy_properties
+from redrive.runtime.settlement.park_templates import ParkKind, ParkTemplates, can_use_template
+from redrive.runtime.settlement.retry_state import RetryStates
 from redrive.wire import Properties
 from tests.examples import examples
 from tests.unit.runtime.test_pasts import PLANS, SHAPES, x_deaths
@@ -68,14 +68,14 @@ def delivery_of(route: tuple[str, str], **given_properties: Any) -> Delivery:
 
 def commands_for(
     shape: str, delivery: Delivery, failure: Failure | None, now_ms: int
-) -> tuple[Kind, tuple[Command, ...]]:
+) -> tuple[ParkKind, tuple[Command, ...]]:
     """What a message leads to without any mould, and its kind."""
-    letter = DeliveryLetter(delivery, PLANS[shape])
-    past = Pasts(PLANS[shape]).of(delivery)
-    history = () if failure is None else (Attempt(number=past.retries + 1, at_ms=now_ms, error=failure.text),)
-    report = Report(retries=past.retries, now_ms=now_ms, failure=failure, history=history)
-    kind = Kind(delivery.route, past, ParkReason.ATTEMPTS.value, failure, failure is not None)
-    return kind, PLANS[shape].commands(Parked(reason=ParkReason.ATTEMPTS), letter, report)
+    message = DeliveredMessage(delivery, PLANS[shape])
+    state = RetryStates(PLANS[shape]).of(delivery)
+    history = () if failure is None else (Attempt(number=state.retries + 1, at_ms=now_ms, error=failure.text),)
+    report = Report(retries=state.retries, now_ms=now_ms, failure=failure, history=history)
+    kind = ParkKind(delivery.route, state, ParkReason.ATTEMPTS.value, failure, failure is not None)
+    return kind, PLANS[shape].commands(Parked(reason=ParkReason.ATTEMPTS), message, report)
 
 
 @settings(max_examples=examples(150))
@@ -83,37 +83,37 @@ def commands_for(
 def test_what_is_cast_is_what_would_have_been_copied(
     shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], Failure | None]]
 ) -> None:
-    moulds, pasts = Moulds(), Pasts(PLANS[shape])
+    templates, states = ParkTemplates(), RetryStates(PLANS[shape])
     # All of them twice, the second time later: then there is a mould of every kind that can have one.
     for number, (route, given_properties, failure) in enumerate([*sent, *sent]):
         now_ms = NOW_MS + 1000 * number
         delivery = delivery_of(route, **given_properties)
-        if not can_be_cast(delivery, pasts.of(delivery)):
+        if not can_use_template(delivery, states.of(delivery)):
             continue
         kind, commands = commands_for(shape, delivery, failure, now_ms)
-        mould = moulds.find(kind) or moulds.make(kind, commands, now_ms)
-        if mould is None:
+        template = templates.find(kind) or templates.make(kind, commands, now_ms)
+        if template is None:
             continue
         copy, settled = commands
         assert isinstance(copy, PublishCopy)
         assert isinstance(settled, AckDelivery)
-        assert (mould.copy.exchange, mould.copy.routing_key) == (copy.exchange, copy.routing_key)
-        letter = DeliveryLetter(delivery, PLANS[shape])
-        cast = mould.cast(letter, now_ms, lambda: "made-up")
-        assert dict(cast.headers) == dict(copy_properties(letter, copy, new_id=lambda: "made-up").headers)
-        assert cast.edit(headers={}, drop=frozenset(cast.headers)) == copy_properties(
-            letter, copy, new_id=lambda: "made-up"
-        ).edit(headers={}, drop=frozenset(cast.headers))
+        assert (template.copy.exchange, template.copy.routing_key) == (copy.exchange, copy.routing_key)
+        message = DeliveredMessage(delivery, PLANS[shape])
+        fill = template.fill(message, now_ms, lambda: "made-up")
+        assert dict(fill.headers) == dict(copy_properties(message, copy, new_id=lambda: "made-up").headers)
+        assert fill.edit(headers={}, drop=frozenset(fill.headers)) == copy_properties(
+            message, copy, new_id=lambda: "made-up"
+        ).edit(headers={}, drop=frozenset(fill.headers))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_ordinary_dead_letter_is_cast(shape: str) -> None:
     delivery = delivery_of(("shop", "a.key"), delivery_mode=2, headers={"traceparent": "00-1"}, message_id="m")
     kind, commands = commands_for(shape, delivery, Failure(type="ValueError", message="no"), NOW_MS)
-    moulds = Moulds()
-    assert can_be_cast(delivery, kind.past)
-    assert moulds.find(kind) is None
-    assert moulds.make(kind, commands, NOW_MS) is moulds.find(kind) is not None
+    templates = ParkTemplates()
+    assert can_use_template(delivery, kind.state)
+    assert templates.find(kind) is None
+    assert templates.make(kind, commands, NOW_MS) is templates.find(kind) is not None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_an_ordinary_dead_letter_is_cast(shape: str) -> None:
 )
 def test_what_must_be_changed_or_stripped_is_not_cast(changes: dict[str, Any]) -> None:
     delivery = delivery_of(("", "orders"), **{"delivery_mode": 2, **changes})
-    assert not can_be_cast(delivery, Pasts(PLANS["quorum"]).of(delivery))
+    assert not can_use_template(delivery, RetryStates(PLANS["quorum"]).of(delivery))
 
 
 def test_an_error_that_looks_like_the_moment_is_not_cast() -> None:
@@ -143,7 +143,7 @@ def test_an_error_that_looks_like_the_moment_is_not_cast() -> None:
     now_ms = int.from_bytes(b"\0\0\1a bcd")
     failure = Failure(type="ValueError", message="l\0\0\1a bcd")
     kind, commands = commands_for("quorum", delivery, failure, now_ms)
-    assert Moulds().make(kind, commands, now_ms) is None
+    assert ParkTemplates().make(kind, commands, now_ms) is None
 
 
 def test_what_is_no_copy_and_ack_has_no_mould() -> None:
@@ -151,16 +151,16 @@ def test_what_is_no_copy_and_ack_has_no_mould() -> None:
     expiring = PublishCopy(exchange="", routing_key="q", expiration_ms=5)
     foreign = PublishCopy(exchange="", routing_key="q", set_headers={"mine": NOW_MS})
     for commands in ((RejectDelivery(),), (expiring, AckDelivery()), (foreign, AckDelivery())):
-        assert Moulds().make(kind, commands, NOW_MS) is None
+        assert ParkTemplates().make(kind, commands, NOW_MS) is None
 
 
 def test_only_so_many_moulds_are_kept() -> None:
-    moulds = Moulds()
+    templates = ParkTemplates()
     delivery = delivery_of(("", "orders"), delivery_mode=2)
     kinds = []
     for number in range(200):
         kind, commands = commands_for("quorum", delivery, Failure(type="E", message=str(number)), NOW_MS)
-        moulds.make(kind, commands, NOW_MS)
+        templates.make(kind, commands, NOW_MS)
         kinds.append(kind)
-    assert 0 < sum(moulds.find(kind) is not None for kind in kinds) <= 64
-    assert moulds.find(kinds[-1]) is not None
+    assert 0 < sum(templates.find(kind) is not None for kind in kinds) <= 64
+    assert templates.find(kinds[-1]) is not None

@@ -51,7 +51,7 @@ def test_twenty_five_of_them_stop_no_queue_and_are_parked_whole(shape: str) -> N
             async with on.running(app) as runner:
                 await until(lambda: len(handled) == 10)
                 await until(lambda: on.decisions()["park"] == 25)
-                assert runner.subscriptions[0].handling.held == 0
+                assert runner.subscriptions[0].handler.held == 0
             assert {name: count for name, count in on.broker.depths().items() if count} == {routes.parking.queue: 25}
             assert on.notes.count("runtime.publish_failed") == 0
             assert on.notes.count("runtime.oversized") == 25
@@ -164,7 +164,7 @@ def test_a_queue_whose_whole_prefetch_is_held_for_copies_is_not_ready() -> None:
                 assert subscription.unready is None
                 await channel.delete_queue("orders.wait.30s")
                 names = [await on.publish("orders") for _ in range(3)]
-                await until(lambda: subscription.handling.held == 3)
+                await until(lambda: subscription.handler.held == 3)
                 assert subscription.unready == "stopped: the broker takes no copies of what is in hand"
             assert on.places(*names) == ["ready in orders"] * 3
 

@@ -13,9 +13,9 @@ import pytest
 from redrive import App, wire
 from redrive.client import Delivery
 from redrive.runtime import loop_watch
-from redrive.runtime.admission import ALONE_MAX
+from redrive.runtime.admission import EXCLUSIVE_WEIGHT_MAX
+from redrive.runtime.connection_losses import FORGIVEN_MAX, ConnectionLosses, LossFault
 from redrive.runtime.loop_watch import LoopWatch, delivery_in
-from redrive.runtime.own_losses import FORGIVEN_MAX, OwnFault, OwnLosses
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -32,28 +32,28 @@ def delivery(name: str, body: bytes = b"{}") -> Delivery:
 
 
 def test_what_held_up_the_loop_is_charged_once_and_everything_else_is_forgiven() -> None:
-    losses = OwnLosses()
+    losses = ConnectionLosses()
     losses.blame(delivery("guilty"))
-    assert losses.judge("orders", delivery("neighbour")) is OwnFault.NONE
-    assert losses.judge("orders", delivery("guilty", b"another message")) is OwnFault.NONE
-    assert losses.judge("orders", delivery("guilty")) is OwnFault.ITS_OWN
-    assert losses.judge("orders", delivery("guilty")) is OwnFault.NONE
+    assert losses.judge("orders", delivery("neighbour")) is LossFault.NONE
+    assert losses.judge("orders", delivery("guilty", b"another message")) is LossFault.NONE
+    assert losses.judge("orders", delivery("guilty")) is LossFault.ITS_OWN
+    assert losses.judge("orders", delivery("guilty")) is LossFault.NONE
 
 
 def test_blame_is_forgotten_after_a_while() -> None:
     now_s = 0.0
-    losses = OwnLosses(now_s=lambda: now_s)
+    losses = ConnectionLosses(now_s=lambda: now_s)
     losses.blame(delivery("guilty"))
     now_s = 3600.0
-    assert losses.judge("orders", delivery("guilty")) is OwnFault.NONE
+    assert losses.judge("orders", delivery("guilty")) is LossFault.NONE
 
 
 def test_forgiveness_ends_for_one_message_and_not_for_the_others() -> None:
-    losses = OwnLosses()
+    losses = ConnectionLosses()
     for _ in range(FORGIVEN_MAX):
-        assert losses.judge("orders", delivery("again")) is OwnFault.NONE
-    assert losses.judge("orders", delivery("again")) is OwnFault.MAYBE
-    assert losses.judge("orders", delivery("other")) is OwnFault.NONE
+        assert losses.judge("orders", delivery("again")) is LossFault.NONE
+    assert losses.judge("orders", delivery("again")) is LossFault.MAYBE
+    assert losses.judge("orders", delivery("other")) is LossFault.NONE
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -93,7 +93,7 @@ def test_a_message_that_costs_the_connection_each_time_ends_parked_and_its_neigh
     if is_seen:
         assert runs[b"block"] == 3
     else:
-        assert FORGIVEN_MAX < runs[b"block"] <= FORGIVEN_MAX + 2 + ALONE_MAX
+        assert FORGIVEN_MAX < runs[b"block"] <= FORGIVEN_MAX + 2 + EXCLUSIVE_WEIGHT_MAX
 
 
 def sleeping(_body: bytes) -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from redrive.client import Delivery
 from redrive.core import count_retries, has_odd_deaths, own_deaths
-from redrive.runtime.pasts import Pasts
-from redrive.runtime.views import DeliveryLetter
+from redrive.runtime.delivered_message import DeliveredMessage
+from redrive.runtime.settlement.retry_state import RetryStates
 from redrive.topology import QueuePlan
 from redrive.wire import Properties, digest_of
 from tests.examples import examples
@@ -78,18 +78,18 @@ def test_a_past_is_what_the_delivery_says_whoever_came_before(
 ) -> None:
     """The digest, where there is one, is that of an empty body: the same bytes fit one message and not another."""
     plan = PLANS[shape]
-    pasts = Pasts(plan)
+    states = RetryStates(plan)
     digest = digest_of(Properties.of(), "orders", message_id="id", body=b"")
     for route, untold, body, redelivered in [*sent, *sent]:
         table = untold if body is None else {**untold, "x-redrive-digest": digest}
         one = delivery(route, table, "id", body=body or b"", redelivered=redelivered)
-        letter = DeliveryLetter(one, plan)
+        message = DeliveredMessage(one, plan)
         is_odd = has_odd_deaths(table.get("x-death"))
-        assert pasts.of(one) == (
-            count_retries(letter, plan.counted_by),
-            plan.must_be_copied(letter),
-            own_deaths(letter).route,
-            plan.handler_routing_key(letter),
+        assert states.of(one) == (
+            count_retries(message, plan.counted_by),
+            plan.must_be_copied(message),
+            own_deaths(message).route,
+            plan.handler_routing_key(message),
             is_odd or any(name.startswith(("x-redrive-", "x-retry-", "x-original-")) for name in table),
             is_odd,
         )
@@ -100,14 +100,14 @@ def test_a_past_is_what_the_delivery_says_whoever_came_before(
 def test_deliveries_that_died_alike_are_read_once(count: int, has_trace: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def routing_key(_plan: QueuePlan, letter: DeliveryLetter) -> str:
-        read.append(letter.queue)
+    def routing_key(_plan: QueuePlan, message: DeliveredMessage) -> str:
+        read.append(message.queue)
         return "a.key"
 
     monkeypatch.setattr(QueuePlan, "handler_routing_key", routing_key)
-    pasts = Pasts(PLANS["quorum"])
+    states = RetryStates(PLANS["quorum"])
     for number in range(5):
         own = {"traceparent": f"00-{number}"} if has_trace else {}
         one = delivery(("", "orders"), {**own, "x-death": died(count, "rejected", "shop")}, f"id{number}")
-        assert pasts.of(one).retries == count
+        assert states.of(one).retries == count
     assert read == ["orders"]

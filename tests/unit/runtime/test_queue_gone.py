@@ -10,7 +10,7 @@ import pytest
 
 from redrive import App, Park, Requeue
 from redrive.core import Succeeded
-from redrive.runtime import executing
+from redrive.runtime.settlement import command_executor
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 
@@ -209,7 +209,7 @@ def test_what_can_not_be_parked_either_is_told_by_name(shape: str) -> None:
 def test_what_is_held_for_its_parking_is_parked_once_that_is_there_however_long_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executing, "HELD_S_MAX", 0.0)
+    monkeypatch.setattr(command_executor, "HELD_S_MAX", 0.0)
 
     async def scenario() -> None:
         late = Late("quorum", ValueError("no"))

@@ -8,7 +8,7 @@ import pytest
 from redrive import App, run
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import InvalidApp, RunOptions, TopologyMissing
+from redrive.runtime import AppRunOptions, InvalidApp, TopologyMissing
 from redrive.testing.plugin import ThreadedBroker
 from redrive.topology import Compiled
 from redrive.wire import Properties
@@ -60,7 +60,7 @@ def test_a_queue_that_would_drop_what_is_rejected_is_not_consumed(shape: str) ->
             with pytest.raises(
                 TopologyMissing, match=r"queue orders with its dead-letter settings \(x-dead-letter-exchange is not set"
             ):
-                async with running(app, url=broker.url, options=RunOptions(wait_for_topology=False)):
+                async with running(app, url=broker.url, options=AppRunOptions(wait_for_topology=False)):
                     pass
             assert [str(place.state) for place in broker.whereabouts("a")] == ["ready"]
 
@@ -82,7 +82,7 @@ def test_settings_that_are_somebodys_own_do_not_hinder() -> None:
             app = App(plan)
             app.consumer("orders")(nothing)
             notes = Notes()
-            options = RunOptions(wait_for_topology=False, linger_s=0)
+            options = AppRunOptions(wait_for_topology=False, linger_s=0)
             async with running(app, url=broker.url, observer=notes, options=options):
                 pass
             assert notes.count("runtime.queue_differs") == 0
@@ -109,7 +109,7 @@ def test_where_parking_is_a_publish_it_runs_and_warns(declare: bool) -> None:
 
             publisher = await client.publisher()
             await publisher.publish("", "orders", b"{}", Properties.of(delivery_mode=2, message_id="a"))
-            options = RunOptions(wait_for_topology=False, linger_s=0)
+            options = AppRunOptions(wait_for_topology=False, linger_s=0)
             async with running(app, url=broker.url, observer=notes, options=options, declare=declare):
                 await until(
                     lambda: any(name == "runtime.decided" and told["decision"] == "park" for name, told in notes.heard)
@@ -140,7 +140,7 @@ def test_where_parking_is_a_publish_somebodys_own_settings_hinder_neither_way_to
             await channel.declare_queue("orders", durable=True, arguments={"x-max-length": 1000, "x-max-priority": 3})
             app, notes = App(plan), Notes()
             app.consumer("orders")(nothing)
-            options = RunOptions(wait_for_topology=False, linger_s=0)
+            options = AppRunOptions(wait_for_topology=False, linger_s=0)
             async with running(app, url=broker.url, observer=notes, options=options, declare=declare):
                 pass
             (warning,) = [told for name, told in notes.heard if name == "runtime.queue_differs"]
@@ -163,7 +163,7 @@ def not_guaranteed(profile: str, options: str, arguments: dict[str, object]) -> 
             await declare_missing(literal if not arguments else plan, lambda _: Client(broker.url))
             app, notes = App(plan), Notes()
             app.consumer("orders")(nothing)
-            no_wait = RunOptions(wait_for_topology=False, linger_s=0)
+            no_wait = AppRunOptions(wait_for_topology=False, linger_s=0)
             async with running(app, url=broker.url, observer=notes, options=no_wait):
                 pass
             warned.extend(str(told["reason"]) for name, told in notes.heard if name == "runtime.not_guaranteed")
@@ -223,5 +223,5 @@ def test_a_program_declares_nothing_unasked_and_says_what_is_missing(broker: Thr
         raise AssertionError("it runs")
 
     with pytest.raises(TopologyMissing, match="queue orders"):
-        run(app, url=broker.url, options=RunOptions(wait_for_topology=False), started=started)
+        run(app, url=broker.url, options=AppRunOptions(wait_for_topology=False), started=started)
     assert broker.depths() == {}

@@ -7,9 +7,10 @@ import threading
 import pytest
 
 from redrive import App
-from redrive.runtime import executing, handling, letting_go, subscription
-from redrive.runtime.processes import COULD_NOT, Fleet
-from redrive.runtime.raising import read_error
+from redrive.runtime import delivery_handler, subscription
+from redrive.runtime.handler_errors import read_error
+from redrive.runtime.settlement import abandoned, command_executor
+from redrive.runtime.worker_processes import COULD_NOT, WorkerProcesses
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 
@@ -98,7 +99,7 @@ def test_a_run_that_is_closed_from_outside_is_no_error_of_its_handler() -> None:
 def test_a_handler_that_cancels_its_own_task_does_not_keep_its_message_in_hand_for_ever(
     limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letting_go, "_LET_GO_S", 0.01)
+    monkeypatch.setattr(abandoned, "_REQUEUE_S", 0.01)
 
     async def scenario() -> None:
         async with stage() as on:
@@ -127,7 +128,7 @@ def test_a_handler_that_cancels_its_own_task_does_not_keep_its_message_in_hand_f
 def test_what_has_run_alone_and_finds_no_wait_queue_does_not_hold_up_the_other_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handling, "_SETTLED_ALONE_S", 0.05)
+    monkeypatch.setattr(delivery_handler, "_SETTLED_EXCLUSIVELY_S", 0.05)
 
     async def scenario() -> None:
         async with stage(TWO, time="manual") as on:
@@ -238,8 +239,8 @@ def test_a_message_that_no_thread_was_free_for_has_not_been_tried() -> None:
 
 
 def test_a_broker_that_is_slow_to_confirm_is_not_sent_the_same_copy_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "PUBLISH_S_MAX", 0.02)
-    monkeypatch.setattr(executing, "_FIRST_S", 0.01)
+    monkeypatch.setattr(command_executor, "PUBLISH_S_MAX", 0.02)
+    monkeypatch.setattr(command_executor, "_FIRST_S", 0.01)
 
     async def scenario() -> None:
         async with stage(time="manual") as on:
@@ -301,7 +302,7 @@ def test_a_worker_that_finds_no_broker_after_it_had_begun_does_not_end_the_other
             script = "import time; time.sleep(60)" if code is None else f"raise SystemExit({code})"
             return [sys.executable, "-c", script]
 
-        fleet = Fleet(command, 1, grace_s=1, observer=notes)
+        fleet = WorkerProcesses(command, 1, grace_s=1, observer=notes)
         running = asyncio.create_task(fleet.run())
         await until(lambda: sum(name == "runtime.worker_started" for name, _ in notes.heard) == 4)
         fleet.stop()

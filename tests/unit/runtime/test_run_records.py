@@ -13,7 +13,7 @@ import pytest
 
 from redrive import wire
 from redrive.client import Delivery
-from redrive.runtime.run_records import LastRun, RunRecord, RunRecords, message_key, read_remains
+from redrive.runtime.run_records import LastRun, RunRecord, RunRecords, message_key, read_crash_report
 
 KEY = message_key("orders", "a", b"x")
 
@@ -35,7 +35,7 @@ def test_what_has_begun_and_not_ended_is_there_after_the_process_with_queue_id_a
     begin(delivery(3))
     begin(delivery(4, message_id="of a large header", header_bytes=2000))
     begin_invoice(delivery(7, message_id="last"))
-    remains = read_remains(record.path, code=-9)
+    remains = read_crash_report(record.path, code=-9)
     assert remains is not None
     assert not remains.had_started
     assert [(one.queue, one.message_id, one.delivery_tag) for one in remains.in_hand] == [
@@ -45,7 +45,7 @@ def test_what_has_begun_and_not_ended_is_there_after_the_process_with_queue_id_a
         ("orders", "first", 2),
     ]
     record.mark_started()
-    remains = read_remains(record.path, code=-9)
+    remains = read_crash_report(record.path, code=-9)
     assert remains is not None
     assert remains.had_started
 
@@ -57,17 +57,17 @@ def test_more_runs_than_there_is_room_for_go_unrecorded_and_none_is_mixed_up(tmp
     for slot in slots:
         end(slot)
     begin(delivery(4))
-    remains = read_remains(record.path, code=0)
+    remains = read_crash_report(record.path, code=0)
     assert remains is not None
     assert [one.delivery_tag for one in remains.in_hand] == [4]
 
 
 def test_what_is_no_record_is_none(tmp_path: Path) -> None:
-    assert read_remains(tmp_path / "nowhere", code=1) is None
+    assert read_crash_report(tmp_path / "nowhere", code=1) is None
     (tmp_path / "other").write_bytes(b"something else" * 1000)
-    assert read_remains(tmp_path / "other", code=1) is None
+    assert read_crash_report(tmp_path / "other", code=1) is None
     (tmp_path / "empty").write_bytes(b"")
-    assert read_remains(tmp_path / "empty", code=1) is None
+    assert read_crash_report(tmp_path / "empty", code=1) is None
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_run_alone_is_told_with_how_its_process_ended_and_only_once(tmp_path: 
     records = RunRecords(tmp_path)
     record = records.create({"orders": 1}, path=records.new_path())
     assert record is not None
-    record.begin_alone(KEY)
-    read_remains(record.path, code=code)
+    record.begin_exclusive(KEY)
+    read_crash_report(record.path, code=code)
     assert asyncio.run(records.find_last_run(message_key("orders", "b", b"x"))) is LastRun.UNSEEN
     assert asyncio.run(records.find_last_run(KEY)) is told
     assert asyncio.run(records.find_last_run(KEY)) is LastRun.UNSEEN
@@ -101,8 +101,8 @@ def test_what_was_in_hand_and_had_not_begun_is_told_so(tmp_path: Path) -> None:
     record.hold(KEY)
     assert asyncio.run(records.find_last_run(KEY)) is LastRun.NOT_BEGUN
     assert asyncio.run(records.find_last_run(KEY)) is LastRun.UNSEEN
-    record.begin_alone(KEY)
-    record.end_alone()
+    record.begin_exclusive(KEY)
+    record.end_exclusive()
     assert asyncio.run(records.find_last_run(KEY)) is LastRun.UNSEEN
 
 
@@ -111,7 +111,7 @@ def test_a_run_alone_that_blocked_the_event_loop_is_its_own_fault_though_the_pro
     record = records.create({"orders": 1})
     assert record is not None
     record.mark_blocked()  # nothing runs alone
-    record.begin_alone(KEY)
+    record.begin_exclusive(KEY)
     record.mark_blocked()
     assert asyncio.run(records.find_last_run(KEY)) is LastRun.ITS_OWN
 
@@ -120,7 +120,7 @@ def test_a_process_that_nobody_watched_has_been_stopped_as_far_as_is_known(tmp_p
     script = (
         "import os, sys; from pathlib import Path; from redrive.runtime import RunRecords;"
         " record = RunRecords(Path(sys.argv[1])).create({'orders': 1});"
-        " record.begin_alone(bytes.fromhex(sys.argv[2])); os._exit(3)"
+        " record.begin_exclusive(bytes.fromhex(sys.argv[2])); os._exit(3)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path), KEY.hex()], check=False).returncode == 3
     assert asyncio.run(RunRecords(tmp_path).find_last_run(KEY)) is LastRun.STOPPED

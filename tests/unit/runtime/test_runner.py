@@ -7,7 +7,7 @@ import pytest
 from redrive import App
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import InvalidApp, RunOptions, TopologyMissing, UnsupportedBroker
+from redrive.runtime import AppRunOptions, InvalidApp, TopologyMissing, UnsupportedBroker
 from redrive.wiring import declare_missing, running
 from tests.unit.client.scenario import Notes, run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
@@ -33,7 +33,7 @@ def test_an_app_waits_for_its_topology_and_says_what_is_missing() -> None:
         async with EmbeddedBroker() as broker:
             notes = Notes()
             with pytest.raises(TopologyMissing) as refused:
-                async with running(app_of("", []), url=broker.url, options=RunOptions(wait_for_topology=False)):
+                async with running(app_of("", []), url=broker.url, options=AppRunOptions(wait_for_topology=False)):
                     pass
             assert refused.value.missing == (
                 "queue orders",

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from redrive.runtime.solitude import WAIT_S_MAX, Solitude
+from redrive.runtime.exclusive_run import WAIT_S_MAX, ExclusiveRuns
 from tests.unit.client.scenario import run_scenario
 
 
@@ -23,21 +23,21 @@ class Busy:
 def test_each_time_the_others_do_not_end_it_waits_twice_as_long() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        solitude, busy = Solitude(wait_s_first=0.05), Busy()
-        solitude.members.append(busy)
+        exclusive_runs, busy = ExclusiveRuns(wait_s_first=0.05), Busy()
+        exclusive_runs.members.append(busy)
         waited_s = []
         for _ in range(3):
             began_s = loop.time()
-            async with solitude.alone() as is_alone:
-                assert not is_alone
+            async with exclusive_runs.exclusive() as is_exclusive:
+                assert not is_exclusive
             waited_s.append(loop.time() - began_s)
         assert waited_s[0] >= 0.05
         assert waited_s[1] >= 0.10
         assert waited_s[2] >= 0.20
         busy.at_work = 1
-        async with solitude.alone() as is_alone:
-            assert is_alone
-        assert solitude._wait_s == 0.05
+        async with exclusive_runs.exclusive() as is_exclusive:
+            assert is_exclusive
+        assert exclusive_runs._wait_s == 0.05
 
     run_scenario(scenario())
 
@@ -62,12 +62,12 @@ def test_who_is_cancelled_while_others_stop_lets_go_only_of_those_it_has_stopped
             self.holds -= 1
 
     async def scenario() -> None:
-        solitude = Solitude()
+        exclusive_runs = ExclusiveRuns()
         members = [Stubborn(), Stubborn()]
-        solitude.members.extend(members)
+        exclusive_runs.members.extend(members)
 
         async def want() -> None:
-            async with solitude.alone():
+            async with exclusive_runs.exclusive():
                 raise AssertionError
 
         task = asyncio.create_task(want())

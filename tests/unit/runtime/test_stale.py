@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 
 from redrive import App, Park
-from redrive.runtime import Runner
+from redrive.runtime import AppRunner
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
 CONSUMER_TIMEOUT_S = 30 * 60
 
 
-def cut(runner: Runner) -> None:
+def cut(runner: AppRunner) -> None:
     """The line of the consumers breaks; the one for publishing holds."""
     for one in runner.subscriptions:
         for consumer in one._consumers:

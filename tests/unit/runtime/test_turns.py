@@ -2,71 +2,71 @@
 
 import asyncio
 
-from redrive.runtime.turns import Turns
+from redrive.runtime.concurrency import ConcurrencyLimit
 from tests.unit.client.scenario import run_scenario
 
 
 def test_turns_are_passed_on_in_the_order_of_arrival() -> None:
     async def scenario() -> None:
-        turns = Turns(1)
-        assert turns.try_take()
+        concurrency = ConcurrencyLimit(1)
+        assert concurrency.try_take()
         order: list[int] = []
 
         async def wait(number: int) -> None:
-            assert await turns.wait()
+            assert await concurrency.wait()
             order.append(number)
-            turns.pass_on()
+            concurrency.release()
 
         tasks = [asyncio.create_task(wait(number)) for number in range(4)]
         await asyncio.sleep(0)
-        assert not turns.try_take()
-        turns.pass_on()
+        assert not concurrency.try_take()
+        concurrency.release()
         await asyncio.gather(*tasks)
         assert order == [0, 1, 2, 3]
-        assert turns.try_take()
-        assert not turns.try_take()
+        assert concurrency.try_take()
+        assert not concurrency.try_take()
 
     run_scenario(scenario())
 
 
 def test_whoever_is_cancelled_leaves_its_turn_to_the_next() -> None:
     async def scenario() -> None:
-        turns = Turns(1)
-        assert turns.try_take()
-        first, second = (asyncio.create_task(turns.wait()) for _ in range(2))
+        concurrency = ConcurrencyLimit(1)
+        assert concurrency.try_take()
+        first, second = (asyncio.create_task(concurrency.wait()) for _ in range(2))
         await asyncio.sleep(0)
-        turns.pass_on()  # it is the first one's now, which does not know it yet
+        concurrency.release()  # it is the first one's now, which does not know it yet
         first.cancel()
         assert await second
-        assert turns.waiting == 0
-        third = asyncio.create_task(turns.wait())
+        assert concurrency.waiting == 0
+        third = asyncio.create_task(concurrency.wait())
         await asyncio.sleep(0)
         third.cancel()
         await asyncio.wait([third])
-        assert turns.waiting == 0
-        turns.pass_on()
-        assert turns.try_take()
+        assert concurrency.waiting == 0
+        concurrency.release()
+        assert concurrency.try_take()
 
     run_scenario(scenario())
 
 
 def test_a_wake_makes_everybody_look_again_and_a_turn_put_back_wakes_nobody() -> None:
     async def scenario() -> None:
-        turns = Turns(1)
-        assert turns.try_take()
-        waiting = [asyncio.create_task(turns.wait()) for _ in range(2)]
+        concurrency = ConcurrencyLimit(1)
+        assert concurrency.try_take()
+        waiting = [asyncio.create_task(concurrency.wait()) for _ in range(2)]
         await asyncio.sleep(0)
-        turns.put_back()
+        concurrency.put_back()
         await asyncio.sleep(0)
         assert not any(task.done() for task in waiting)
-        turns.wake()
+        concurrency.wake()
         assert [await task for task in waiting] == [False, False]
-        assert turns.try_take()
+        assert concurrency.try_take()
 
     run_scenario(scenario())
 
 
 def test_without_a_limit_there_is_always_a_turn() -> None:
-    turns = Turns(None)
-    assert not turns.is_limited
-    assert all(turns.try_take() for _ in range(1000))
+    concurrency = ConcurrencyLimit(None)
+    assert not concurrency.is_limited
+    assert all(concurrency.try_take() for _ in range(1000))

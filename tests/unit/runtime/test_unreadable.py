@@ -11,9 +11,9 @@ import pytest
 from redrive import App, Message, wire
 from redrive.client import Delivery
 from redrive.core import headers as names
-from redrive.runtime import ending
-from redrive.runtime.own_failures import TRIES_MAX
-from redrive.runtime.pasts import Past, Pasts
+from redrive.runtime.settlement import settler
+from redrive.runtime.settlement.internal_failures import TRIES_MAX
+from redrive.runtime.settlement.retry_state import RetryState, RetryStates
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
@@ -89,15 +89,15 @@ def test_what_we_fail_over_again_and_again_is_parked_unread(shape: str, monkeypa
     plan = compiled(text).queue(queue)
     parking = "d" if plan.routes is None else plan.routes.parking.queue
     runs: Counter[bytes] = Counter()
-    read = Pasts.of
+    read = RetryStates.of
 
-    def failing(pasts: Pasts, delivery: Delivery) -> Past:
+    def failing(pasts: RetryStates, delivery: Delivery) -> RetryState:
         if delivery.body.startswith(b"bad"):
             raise RecursionError("too much of it")
         return read(pasts, delivery)
 
-    monkeypatch.setattr(Pasts, "of", failing)
-    monkeypatch.setattr(ending, "_OWN_FAILURE_S", 0.01)
+    monkeypatch.setattr(RetryStates, "of", failing)
+    monkeypatch.setattr(settler, "_INTERNAL_FAILURE_S", 0.01)
 
     async def scenario() -> None:
         async with stage(text) as on:
@@ -118,7 +118,7 @@ def test_what_we_fail_over_again_and_again_is_parked_unread(shape: str, monkeypa
             assert {name: count for name, count in on.broker.depths().items() if count} == {parking: 6}
             assert on.decisions()["park"] == 6
             hows = Counter(str(fields["how"]) for name, fields in on.notes.heard if name == "runtime.failed")
-            assert hows == {"given back": 6 * (TRIES_MAX - 1), "parked unread": 6}
+            assert hows == {"requeued": 6 * (TRIES_MAX - 1), "parked unread": 6}
             bodies = set()
             for got in await on.take(parking):
                 if shape == "none":

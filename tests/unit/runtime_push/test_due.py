@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core import DELAY_MS_MAX, PlainMessage
-from redrive.runtime.due import asked_delay_ms, published_ms
+from redrive.runtime.process_after import asked_delay_ms, published_ms
 
 PUBLISHED = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PUBLISHED_MS = 1_767_268_800_000

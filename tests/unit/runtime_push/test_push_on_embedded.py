@@ -15,7 +15,7 @@ import pytest
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import Pusher, PushTarget, RunOptions, is_signed
+from redrive.runtime import AppRunOptions, Pusher, PushTarget, is_signed
 from redrive.topology import compile_declaration, read_declaration
 from redrive.wiring import Existing, PushedQueue, declare_missing, push_app, running
 from tests.unit.client.scenario import Notes
@@ -72,7 +72,7 @@ async def pushing(
     **options_of_push: Any,
 ) -> AsyncIterator[Notes]:
     notes = Notes()
-    options = RunOptions(now_ms=lambda: round(broker.now_s * 1000), draw=lambda: 0.0, grace_s=5)
+    options = AppRunOptions(now_ms=lambda: round(broker.now_s * 1000), draw=lambda: 0.0, grace_s=5)
     async with Pusher(target) as pusher:
         app = push_app(pusher, PushedQueue(name=queue, file=file, existing=existing, **options_of_push))
         async with running(app, url=broker.url, observer=notes, options=options):

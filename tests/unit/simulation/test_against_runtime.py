@@ -8,7 +8,7 @@ import pytest
 from redrive import App, Message, Park, RetryAfter, wire
 from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import RunOptions
+from redrive.runtime import AppRunOptions
 from redrive.simulation.script import SimulatedFailure
 from redrive.topology import Compiled
 from redrive.wiring import declare_on, running
@@ -60,7 +60,7 @@ async def perform(name: str, script: list[str], profile: str) -> tuple[int, list
 
     async with EmbeddedBroker(profile, time="automatic") as broker:
         await declare_on(broker, loaded.topology)
-        options = RunOptions(now_ms=lambda: round(broker.now_s * 1000))
+        options = AppRunOptions(now_ms=lambda: round(broker.now_s * 1000))
         async with Client(broker.url) as client, running(app, url=broker.url, observer=Ends(), options=options):
             publisher = await client.publisher()
             properties = wire.Properties.of(message_id=ID, delivery_mode=2)

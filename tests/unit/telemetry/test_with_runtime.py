@@ -8,7 +8,7 @@ from collections.abc import Callable
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.embedded import EmbeddedBroker
-from redrive.runtime import App, RunOptions
+from redrive.runtime import App, AppRunOptions
 from redrive.telemetry import Log, Telemetry
 from redrive.topology import compile_declaration, read_declaration
 from redrive.wiring import declare_missing, running
@@ -35,7 +35,7 @@ def test_an_app_is_counted_told_and_ready_through_a_lost_connection() -> None:
     async def run() -> None:
         async with EmbeddedBroker("4.3", time="automatic") as broker:
             await declare_missing(compiled, lambda _: Client(broker.url))
-            options = RunOptions(now_ms=lambda: round(broker.now_s * 1000), grace_s=5)
+            options = AppRunOptions(now_ms=lambda: round(broker.now_s * 1000), grace_s=5)
             assert telemetry.unready() == ["no consumer has started"]
             async with running(app, url=broker.url, observer=telemetry, options=options):
                 assert telemetry.unready() == []
@@ -90,7 +90,7 @@ def test_a_success_counts_with_the_attempt_it_took() -> None:
     async def run() -> None:
         async with EmbeddedBroker("4.3", time="automatic") as broker, Client(broker.url) as client:
             await declare_missing(compiled, lambda _: Client(broker.url))
-            options = RunOptions(now_ms=lambda: round(broker.now_s * 1000), grace_s=5)
+            options = AppRunOptions(now_ms=lambda: round(broker.now_s * 1000), grace_s=5)
             async with running(app, url=broker.url, observer=telemetry, options=options):
                 publisher = await client.publisher()
                 assert (

@@ -16,8 +16,8 @@ from unittest import mock
 
 from redrive.client import Client, Delivery, Publisher
 from redrive.core import Park, Requeue
-from redrive.runtime import App, Message, Runner, RunOptions
-from redrive.runtime.executing import ACKS_WRITTEN_S
+from redrive.runtime import App, AppRunner, AppRunOptions, Message
+from redrive.runtime.settlement.command_executor import ACKS_WRITTEN_S
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from tests.live.runtime.kills.cells import WRITTEN, Cell
 
@@ -134,10 +134,10 @@ async def run(url: str, declaration: Path, queue: str, folder: Path, cell: Cell 
         leave_no_room()
     app = make_app(declaration, queue, Ledger(folder / "ledger"), killer)
     assert isinstance(app.source, Compiled)
-    async with Runner(
+    async with AppRunner(
         app.consumptions(app.source),
         lambda name: Client(url, name=name),
-        options=RunOptions(checkpoint=killer.reach),
+        options=AppRunOptions(checkpoint=killer.reach),
     ):
         await stopping.wait()
 

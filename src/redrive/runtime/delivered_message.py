@@ -1,4 +1,4 @@
-"""A delivery as the pure rooms see it, decoded as it is asked for."""
+"""A delivery as the pure rooms see it: a `core.ReceivedMessage` that decodes what is asked for."""
 
 from typing import Any
 
@@ -8,48 +8,48 @@ from redrive.topology import HeaderTrust, QueuePlan, QueueType
 from redrive.wire import digest_of
 
 
-class DeliveryLetter:
-    """A `core.Letter` over a delivery; each header is read once it is wanted.
+class DeliveredMessage:
+    """A `core.ReceivedMessage` over a delivery; each header is decoded when it is first asked for.
 
-    Headers of ours are read only where they are believed: on copies of this very message that came back by a declared
-    way (`topology`'s `origins` has the table).
+    Headers of ours are read only if they are believed: on copies of this very message that came back by a declared
+    route (`topology`'s `origins` has the table).
     """
 
-    __slots__ = ("_belief", "_plan", "_read", "delivery", "properties", "queue")
+    __slots__ = ("_plan", "_read", "_trust", "delivery", "properties", "queue")
 
     def __init__(self, delivery: Delivery, plan: QueuePlan) -> None:
         self.delivery = delivery
         self.queue = plan.name
         self.properties = delivery.properties
         self._plan = plan
-        self._belief: HeaderTrust | None = None
+        self._trust: HeaderTrust | None = None
         self._read: dict[str, Any] | None = None
 
     @property
     def message_id(self) -> str | None:
-        """Its identity: its own id, else the one that a copy of ours gave it."""
+        """Its own message_id, else the id that a copy of ours gave it."""
         own = self.properties.message_id
         given = self.header(headers.MESSAGE_ID) if own is None else own
         return given if isinstance(given, str) else None
 
     @property
-    def belief(self) -> HeaderTrust:
-        """What the headers of ours are worth."""
-        if self._belief is None:
-            is_told = _DIGEST in self.delivery.header or self._plan.is_reentry(self.delivery.route)
-            self._belief = self._judge() if is_told else HeaderTrust.NONE
-        return self._belief
+    def trust(self) -> HeaderTrust:
+        """Which of the headers of ours are believed."""
+        if self._trust is None:
+            may_be_ours = _DIGEST in self.delivery.header or self._plan.is_reentry(self.delivery.route)
+            self._trust = self._judge() if may_be_ours else HeaderTrust.NONE
+        return self._trust
 
     @property
     def has_anothers_headers(self) -> bool:
         """Whether its headers were copied from another message."""
-        return self.belief is HeaderTrust.ANOTHERS
+        return self.trust is HeaderTrust.ANOTHERS
 
     @property
     def has_unbelieved(self) -> bool:
         """Whether it may have headers of ours that are not believed."""
         raw = self.delivery.header
-        return self.belief is not HeaderTrust.OWN and any(mark in raw for mark in _MARKS)
+        return self.trust is not HeaderTrust.OWN and any(mark in raw for mark in _MARKS)
 
     @property
     def exchange(self) -> str:
@@ -67,7 +67,7 @@ class DeliveryLetter:
         return self.delivery.redelivered
 
     def header(self, name: str, /) -> Any:
-        """A header's value, None if it has none of the name."""
+        """A header's value; None if it has no such header, or if that is one of ours which is not believed."""
         read = self._read
         if read is None:
             read = self._read = {}
@@ -81,7 +81,7 @@ class DeliveryLetter:
         return value
 
     def raw_deaths(self) -> bytes | None:
-        """The x-death header as its bytes, None if it has none."""
+        """The encoded x-death header, None if it has none."""
         return self.properties.raw_header(headers.DEATHS) if _DIED in self.delivery.header else None
 
     def attribute(self, name: str, /) -> Any:
@@ -90,11 +90,11 @@ class DeliveryLetter:
 
     def _may_be_read(self, name: str) -> bool:
         if name in headers.BOUND_HEADERS:
-            return self.belief is HeaderTrust.OWN or (
-                self.belief is HeaderTrust.DOCUMENTED and name in headers.DOCUMENTED_HEADERS
+            return self.trust is HeaderTrust.OWN or (
+                self.trust is HeaderTrust.DOCUMENTED and name in headers.DOCUMENTED_HEADERS
             )
         if name == headers.DELIVERY_COUNT and self._plan.counted_by is Counter.DELIVERIES:
-            return self._plan.queue.type == QueueType.QUORUM  # no other queue counts: it is a publisher's
+            return self._plan.queue.type == QueueType.QUORUM  # no other queue counts: a publisher wrote it
         return True
 
     def _judge(self) -> HeaderTrust:
@@ -114,7 +114,7 @@ class DeliveryLetter:
         )
 
     def _read_deaths(self) -> Deaths | None:
-        """The x-death header, shared by all that have the same."""
+        """The decoded x-death header, shared by all messages that have the same bytes."""
         raw = self.raw_deaths()
         if raw is None:
             return None
@@ -130,8 +130,8 @@ class DeliveryLetter:
 
 _DIED, _DIGEST = headers.DEATHS.encode(), headers.DIGEST.encode()
 _MARKS = (b"x-redrive", b"x-retry-count", b"x-original-", b"x-final-")
-"""What the raw bytes contain where there may be headers of ours."""
+"""One of these is in the raw bytes if there may be headers of ours."""
 
-# Messages that fail in the same second have died alike, to the byte: when thousands do, few x-deaths are decoded.
+# Messages that fail in the same second have the same x-death, to the byte: when thousands do, few are decoded.
 _DEATHS: dict[bytes, Deaths | None] = {}
 _DEATHS_MAX, _DEATHS_BYTES_MAX = 256, 4096

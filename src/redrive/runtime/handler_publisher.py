@@ -1,21 +1,20 @@
-"""Where handlers publish: one publisher for all of them, apart from the one that carries copies."""
+"""How handlers publish: one publisher for all of them, separate from the one that sends copies."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from redrive.client import Confirmed, InDoubt, Nacked, Publisher, Returned
-from redrive.client import Outcome as PublishOutcome
+from redrive.client import Confirmed, InDoubt, Publisher
 from redrive.core import headers as names
-from redrive.runtime.apart import Apart
 from redrive.runtime.codecs import Codec
-from redrive.runtime.errors import PublishFailed
+from redrive.runtime.errors import PublishFailed, describe_publish_outcome
+from redrive.runtime.settlement import IsolatedPublisher
 from redrive.wire import LocalProtocolError, Properties, Timestamp
 
 _RAW = "application/octet-stream"
 
 
-class Outlet:
+class HandlerPublisher:
     """Publishes for handlers, with confirms."""
 
     def __init__(
@@ -30,7 +29,7 @@ class Outlet:
     ) -> None:
         self.loop = loop
         self._publisher = publisher
-        self._apart = Apart(new_publisher)
+        self._isolated = IsolatedPublisher(new_publisher)
         self._codec = codec
         self._new_id = new_id
         self._now_s = now_s
@@ -52,7 +51,8 @@ class Outlet:
     ) -> str:
         """Publishes one message and returns its id. Raises `PublishFailed`.
 
-        A new message has no life behind it: what headers tell of another's (counts, deaths, origins) is left out.
+        A new message starts afresh: headers that describe another message's life (counts, deaths, origins) are left
+        out.
         """
         raw = isinstance(body, bytes | bytearray | memoryview)
         payload = bytes(body) if raw else self._codec.write(body)
@@ -69,27 +69,14 @@ class Outlet:
                 timestamp=Timestamp(self._now_s()),
                 type=type,
             )
-            apart = self._apart
-            # A handler that is wrong about an exchange must not spoil what others publish at the same time.
-            publisher = apart if apart.exchanges and exchange in apart.exchanges else self._publisher
+            isolated = self._isolated
+            # A handler that names a wrong exchange must not disturb what others publish at the same time.
+            publisher = isolated if isolated.exchanges and exchange in isolated.exchanges else self._publisher
             outcome = await publisher.publish(exchange, routing_key, payload, properties, deadline_s=timeout_s)
         except LocalProtocolError as error:
             raise PublishFailed(exchange, routing_key, str(error), in_doubt=False) from None
         if not isinstance(outcome, Confirmed):
-            apart.learn(exchange, outcome)
+            isolated.learn(exchange, outcome)
             in_doubt = isinstance(outcome, InDoubt) and outcome.sent
-            raise PublishFailed(exchange, routing_key, describe_publish(outcome), in_doubt=in_doubt)
+            raise PublishFailed(exchange, routing_key, describe_publish_outcome(outcome), in_doubt=in_doubt)
         return chosen_id
-
-
-def describe_publish(outcome: PublishOutcome) -> str:
-    """What became of a publish, as a person reads it."""
-    match outcome:
-        case Confirmed():
-            return "confirmed"
-        case Returned(code=code, text=text):
-            return f"no queue took it ({code} {text})"
-        case Nacked():
-            return "the broker refused it: a queue is full or failing"
-        case InDoubt(reason=reason, sent=sent):
-            return f"{'in doubt' if sent else 'not sent'}: {reason}"

@@ -1,4 +1,4 @@
-"""Whose turn it is: how many handlers of a queue may run at once, and who waits, in the order of arrival."""
+"""How many handlers of a queue run at once, and which deliveries wait for a free slot, in the order of arrival."""
 
 import asyncio
 from collections import deque
@@ -6,8 +6,9 @@ from collections import deque
 _UNLIMITED = 1 << 60
 
 
-class Turns:
-    """A turn is taken before a handler runs and passed on after it; None: as many as there are deliveries."""
+class ConcurrencyLimit:
+    """A slot is taken before a handler runs and released after it. A limit of None is as many as there are
+    deliveries."""
 
     def __init__(self, limit: int | None) -> None:
         self.is_limited = limit is not None
@@ -16,22 +17,22 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many deliveries wait for a slot."""
         return len(self._waiters)
 
     def try_take(self) -> bool:
-        """Takes a turn if there is one and nobody waits for it."""
+        """Takes a slot if one is free and nobody waits for it."""
         if self._free <= 0 or self._waiters:
             return False
         self._free -= 1
         return True
 
     def take(self) -> None:
-        """Takes a turn in any case: for what runs alone."""
+        """Takes a slot, free or not: for an exclusive run."""
         self._free -= 1
 
     async def wait(self) -> bool:
-        """True: a turn was taken. False: something has changed, look again."""
+        """True: a slot was taken. False: something has changed, check again."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -40,11 +41,11 @@ class Turns:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
             elif not waiter.cancelled() and waiter.result():
-                self.pass_on()
+                self.release()
             raise
 
-    def pass_on(self) -> None:
-        """A turn is over: it is the next one's."""
+    def release(self) -> None:
+        """A run has ended: its slot goes to the first that waits."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -53,12 +54,12 @@ class Turns:
         self._free += 1
 
     def put_back(self) -> None:
-        """A turn could not be used, because nobody may begin now: it lies there until everybody is woken. Passing it
-        on would send it round among those who wait, without end."""
+        """A slot could not be used, because nobody may begin now: it stays free until everybody is woken. Releasing it
+        would pass it round among those who wait, without end."""
         self._free += 1
 
     def wake(self) -> None:
-        """Everybody who waits looks again, and waits again if need be."""
+        """Everybody who waits checks again, and waits again if need be."""
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
             if not waiter.done():

@@ -1,33 +1,34 @@
-"""A handler that raised: how its run has ended, and whether the error is the handler's at all.
+"""What a handler raised: how its run has ended, and whether the error is the handler's at all.
 
-The runtime's own cancellation goes through handlers too. It is told apart here, so that nothing that was not the
-handler's doing counts against its message.
+The runtime's own cancellation passes through handlers too. It is told apart here, so that it does not count against the
+message.
 """
 
 import asyncio
 
 from redrive.core import Answered, Outcome, Raised, TimedOut, outcome_of
-from redrive.runtime.calling import OutOfTime
+from redrive.runtime.handler_call import HandlerTimedOut
 
 _HAVE_ERRORS = (Raised, Answered)
 
 
-class Untouched(asyncio.CancelledError):
-    """We were cancelled before the handler had ended: nothing has been said about the delivery."""
+class CancelledByRuntime(asyncio.CancelledError):
+    """The runtime was cancelled before the handler had ended: nothing is known about the delivery."""
 
 
 def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> Outcome:
-    """How a handler that raised has ended. Raises `Untouched`, or the error again, if it is not the handler's."""
+    """The outcome of a handler that raised. Raises `CancelledByRuntime`, or the error again, if it is not the
+    handler's."""
     if isinstance(error, Exception):
         return outcome_of(error, now_ms=now_ms)
     match error:
-        case OutOfTime():
+        case HandlerTimedOut():
             return TimedOut(after_ms=timeout_ms or 0)
         case asyncio.CancelledError():
             task = asyncio.current_task()
-            if task is None or not task.cancelling():  # else it is we who are ended, and the delivery goes back
+            if task is None or not task.cancelling():  # else the runtime was cancelled, and the delivery is requeued
                 return Raised(error)
-            raise Untouched from error
+            raise CancelledByRuntime from error
         case GeneratorExit() if _came_through_a_call(error):
             return Raised(error)
         case KeyboardInterrupt() | GeneratorExit():
@@ -37,8 +38,8 @@ def read_error(error: BaseException, *, now_ms: int, timeout_ms: int | None) -> 
 
 
 def _came_through_a_call(error: BaseException) -> bool:
-    """Whether it was raised below whoever caught it. When a coroutine is closed Python closes what it awaits first, and
-    then raises a new GeneratorExit in it: one that came from below is a handler's own."""
+    """Whether it was raised below the frame that caught it. When a coroutine is closed Python first closes what it
+    awaits and then raises a new GeneratorExit in it: one that came from below is the handler's own."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
@@ -48,7 +49,7 @@ async def raise_later(error: BaseException) -> None:
 
 
 def begin_stack_at_handler(outcome: Outcome) -> None:
-    """Leaves our own frames out of what is kept of an error's stack: its first line is the handler's."""
+    """Removes our own frames from the top of an error's stack, so that it begins in the handler."""
     error = outcome.error if isinstance(outcome, _HAVE_ERRORS) else None
     if error is None:
         return

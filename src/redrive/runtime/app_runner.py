@@ -1,9 +1,9 @@
-"""An app at work: two connections, its queues consumed, until it is told to stop.
+"""An app at work: two connections, its queues consumed, until it is stopped.
 
-Consumers and copies have a connection each: a broker that blocks publishers reads nothing more from their connection,
-and acks must not wait for that. When it stops: no new deliveries; what is in hand is handled, within `grace_s`; the
-rest goes back to its queues; acks get a moment to be known to the broker (a busy quorum queue of 3.10 forgets those of
-a channel that closes too soon); then the connections close.
+Consumers and copies have a connection each: a broker that blocks publishers stops reading their connection, and acks
+must not wait for that. A stop: no new deliveries; running handlers may end within `grace_s`; the rest is requeued; the
+broker gets a moment to take the acks (a busy quorum queue of 3.10 forgets those of a channel that closes too soon);
+then the connections close.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from redrive.client import Client, Delivery, ReconnectBackoff
 from redrive.core import SILENT, Observer
 from redrive.inspection import is_queue_deleted
+from redrive.runtime.admission import Admission
 from redrive.runtime.app import Consumption
-from redrive.runtime.calling import build_call
+from redrive.runtime.consumer_options import THREADS
+from redrive.runtime.delivery_handler import DeliveryHandler
 from redrive.runtime.errors import TopologyMissing
-from redrive.runtime.executing import Checkpoint, Executor
-from redrive.runtime.handling import Handling
+from redrive.runtime.handler_call import HandlerCall, build_call
+from redrive.runtime.handler_publisher import HandlerPublisher
 from redrive.runtime.loop_watch import LoopWatch
-from redrive.runtime.options import THREADS
-from redrive.runtime.outlet import Outlet
-from redrive.runtime.own_losses import OwnLosses
-from redrive.runtime.pausing import Pausing
+from redrive.runtime.process_context import Checkpoint, ProcessContext
+from redrive.runtime.queue_pause import QueuePause
 from redrive.runtime.readiness import (
     DEAD_LETTER_EXCHANGE,
     OWN_DEATHS_SINCE,
@@ -35,13 +35,13 @@ from redrive.runtime.readiness import (
     read_version,
 )
 from redrive.runtime.run_records import RunRecord, RunRecords
-from redrive.runtime.solitude import Solitude
+from redrive.runtime.settlement import BrokerFacts, CopyPublishers, Settler
 from redrive.runtime.subscription import Subscription
 
 GRACE_S = 25.0
 """Below the 30 s that most platforms leave a process."""
 THREADS_NAME = "redrive handler of"
-"""How the names of threads begin that run handlers."""
+"""How the names of the handlers' threads begin."""
 LINGER_S = 0.2
 _MISSING_FIRST_S, _MISSING_LONGEST_S = 0.5, 10.0
 
@@ -50,23 +50,23 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# Ids are asked for by every copy of a message that has none; the system's own chance costs ten times as much.
-_chance = random.Random()
+# Every copy of a message without an id needs one; the system's own randomness costs ten times as much.
+_random = random.Random()
 if hasattr(os, "register_at_fork"):  # where there is none, nobody forks
-    os.register_at_fork(after_in_child=_chance.seed)
+    os.register_at_fork(after_in_child=_random.seed)
 
 
 def _new_id() -> str:
-    return f"{_chance.getrandbits(128):032x}"
+    return f"{_random.getrandbits(128):032x}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """How an app is run, apart from what its author said.
+class AppRunOptions:
+    """How an app is run, apart from what its author declared.
 
-    `record` is where this process writes down what it has in hand, `records` where all of them do.
-    `wait_for_topology` False raises `TopologyMissing` at once. `checkpoint`, the clock, chance and ids are passed in so
-    that tests can have them in hand.
+    `record` is the file where this process records which messages are in its handlers, `records` the folder with those
+    of all processes. `wait_for_topology` False raises `TopologyMissing` at once. `checkpoint`, the clock, randomness
+    and ids are passed in so that tests control them.
     """
 
     grace_s: float = GRACE_S
@@ -80,11 +80,11 @@ class RunOptions:
     record: RunRecord | None = None
 
 
-class Runner:
-    """Runs consumptions against one broker: `async with Runner(…): …`, or `start` and `stop`.
+class AppRunner:
+    """Runs consumptions against one broker: `async with AppRunner(…): …`, or `start` and `stop`.
 
-    `connect` makes the two clients, each told what it is for. `file` declares the queues, if any does; it is named
-    where one of them is missing.
+    `connect` makes the two clients and gets the purpose of each. `file` declares the queues, if any file does; errors
+    and logs about a missing queue name it.
     """
 
     def __init__(
@@ -93,25 +93,31 @@ class Runner:
         connect: Callable[[str], Client],
         *,
         observer: Observer = SILENT,
-        options: RunOptions | None = None,
+        options: AppRunOptions | None = None,
         file: str = "FILE",
     ) -> None:
         self._consumptions = consumptions
         self._observer = observer
-        self._options = RunOptions() if options is None else options
+        self._options = AppRunOptions() if options is None else options
         self._file = file
+        self._process = ProcessContext(
+            observer=observer,
+            now_ms=self._options.now_ms,
+            draw=self._options.draw,
+            new_id=self._options.new_id,
+            checkpoint=self._options.checkpoint,
+            records=self._options.records,
+            record=self._options.record,
+        )
         self._consuming = connect("consuming")
         self._publishing = connect("publishing")
-        self._stopping = asyncio.Event()
         self._different: frozenset[str] = frozenset()
         self._server_version = ""
-        self._solitude = Solitude()
-        self._own_losses = OwnLosses()
         self._loop_watch: LoopWatch | None = None
         self._threads: list[ThreadPoolExecutor] = []
         self.subscriptions: list[Subscription] = []
 
-    async def __aenter__(self) -> "Runner":
+    async def __aenter__(self) -> "AppRunner":
         await self.start()
         return self
 
@@ -120,17 +126,17 @@ class Runner:
 
     async def start(self) -> None:
         """Connects, waits for the topology, consumes. Raises `ConnectionFailed`, `UnsupportedBroker`,
-        `TopologyMissing`, and what the broker refuses a consumer with; nothing is left open then."""
+        `TopologyMissing`, and the broker's refusal of a consumer; nothing is left open then."""
         try:
             await self._consuming.start()
             await self._publishing.start()
             version = self._server_version = (await self._consuming.connection()).server_version
             check_version(self._consumptions, version)
             await self._wait_for_topology()
-            outlets: dict[int, Outlet] = {}
+            handler_publishers: dict[int, HandlerPublisher] = {}
             for one in self._consumptions:
-                self.subscriptions.append(await self._subscription(one, outlets))
-            self._solitude.members.extend(self.subscriptions)
+                self.subscriptions.append(await self._subscription(one, handler_publishers))
+            self._process.exclusive_runs.members.extend(self.subscriptions)
             for subscription in self.subscriptions:
                 await subscription.start()
                 self._watch(subscription)
@@ -144,21 +150,21 @@ class Runner:
         self._observer.note("runtime.started", queues=[one.queue for one in self.subscriptions], server_version=version)
 
     async def stop(self, *, grace_s: float | None = None) -> None:
-        """Stops as the module says; never raises but when cancelled, and is closed then too."""
+        """Stops as the module says; never raises but when cancelled, and is closed even then."""
         grace_s = self._options.grace_s if grace_s is None else grace_s
         in_hand = sum(one.in_hand for one in self.subscriptions)
         self._observer.note("runtime.stopping", in_hand=in_hand, grace_s=grace_s)
-        given_back = 0
+        requeued = 0
         try:
             await asyncio.gather(*(one.stop() for one in self.subscriptions))
-            self._stopping.set()  # not before: what is given back now must not come to us again
+            self._process.stopping.set()  # not before: a message that is requeued now must not come to us again
             await self._wait_settled(grace_s)
             await asyncio.gather(*(one.flush() for one in self.subscriptions))
             await asyncio.sleep(self._options.linger_s)
-            given_back = sum(await asyncio.gather(*(one.close() for one in self.subscriptions)))
+            requeued = sum(await asyncio.gather(*(one.close() for one in self.subscriptions)))
         finally:
             await self._disconnect()
-        self._observer.note("runtime.stopped", given_back=given_back)
+        self._observer.note("runtime.stopped", given_back=requeued)
 
     def in_hand(self, queue: str) -> int:
         """Deliveries of a queue that are not settled yet."""
@@ -173,12 +179,12 @@ class Runner:
             pass
 
     def _note_block(self, delivery: Delivery | None, blocked_s: float) -> None:
-        """The event loop stands still; called from another thread."""
-        alone = self._own_losses.alone
-        delivery = alone if delivery is None else delivery
+        """The event loop is blocked; called from another thread."""
+        exclusive = self._process.losses.exclusive
+        delivery = exclusive if delivery is None else delivery
         if delivery is not None:
-            self._own_losses.blame(delivery)
-            if delivery is alone and self._options.record is not None:
+            self._process.losses.blame(delivery)
+            if delivery is exclusive and self._options.record is not None:
                 self._options.record.mark_blocked()
         self._observer.note(
             "runtime.loop_blocked",
@@ -193,7 +199,7 @@ class Runner:
             self._loop_watch.stop()
         try:
             await self._consuming.close()
-            await asyncio.gather(*(one.handling.close() for one in self.subscriptions))
+            await asyncio.gather(*(one.handler.close() for one in self.subscriptions))
             await self._publishing.close()
         finally:
             for threads in self._threads:
@@ -201,7 +207,7 @@ class Runner:
 
     async def _wait_for_topology(self) -> None:
         pauses = ReconnectBackoff(first_s=_MISSING_FIRST_S, longest_s=_MISSING_LONGEST_S, random=self._options.draw)
-        told: list[str] = []
+        logged: list[str] = []
         while True:
             found = await find_readiness(self._consuming, self._consumptions)
             missing = list(found.missing)
@@ -209,7 +215,7 @@ class Runner:
                 break
             if not self._options.wait_for_topology:
                 raise TopologyMissing(found.missing, file=self._file)
-            if missing != told:
+            if missing != logged:
                 queues = [one.plan.name for one in self._consumptions]
                 self._observer.note(
                     "runtime.waiting_for_topology",
@@ -217,7 +223,7 @@ class Runner:
                     missing=missing,
                     declare_with=f"redrive apply {self._file}",
                 )
-                told = missing
+                logged = missing
             await asyncio.sleep(pauses.next_s())
         self._different = frozenset(plan.name for plan, _ in found.different)
         for plan, difference in found.different:
@@ -225,17 +231,17 @@ class Runner:
                 "runtime.queue_differs",
                 queue=plan.name,
                 difference=difference,
-                consequence="failed messages are parked by publishing; what else dies in it the broker drops",
+                consequence="failed messages are parked by publishing; the broker drops all else that it dead-letters",
                 migrate_with=plan.dead_lettering_command(self._consuming.target.vhost),
                 look_with=f"redrive apply {self._file}",
             )
         for plan, lacking in found.weak:
             self._observer.note("runtime.not_guaranteed", queue=plan.name, reason="; ".join(lacking))
 
-    async def _subscription(self, one: Consumption, outlets: dict[int, Outlet]) -> Subscription:
+    async def _subscription(self, one: Consumption, handler_publishers: dict[int, HandlerPublisher]) -> Subscription:
         options, queue = self._options, one.plan.name
-        if id(one.codec) not in outlets:
-            outlets[id(one.codec)] = Outlet(
+        if id(one.codec) not in handler_publishers:
+            handler_publishers[id(one.codec)] = HandlerPublisher(
                 await self._publishing.publisher(),
                 one.codec,
                 new_publisher=self._publishing.publisher,
@@ -243,73 +249,64 @@ class Runner:
                 new_id=options.new_id,
                 now_s=lambda: options.now_ms() // 1000,
             )
-        # Channels for each queue's copies: a missing exchange closes one, and leaves the others' publishes in peace.
-        executor = Executor(
-            one.plan,
-            await self._publishing.publisher(),
-            await self._publishing.publisher(),
-            observer=self._observer,
-            stopping=self._stopping,
-            new_id=options.new_id,
-            draw=options.draw,
-            new_publisher=self._publishing.publisher,
+        # Each queue's copies have channels of their own: a missing exchange closes one, and the other queues publish
+        # on.
+        publishers = CopyPublishers(
+            copies=await self._publishing.publisher(),
+            own_queue=await self._publishing.publisher(),
+            new=self._publishing.publisher,
             is_queue_deleted=lambda queue: is_queue_deleted(self._publishing, queue),
-            checkpoint=options.checkpoint,
-            now_ms=options.now_ms,
         )
-        pausing = Pausing(
-            pause_after=one.options.pauses_after(one.plan.declared.pause_after),
-            pause_on=one.options.pause_on,
-            on_pause=lambda why: subscription.pause(why),
-        )
-        concurrency, threads = self._room(one)
-        handling = Handling(
-            one,
-            build_call(
-                one.handler,
-                takes_message=one.signature.takes_message,
-                is_async=one.signature.is_async,
-                middleware=one.middleware,
-                timeout_s=None if one.options.timeout_ms is None else one.options.timeout_ms / 1000,
-                threads=threads,
-            ),
-            concurrency=concurrency,
-            executor=executor,
-            outlet=outlets[id(one.codec)],
-            observer=self._observer,
-            solitude=self._solitude,
-            pausing=pausing,
-            now_ms=options.now_ms,
-            draw=options.draw,
-            own_losses=self._own_losses,
-            has_dead_letters=DEAD_LETTER_EXCHANGE in one.plan.queue.arguments and queue not in self._different,
+        broker = BrokerFacts(
+            has_dead_lettering=DEAD_LETTER_EXCHANGE in one.plan.queue.arguments and queue not in self._different,
             reads_deaths=read_version(self._server_version) < OWN_DEATHS_SINCE,
-            records=options.records,
-            record=options.record,
         )
-        subscription = Subscription(
-            self._consuming,
-            queue,
-            handling,
-            pausing,
-            prefetch=one.options.prefetch,
-            observer=self._observer,
-            draw=options.draw,
-        )
-        return subscription
+        call = self._handler_call(one)
 
-    def _room(self, one: Consumption) -> tuple[int | None, ThreadPoolExecutor | None]:
-        """How many handlers of a queue may run at once, None for as many as are in hand; and their threads."""
-        concurrency = one.options.concurrency
+        def build_handler(pause: QueuePause, lost_lately: Callable[[], bool]) -> DeliveryHandler:
+            admission = Admission(one.plan, crashes_max=one.options.crashes_max, now_ms=options.now_ms)
+            settler = Settler(
+                one.plan,
+                one.policy,
+                admission,
+                publishers=publishers,
+                pause=pause,
+                broker=broker,
+                process=self._process,
+            )
+            return DeliveryHandler(
+                one,
+                call,
+                publisher=handler_publishers[id(one.codec)],
+                settler=settler,
+                pause=pause,
+                process=self._process,
+                lost_lately=lost_lately,
+            )
+
+        return Subscription(self._consuming, one, self._process, build_handler=build_handler)
+
+    def _handler_call(self, one: Consumption) -> HandlerCall:
+        """How a queue's handler is called. A plain function gets a pool of threads."""
+        concurrency, threads = one.options.concurrency, None
         if one.signature.is_async:
-            return (None if concurrency is None or concurrency >= one.options.prefetch else concurrency), None
-        concurrency = min(THREADS if concurrency is None else concurrency, one.options.prefetch)
-        threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix=f"{THREADS_NAME} {one.plan.name}")
-        self._threads.append(threads)
-        return concurrency, threads
+            concurrency = None if concurrency is None or concurrency >= one.options.prefetch else concurrency
+        else:
+            concurrency = min(THREADS if concurrency is None else concurrency, one.options.prefetch)
+            threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix=f"{THREADS_NAME} {one.plan.name}")
+            self._threads.append(threads)
+        call = build_call(
+            one.handler,
+            takes_message=one.signature.takes_message,
+            is_async=one.signature.is_async,
+            middleware=one.middleware,
+            timeout_s=None if one.options.timeout_ms is None else one.options.timeout_ms / 1000,
+            threads=threads,
+        )
+        return HandlerCall(call, concurrency)
 
     def _watch(self, subscription: Subscription) -> None:
-        """Tells telemetry whom to ask how many are in hand."""
+        """Registers the subscription with telemetry, which asks it how many deliveries are unsettled."""
         watch = getattr(self._observer, "watch", None)
         if watch is not None:
             watch(subscription.queue, in_hand=lambda: subscription.in_hand, unready=lambda: subscription.unready)

@@ -1,11 +1,11 @@
-"""A decision that was carried out, told as the event `runtime.decided`."""
+"""Decisions that were carried out, reported as the event `runtime.decided`."""
 
 from typing import Any
 
 from redrive.client import Delivery
 from redrive.core import Decision, Defer, Done, Failure, Observer, Parked, ParkReason, Requeued, Retry, Skip
 from redrive.core import headers as names
-from redrive.runtime.views import DeliveryLetter
+from redrive.runtime.delivered_message import DeliveredMessage
 from redrive.topology import QueuePlan
 
 _ID = names.MESSAGE_ID.encode()
@@ -19,8 +19,8 @@ WORDS: dict[type[Any], str] = {
 }
 
 
-class Reporter:
-    """Tells of the decisions about the deliveries of one queue."""
+class DecisionLog:
+    """Reports the decisions about the deliveries of one queue."""
 
     def __init__(self, observer: Observer, plan: QueuePlan, *, attempts_max: int) -> None:
         self._note = observer.note
@@ -28,8 +28,8 @@ class Reporter:
         self._spent_tag = plan.traits.attempts_spent_tag
         self._attempts_max = attempts_max
 
-    def tell_unread(self, decision: Parked, delivery: Delivery, failure: Failure) -> None:
-        """The same of a message of which nothing was read."""
+    def note_unread(self, decision: Parked, delivery: Delivery, failure: Failure) -> None:
+        """Reports a message of which nothing was read."""
         self._note(
             "runtime.decided",
             queue=delivery.queue,
@@ -49,24 +49,24 @@ class Reporter:
             tag=None,
         )
 
-    def tell(
+    def note(
         self,
         decision: Decision,
-        letter: DeliveryLetter,
+        message: DeliveredMessage,
         failure: Failure | None,
         routing_key: str,
         attempt: int | None,
         handler_s: float | None,
     ) -> None:
-        """Says what happened to which message, for a log line and for metrics; never its body.
+        """Reports what happened to which message, for a log line and for metrics; never its body.
 
         `attempt` and `handler_s` are None where no handler has run; `routing_key` is the original one.
         """
-        own_id, correlation_id, message_type = letter.properties.labels()
-        if own_id is None and _ID in letter.delivery.header:
-            own_id = letter.header(names.MESSAGE_ID)
+        own_id, correlation_id, message_type = message.properties.labels()
+        if own_id is None and _ID in message.delivery.header:
+            own_id = message.header(names.MESSAGE_ID)
         delay_ms = reason = error = status = tag = None
-        # Retries come first: they are most of what is told when everything fails.
+        # Retries come first: they are most of the decisions when everything fails.
         if isinstance(decision, Retry):
             delay_ms = decision.delay_ms
         elif isinstance(decision, Parked):
@@ -81,7 +81,7 @@ class Reporter:
             error, status = failure.text, failure.status
         self._note(
             "runtime.decided",
-            queue=letter.queue,
+            queue=message.queue,
             decision=WORDS[type(decision)],
             reason=reason,
             attempt=attempt,

@@ -1,25 +1,32 @@
-"""How a handler is called: as a coroutine or in a thread, inside its middleware, within its time."""
+"""How a handler is called: as a coroutine or in a thread, inside its middleware, within its timeout."""
 
 import asyncio
 import contextvars
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor as Threads
-from typing import Any
+from typing import Any, NamedTuple
 
 from redrive.core import Requeue
+from redrive.runtime.consumer_options import Middleware
 from redrive.runtime.message import Message
-from redrive.runtime.options import Middleware
 from redrive.runtime.signatures import callable_name
 
 Call = Callable[[Any, Message | None], Awaitable[Any]]
 
 
+class HandlerCall(NamedTuple):
+    """How a queue's handler is called, and how many may run at once; None is as many as there are deliveries."""
+
+    call: Call
+    concurrency: int | None
+
+
 _NEVER_BEGAN = "the handler had not begun"
 
 
-class OutOfTime(BaseException):
-    """The handler did not end in time. Not an Exception, so that no handler's own `except` can meet it."""
+class HandlerTimedOut(BaseException):
+    """The handler did not end in time. Not an Exception, so that no `except` of a handler catches it."""
 
 
 def build_call(
@@ -32,7 +39,7 @@ def build_call(
     threads: Threads | None = None,
 ) -> Call:
     """A coroutine function of body and message around a handler; a message is needed if the handler or any middleware
-    takes it. It raises what the handler raises, and `OutOfTime`."""
+    takes it. It raises what the handler raises, and `HandlerTimedOut`."""
     call = _coroutine(handler, takes_message) if is_async else _threaded(handler, takes_message, threads)
     for one in reversed(middleware):
         call = _wrapped(one, call)
@@ -65,7 +72,7 @@ def _threaded(handler: Callable[..., Any], takes_message: bool, threads: Threads
                 raise
         if result is None:
             return None
-        if isinstance(result, Coroutine):  # a plain function that returns a coroutine: nobody else would await it
+        if isinstance(result, Coroutine):  # a plain function that returns a coroutine: nobody else awaits it
             return await result
         if isinstance(result, Generator | AsyncGenerator):
             raise TypeError("the handler returned a generator, and nothing of it has run")
@@ -131,6 +138,6 @@ def _timed(inner: Call, timeout_s: float) -> Call:
             if cause is not None and cause.args == (_NEVER_BEGAN,):
                 # Threads can't be ended: handlers that ran out of time hold them. That is no attempt of this message.
                 raise Requeue(reason="no thread was free for it in time") from None
-            raise OutOfTime from None
+            raise HandlerTimedOut from None
 
     return call

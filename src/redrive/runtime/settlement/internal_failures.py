@@ -1,8 +1,8 @@
-"""Failures of our own over a message, counted: what fails again and again must not come again for ever.
+"""Our own failures over a message, counted: a message that we fail over again and again must not come again for ever.
 
-A fault of ours is nearly always about one message: something in it that nobody thought of, and that we can't read. It
-is given back, in case the fault was a passing one, and after `TRIES_MAX` tries in this process it is parked unread.
-Between two tries it may be replaced by a copy, and a quorum queue writes its count into the headers, so it is known by
+A bug of ours is nearly always about one message: it has something that nobody thought of, and that we can't read. It is
+requeued, in case the failure was temporary, and after `TRIES_MAX` tries in this process it is parked unread. Between
+two tries a copy may replace it, and a quorum queue writes its count into the headers, so the message is recognised by
 its id and its body.
 """
 
@@ -17,15 +17,15 @@ _FORGOTTEN_S = 600.0
 _KEPT_MAX = 10_000
 
 
-class OwnFailures:
-    """The failures over the deliveries of one queue."""
+class InternalFailures:
+    """Our failures over the deliveries of one queue."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._tries: dict[int, tuple[int, float]] = {}
 
     def is_last(self, delivery: Delivery, error: Exception) -> bool:
-        """Whether this failure is one too many. The broker's refusals and lost connections are nobody's fault."""
+        """Whether this failure is one too many. The broker's refusals and lost connections are no failures of ours."""
         if isinstance(error, ClientError):
             return False
         key, now_s = hash((_id_of(delivery), delivery.body)), self._now_s()

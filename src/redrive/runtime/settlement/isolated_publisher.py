@@ -1,8 +1,9 @@
-"""Copies to exchanges that close the channel of whoever publishes to them: one at a time, on a channel of their own.
+"""Copies to exchanges that close the channel: published one at a time, on a channel of their own.
 
-A publish to an exchange that is missing, or that is refused to us, closes its channel, and every other copy in flight
-there is in doubt. These would be sent again, and those that had arrived would run twice, with every try anew. So once
-an exchange is known for that, what goes to it goes apart, until the broker takes it.
+The broker closes a channel when somebody publishes to an exchange that is missing or that the user may not write to,
+and every other copy in flight on that channel is in doubt then. Those would be sent again, and each that had arrived
+would run twice, again with every try. So once an exchange is known to close channels, copies to it are isolated, until
+the broker takes one.
 """
 
 import asyncio
@@ -14,32 +15,32 @@ from redrive.wire import Properties
 
 _CLOSING = ("404 ", "403 ")
 _DEFAULT_EXCHANGE = "amq.default"
-"""What the broker calls the default exchange when it speaks of it."""
+"""The broker's name for the default exchange in its error texts."""
 
 
-class Apart:
-    """A publisher for such copies; it has a channel once it is needed."""
+class IsolatedPublisher:
+    """A publisher for such copies; it opens a channel when it first needs one."""
 
     def __init__(self, new_publisher: Callable[[], Awaitable[Publisher]]) -> None:
         self.exchanges: set[str] = set()
-        """Those that are known for it now."""
+        """The exchanges that are known to close channels."""
         self._new_publisher = new_publisher
         self._publisher: Publisher | None = None
-        self._turn = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
 
     def learn(self, exchange: str, outcome: PublishOutcome) -> None:
-        """What became of a copy to an exchange, on any channel. A copy that was only in flight when another's exchange
-        closed the channel hears the same words, so they must name its own."""
+        """Notes the outcome of a copy to an exchange, on any channel. A copy that was only in flight when another's
+        exchange closed the channel gets the same reason, so the reason must name this exchange."""
         if _closes(exchange, outcome):
             self.exchanges.add(exchange)
 
     async def publish(
         self, exchange: str, routing_key: str, body: bytes, properties: Properties, *, deadline_s: float
     ) -> PublishOutcome:
-        """As a publisher does. Where the exchange closes the channel again, the copy has certainly not arrived."""
+        """As a publisher does. If the exchange closes the channel again, the copy has certainly not arrived."""
         try:
             async with asyncio.timeout(deadline_s):
-                await self._turn.acquire()
+                await self._one_at_a_time.acquire()
         except TimeoutError:
             return InDoubt(f"no turn within {deadline_s:g} s", sent=False)
         try:
@@ -47,7 +48,7 @@ class Apart:
                 self._publisher = await self._new_publisher()
             outcome = await self._publisher.publish(exchange, routing_key, body, properties, deadline_s=deadline_s)
         finally:
-            self._turn.release()
+            self._one_at_a_time.release()
         if isinstance(outcome, InDoubt):
             return InDoubt(outcome.reason, sent=False) if _closes(exchange, outcome) else outcome
         self.exchanges.discard(exchange)
@@ -55,7 +56,7 @@ class Apart:
 
 
 def _closes(exchange: str, outcome: PublishOutcome) -> bool:
-    """Whether the broker closed a channel over this exchange."""
+    """Whether the broker closed a channel because of this exchange."""
     if not isinstance(outcome, InDoubt) or not outcome.reason.startswith(_CLOSING):
         return False
     return f"exchange '{exchange or _DEFAULT_EXCHANGE}' in vhost" in outcome.reason

@@ -1,11 +1,11 @@
-"""Several worker processes for one app: started, watched, started again when they die, and ended together.
+"""Several worker processes for one app: started, watched, started again when they crash, and stopped together.
 
-A worker that dies (a crash, an out-of-memory kill) is started again after a pause that grows while it keeps dying, and
-the log says which messages were in its handlers. One that could not even begin (exit code 2: a bad app, no broker) ends
-them all, because the others can't either. Whether it had begun its record says, and not its exit code, which a handler
-may choose. It does not end them where it takes the place of one that had begun: then the broker may be away for a
-moment, and the others are at work. Workers hold the other end of a pipe: when the parent is gone they stop in order by
-themselves.
+A worker that crashes (or is killed for its memory) is started again after a pause, which grows while it keeps crashing,
+and the log names the messages that were in its handlers. A worker that could not begin (exit code 2: a bad app, no
+broker) stops all of them, because the others can't begin either. Its record says whether it had begun, not its exit
+code, which a handler may choose. A worker that replaces one that had begun does not stop the others: the broker may be
+away for a moment, and the others are at work. Workers hold the other end of a pipe: when the parent is gone they stop
+in order by themselves.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from redrive.client import ReconnectBackoff
 from redrive.core import Observer
-from redrive.runtime.run_records import RECORD_PATH, TOLD_MAX, Remains, RunRecords, read_remains
+from redrive.runtime.run_records import LOGGED_MAX, RECORD_PATH, CrashReport, RunRecords, read_crash_report
 
 COULD_NOT = 2
 _FIRST_S, _LONGEST_S = 0.2, 30.0
@@ -23,10 +23,10 @@ _LIVED_S = 60.0
 _AFTER_GRACE_S = 10.0
 
 
-class Fleet:
+class WorkerProcesses:
     """A number of processes that run one command each. `command(n)` is that of the nth, from 0.
 
-    `records` is where they write down what they have in hand: each finds the path of its own in its environment.
+    `records` is the folder for their run records: each worker finds the path of its own in its environment.
     """
 
     def __init__(
@@ -48,12 +48,13 @@ class Fleet:
         self._running: dict[int, asyncio.subprocess.Process] = {}
 
     async def run(self) -> int:
-        """Until `stop`, or until a worker could not begin. The exit code: 0, or 2 if one could not."""
+        """Runs until `stop`, or until a worker could not begin. Returns the exit code: 0, or 2 if one could not
+        begin."""
         await asyncio.gather(*(self._keep(number) for number in range(self._workers)))
         return COULD_NOT if self._failed else 0
 
     def stop(self) -> None:
-        """Ends them in order; the second time at once."""
+        """Stops them in order; the second time at once."""
         self._stopping.set()
         for process in self._running.values():
             _send(process, signal.SIGTERM)
@@ -77,8 +78,8 @@ class Fleet:
             del self._running[number]
             if self._stopping.is_set():
                 return
-            remains = None if path is None else read_remains(path, code=code)
-            could_begin = remains is not None and (remains.had_started or bool(remains.in_hand))
+            report = None if path is None else read_crash_report(path, code=code)
+            could_begin = report is not None and (report.had_started or bool(report.in_hand))
             if code == COULD_NOT and not had_begun and not could_begin:
                 self._failed = True
                 self.stop()
@@ -94,23 +95,23 @@ class Fleet:
                 code=code,
                 **_signal_name(code),
                 restart_in_ms=round(pause_s * 1000),
-                **_in_hand(remains),
+                **_unfinished(report),
             )
             await self._pause(pause_s)
 
     async def _wait_end(self, process: asyncio.subprocess.Process) -> int:
-        ending = asyncio.ensure_future(process.wait())
+        settler = asyncio.ensure_future(process.wait())
         told = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait((ending, told), return_when=asyncio.FIRST_COMPLETED)
-            if not ending.done():
-                await asyncio.wait([ending], timeout=self._grace_s + _AFTER_GRACE_S)
-            if not ending.done():
+            await asyncio.wait((settler, told), return_when=asyncio.FIRST_COMPLETED)
+            if not settler.done():
+                await asyncio.wait([settler], timeout=self._grace_s + _AFTER_GRACE_S)
+            if not settler.done():
                 _send(process, signal.SIGKILL)
-            return await ending
+            return await settler
         finally:
             told.cancel()
-            if not ending.done():
+            if not settler.done():
                 _send(process, signal.SIGKILL)
 
     async def _pause(self, seconds: float) -> None:
@@ -128,25 +129,26 @@ def _signal_name(code: int) -> dict[str, object]:
         return {}
 
 
-def _in_hand(remains: Remains | None) -> dict[str, object]:
-    """What was in its handlers: the latest by itself, since it is the likeliest; then the others."""
-    if remains is None:
+def _unfinished(report: CrashReport | None) -> dict[str, object]:
+    """The runs that had not ended: the latest in fields of its own, since it is the likeliest cause; then the
+    others."""
+    if report is None:
         return {}
-    said: dict[str, object] = {"in_hand": len(remains.in_hand)}
-    if remains.in_hand:
-        latest, *others = remains.in_hand
-        said |= {
+    fields: dict[str, object] = {"in_hand": len(report.in_hand)}
+    if report.in_hand:
+        latest, *others = report.in_hand
+        fields |= {
             "queue": latest.queue,
             "message_id": latest.message_id,
             "delivery_tag": latest.delivery_tag,
             "ran_ms": latest.ran_ms,
         }
         if others:
-            said["others"] = [
+            fields["others"] = [
                 f"{one.queue} {one.message_id or '(no id)'} (delivery tag {one.delivery_tag}, {one.ran_ms} ms)"
-                for one in others[:TOLD_MAX]
+                for one in others[:LOGGED_MAX]
             ]
-    return said
+    return fields
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
@@ -157,7 +159,7 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 
 async def wait_parent_gone(stdin: int = 0) -> None:
-    """In a worker: until its parent has closed the pipe, which it does only by ending."""
+    """In a worker: waits until its parent has closed the pipe, which happens only when the parent ends."""
     loop = asyncio.get_running_loop()
     gone: asyncio.Future[None] = loop.create_future()
 

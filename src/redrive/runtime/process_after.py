@@ -1,7 +1,7 @@
-"""`processAfterDelayMs`: a message that says how long after its publishing it may be handled. Pure.
+"""`processAfterDelayMs`: how long after it was published a message may be handled. Pure.
 
-It is a header, else a top-level field of a JSON body. The time counts from the `timestamp` property, else from the
-first delivery, which a copy of the message carries with it (`x-redrive-first-seen`).
+It is a header, else a top-level field of a JSON body. The delay counts from the `timestamp` property, else from the
+first delivery, which a copy of the message carries (`x-redrive-first-seen`).
 """
 
 import json
@@ -12,18 +12,18 @@ from redrive.core import DELAY_MS_MAX, ReceivedMessage
 
 PROCESS_AFTER = "processAfterDelayMs"
 AHEAD_MS_MAX = 86_400_000
-"""A publisher's clock may be this far ahead of ours; a later time is nobody's."""
+"""A publisher's clock may be this far ahead of ours; a later timestamp is not believed."""
 
 _FIELD = b'"processAfterDelayMs"'
 _BODY_BYTES_MAX = 16 * 1024 * 1024
 
 
-def asked_delay_ms(letter: ReceivedMessage, body: bytes) -> int | None:
+def asked_delay_ms(message: ReceivedMessage, body: bytes) -> int | None:
     """The delay a message asks for: its header's if that is a number, else its JSON body's; None if neither."""
-    in_header = _whole_ms(letter.header(PROCESS_AFTER))
+    in_header = _whole_ms(message.header(PROCESS_AFTER))
     if in_header is not None:
         return in_header
-    # Parsing is dear, and nearly no body has the field.
+    # Parsing is expensive, and hardly any body has the field.
     if _FIELD not in body or len(body) > _BODY_BYTES_MAX:
         return None
     try:
@@ -33,13 +33,13 @@ def asked_delay_ms(letter: ReceivedMessage, body: bytes) -> int | None:
     return _whole_ms(parsed.get(PROCESS_AFTER)) if isinstance(parsed, dict) else None
 
 
-def published_ms(letter: ReceivedMessage, *, now_ms: int) -> int | None:
-    """When a message was published, by its `timestamp`, since 1970; None if it has none that can be true.
+def published_ms(message: ReceivedMessage, *, now_ms: int) -> int | None:
+    """When a message was published, by its `timestamp`, in ms since 1970; None if it has none that is plausible.
 
-    AMQP's has seconds. Milliseconds (JavaScript's `Date.now()`) are a common mistake, and are read as what they are: a
+    AMQP's has seconds. Milliseconds (JavaScript's `Date.now()`) are a common mistake, and are read as milliseconds: a
     message must not wait for the year 58000.
     """
-    value = letter.attribute("timestamp")
+    value = message.attribute("timestamp")
     if isinstance(value, datetime):
         moment_ms = int(value.timestamp() * 1000)
     elif isinstance(value, int) and not isinstance(value, bool):

@@ -1,8 +1,9 @@
-"""When to stop taking messages: a dependency is down, and every message would only spend its attempts.
+"""When to stop taking messages: a dependency is down, and every message would only spend its attempts. A circuit
+breaker.
 
-So many failures in a row, of the kinds that mean "not there" (`pause_on`), and no success between them: the queue is
-paused. From then on such a failure costs a message nothing; it goes back. After a while one message is let through; if
-it fares no better the pause grows, else the queue resumes. Whoever owns this is told by `on_pause`.
+After `pause_after` failures in a row of the kinds that mean "not available" (`pause_on`), with no success between them,
+the queue is paused. From then on such a failure costs a message nothing; it is requeued. After a while one message is
+let through as a probe. If it fails in the same way the pause grows, else the queue resumes. `on_pause` tells the owner.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from redrive.core import (
 )
 
 
-class Pausing:
+class QueuePause:
     """Counts failures in a row, and remembers whether the queue is paused."""
 
     def __init__(self, *, pause_after: int | None, pause_on: Rule, on_pause: Callable[[str], None]) -> None:
@@ -32,25 +33,25 @@ class Pausing:
         self.is_paused = False
         self.is_probing = False
         self.probed: Callable[[bool], None] | None = None
-        """Told how a run ended while paused: True if the dependency is there again."""
+        """Called with the result of a run while paused: True if the dependency is available again."""
 
     def succeeded(self) -> None:
-        """A handler returned."""
+        """Notes that a handler returned."""
         self.failures = 0
         if self.is_paused and self.probed is not None:
             self.probed(True)
 
     def judge(self, outcome: Outcome, decision: Decision) -> bool:
-        """Takes note of a run that did not simply return; whether its message must not pay for it."""
+        """Notes a run that did not simply return; True if the run must not count as an attempt."""
         if self._pause_after is None:
             return False
-        if not self._is_absence(outcome):
+        if not self._is_unavailable(outcome):
             if isinstance(decision, Done):
                 self.succeeded()
             elif isinstance(decision, Requeued) or isinstance(outcome, Undecodable):
-                pass  # what can't be read has not asked for the dependency
+                pass  # an undecodable message has not used the dependency
             elif self.is_paused and self.probed is not None:
-                self.probed(True)  # it failed, but not for want of the dependency
+                self.probed(True)  # it failed, but not because of the dependency
             return False
         self.failures += 1
         if self.is_paused:
@@ -63,7 +64,7 @@ class Pausing:
         self._on_pause("" if failure is None else failure.text)
         return True
 
-    def _is_absence(self, outcome: Outcome) -> bool:
+    def _is_unavailable(self, outcome: Outcome) -> bool:
         match outcome:
             case Raised(error=error):
                 return self._pause_on.matches(error=error, status=None)
