@@ -66,7 +66,7 @@ def test_a_missing_dead_letter_exchange_doubles_no_retries(profile: str) -> None
             await until(lambda: set(names) <= {name for name, count in runs.items() if count >= 2})
             await until(lambda: not on.places(*names))
             assert runs == dict.fromkeys(names, 2)
-            assert on.places(*parked) == ["in hand in orders"] * 7
+            assert on.places(*parked) == ["unacked in orders"] * 7
             await declare_dlx(on)
             await until(lambda: on.places(*parked) == ["ready in shop.dlq"] * 7, timeout_s=40)
             assert not executor.closing_exchanges

@@ -45,7 +45,7 @@ def test_a_missing_wait_queue_holds_its_messages_says_so_and_lets_them_go_once_i
                 failed = on.notes.last("runtime.publish_failed")
                 assert failed["outcome"] == "returned"
                 assert failed["routing_key"] == "orders.wait.30s"
-                assert on.places("a") == ["in hand in orders"]
+                assert on.places("a") == ["unacked in orders"]
                 await on.publish("orders", b"good", message_id="b")
                 await until(lambda: runs == [b"bad", b"good"])
                 wait = next(one for one in compiled().topology.queues if one.name == "orders.wait.30s")

@@ -208,7 +208,7 @@ def test_after_a_flush_the_broker_knows_of_every_ack_also_of_those_out_of_order(
             for delivery in taken[1:]:
                 delivery.ack()
             await consumer.flush()
-            assert on.places(*names) == ["in hand in orders"]
+            assert on.places(*names) == ["unacked in orders"]
             await consumer.close()
             await consumer.flush()
             assert on.places(*names) == ["ready in orders"]

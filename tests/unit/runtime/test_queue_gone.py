@@ -177,7 +177,7 @@ def test_what_had_not_begun_goes_with_its_queue() -> None:
         late = Late("quorum", ValueError("no"), concurrency=2)
         async with in_hand(late) as on:
             await on.publish("orders", message_id="c")
-            await until(lambda: on.places("c") == ["in hand in orders"])
+            await until(lambda: on.places("c") == ["unacked in orders"])
             await delete(on, "orders")
             await until_gone(on)
             late.go_on.set()
@@ -244,7 +244,7 @@ def test_a_queue_with_no_parking_at_all_tells_what_went_with_it() -> None:
         async with stage(text, time="manual") as on:
             await on.publish("orders", message_id="a")
             async with on.running(app):
-                await until(lambda: on.places("a") == ["in hand in orders"])
+                await until(lambda: on.places("a") == ["unacked in orders"])
                 await delete(on, "orders")
                 await until_gone(on)
                 go_on.set()

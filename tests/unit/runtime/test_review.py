@@ -148,7 +148,7 @@ def test_what_has_run_alone_and_finds_no_wait_queue_does_not_hold_up_the_other_q
                 await until(lambda: failures(on))
                 await on.publish("others", message_id="b")
                 await until(lambda: on.decisions() == {"ack": 1})
-                await until(lambda: on.places("a", "b") == ["in hand in orders"])  # an ack is told before it is read
+                await until(lambda: on.places("a", "b") == ["unacked in orders"])  # an ack is told before it is read
             assert on.places("a") == ["ready in orders"]
 
     run_scenario(scenario())
@@ -173,7 +173,7 @@ def test_what_is_held_for_want_of_its_wait_queue_does_not_keep_another_from_bein
                 await until(lambda: failures(on))
                 await on.publish_copy("others", message_id="b", headers=LAST_CHANCE)
                 await until(lambda: on.decisions() == {"ack": 1})
-                await until(lambda: on.places("a", "b") == ["in hand in orders"])  # an ack is told before it is read
+                await until(lambda: on.places("a", "b") == ["unacked in orders"])  # an ack is told before it is read
             assert on.places("a") == ["ready in orders"]
 
     run_scenario(scenario())
@@ -254,7 +254,7 @@ def test_a_broker_that_is_slow_to_confirm_is_not_sent_the_same_copy_again(monkey
             on.broker.faults.delay_confirm(10)
             async with on.running(app):
                 await until(lambda: failures(on) >= 4)
-                assert sorted(on.places("a")) == ["in hand in orders", "ready in orders.wait.30s"]
+                assert sorted(on.places("a")) == ["ready in orders.wait.30s", "unacked in orders"]
                 await on.broker.advance(11)
                 await until(lambda: on.decisions() == {"retry": 1})
                 await until(lambda: on.places("a") == ["ready in orders.wait.30s"])
