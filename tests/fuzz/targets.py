@@ -100,7 +100,7 @@ def _events(connection: wire.Connection, data: bytes, size: int) -> list[str]:
 
 
 def _described(event: wire.Event) -> str:
-    if isinstance(event, wire.Content):
+    if isinstance(event, wire.ContentEvent):
         with suppress(wire.RemoteProtocolError):
             event.properties.present()
         return f"{event!r} {event.header!r} {event.body!r}"
@@ -108,7 +108,7 @@ def _described(event: wire.Event) -> str:
 
 
 def _answer(connection: wire.Connection, event: wire.Event) -> None:
-    """What a server says so that the conversation goes on; now and then it closes a channel instead."""
+    """Answers as a server would, so that the input goes on; now and then it closes a channel instead."""
     if connection.side is wire.Side.CLIENT:
         if isinstance(event, wire.Command) and isinstance(event.method, methods.ConnectionTune):
             with suppress(wire.RemoteProtocolError):

@@ -80,7 +80,7 @@ async def consume(case: Case) -> float:
 
 
 async def retry(case: Case) -> float:
-    """W3. Every message has its outcome when all have run four times and none is in hand: parked, confirmed, acked."""
+    """W3. Done when all messages have run four times and none is unsettled (parked, confirmed, acked)."""
     progress = Progress(case)
     app = App(compiled_for(case))
     runs = 0

@@ -338,7 +338,9 @@ class Connection(asyncio.Protocol):
                 self.server_properties = dict(method.server_properties)
                 self._wire.send(0, answer_start(method, self._target, name=self._name))
             case methods.ConnectionSecure():
-                raise AuthenticationFailed((f"the broker asks for a challenge {self._target.mechanism} has not",))
+                raise AuthenticationFailed(
+                    (f"the broker sent a SASL challenge, which {self._target.mechanism} does not have",)
+                )
             case methods.ConnectionTune():
                 self._wire.answer_tune(method)
                 self._wire.send(0, methods.ConnectionOpen(virtual_host=self._target.vhost))

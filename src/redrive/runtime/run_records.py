@@ -89,7 +89,7 @@ def message_key(queue: str, message_id: str | None, body: bytes) -> bytes:
     return digest.digest()
 
 
-def delivery_key(queue: str, delivery: wire.Content) -> bytes:
+def delivery_key(queue: str, delivery: wire.ContentEvent) -> bytes:
     """The same for a delivery."""
     return message_key(queue, _id_of(delivery), delivery.body)
 
@@ -313,7 +313,7 @@ def read_crash_report(path: Path, *, code: int) -> CrashReport | None:
     return CrashReport(had_started=bool(data[_STARTED]), in_hand=in_hand)
 
 
-def _id_of(content: wire.Content) -> str | None:
+def _id_of(content: wire.ContentEvent) -> str | None:
     try:
         properties = content.properties
         own = properties.message_id

@@ -1,9 +1,10 @@
-"""AMQP 0-9-1 as a pure conversation: both roles, no I/O, no clock.
+"""AMQP 0-9-1 without I/O and without a clock, for both sides of a connection.
 
-From the bottom up: `fields`, `tables` and `entries` are field tables; `properties` a message's properties over their
-raw bytes; `methods` the cold methods as values; `frames` the splitter; `states` the literal tables of a connection's
-and a channel's life. `life` obeys the tables, `sending` packs messages, `receiving` checks frames one at a time, `scan`
-reads whole messages in one go, and `connection` is what callers use: bytes in and events out, calls in and bytes out.
+From the bottom up: `field_types`, `field_tables` and `table_entries` are field tables; `properties` a message's
+properties over their raw bytes; `methods` the cold methods as values; `frames` finds frames in a stream of bytes;
+`protocol_states` has the literal tables of connection and channel states. `lifecycle` obeys the tables,
+`frame_receiver` reads frames one at a time, `message_scanner` reads whole messages in one go, and `connection` is what
+callers use: bytes in and events out, calls in and bytes out.
 
 `from redrive import wire`, then `wire.Connection(wire.Side.CLIENT)` and `wire.methods.QueueDeclare(queue="orders")`.
 """
@@ -29,7 +30,7 @@ from redrive.wire.errors import (
 from redrive.wire.events import (
     Ack,
     Command,
-    Content,
+    ContentEvent,
     Delivery,
     Event,
     Got,
@@ -76,7 +77,7 @@ __all__ = [
     "Command",
     "Connection",
     "ConnectionState",
-    "Content",
+    "ContentEvent",
     "Delivery",
     "EncodingError",
     "Event",

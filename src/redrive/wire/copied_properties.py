@@ -1,9 +1,9 @@
-"""The copy of a message: what it keeps to the byte, what it can't keep, and how it says so.
+"""The properties of a copy of a message: kept to the byte, except those that a copy can't keep.
 
-A copy is persistent and has the `expiration` it was given or none. It has no user_id (another user's closes the
-channel) and no CC or BCC (they would route it to further queues). What the original had of these is kept in the table
-`x-redrive-stripped`; a copy of a copy keeps what the first one said. So is an x-death that no broker wrote, where a
-copy leaves it behind. What can't be written there again, being nested too deep, is kept as its bytes.
+A copy is persistent and has the `expiration` it was given, or none. It has no user_id (another user's closes the
+channel) and no CC or BCC (they would route it to further queues). The copy's table `x-redrive-stripped` keeps what the
+original had of these; a copy of a copy keeps the first one's table. An x-death that no broker wrote goes there too,
+where a copy drops it. A value that is nested too deep to be written again is kept as its bytes.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,15 +17,15 @@ from redrive.wire.field_tables import decode_value, encode_table
 from redrive.wire.properties import Properties
 
 _HEADER_BYTES_MAX = 120_000
-"""A header frame must stay below the 131 kB frame that everybody agrees to."""
+"""A header frame must stay below 131 kB, the frame-max that all brokers and clients use by default."""
 
 _FRAME_BYTES_MAX = 131_000
-"""More can't be sent, however it is filled."""
+"""Longer properties can't be sent at all."""
 
 _PERSISTENT = 2
 _ROUTING, _DIED = b"CC", headers.DEATHS.encode()
 _STRIPPED, _ID = headers.STRIPPED.encode(), headers.MESSAGE_ID.encode()
-"""What the raw bytes contain where there may be such headers (BCC too). Most messages have none: none is looked up."""
+"""Searched for in the raw bytes first (CC finds BCC too): most messages have no such header, and need no look-up."""
 
 _KNOWN_BYTES_MAX = 4096
 
@@ -39,11 +39,11 @@ def copy_properties(
     bound_to: tuple[str, bytes],
     expiration_ms: int | None = None,
 ) -> Properties:
-    """The properties of a copy: `set_headers` written, `drop_headers` taken away; one that is in both is written.
+    """The properties of a copy: with `set_headers`, without `drop_headers`; one that is in both is set.
 
-    A message without message_id gets `x-redrive-id` from `new_id`. `bound_to` are the queue the copy belongs to and its
-    body: what makes the `x-redrive-digest` without which nobody believes the rest. Raises EncodingError for values that
-    AMQP can't carry, and RemoteProtocolError if the old bytes are malformed.
+    A message without message_id gets `x-redrive-id` from `new_id`. `bound_to` is the queue the copy belongs to and its
+    body: they make the `x-redrive-digest`, without which no reader trusts the other headers. Raises EncodingError for
+    values that AMQP can't carry, and RemoteProtocolError if the old bytes are malformed.
     """
     raw = properties.raw
     written = dict(set_headers)
@@ -58,7 +58,7 @@ def copy_properties(
             message_id = written[headers.MESSAGE_ID] = new_id()
     queue, body = bound_to
     written[headers.DIGEST] = digest_of(properties, queue, message_id=message_id, body=body)
-    # By its room's name: core loads what decides about messages when it is first used, a broker starts without it.
+    # `core.`, not an import of the name: core loads its decision table when it is first used; a broker starts without.
     fitting = core.fit_headers(written, max(_HEADER_BYTES_MAX - len(raw), 0))
 
     def edited(drop: frozenset[str]) -> Properties:
@@ -71,7 +71,7 @@ def copy_properties(
         )
 
     made = edited(drop_headers)
-    # Evidence is given up before the message is: what the broker has added may be what is too much.
+    # Rather lose the x-death headers than the message: what the broker has added may be what is too much.
     return made if len(made.raw) <= _FRAME_BYTES_MAX else edited(drop_headers | headers.DEATH_HEADERS)
 
 
@@ -87,7 +87,7 @@ def digest_of(properties: Properties, queue: str, *, message_id: Any, body: byte
 
 
 def stripped_of(properties: Properties, drops: frozenset[str]) -> dict[str, Any]:
-    """What a copy without the headers `drops` can't keep, for its `x-redrive-stripped`; empty where that is nothing."""
+    """The `x-redrive-stripped` of a copy without the headers `drops`; empty where nothing is stripped."""
     taken: dict[str, Any] = {}
     for name, value in (("expiration", properties.expiration), ("user_id", properties.user_id)):
         if value is not None:
@@ -104,7 +104,7 @@ def stripped_of(properties: Properties, drops: frozenset[str]) -> dict[str, Any]
         taken[headers.DEATHS] = deaths
     if not taken:
         return {}
-    # What an earlier copy has lost comes before what this one takes away.
+    # What an earlier copy had stripped wins over what this one strips.
     earlier = properties.header(headers.STRIPPED) if _STRIPPED in properties.raw else None
     return {**taken, **earlier} if isinstance(earlier, dict) else taken
 

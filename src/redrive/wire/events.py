@@ -1,4 +1,4 @@
-"""What comes out of a connection.
+"""The events that `Connection.receive_data` yields.
 
 Seven hot events carry or settle messages; everything else is a `Command` around a method value. They are plain slotted
 classes built by position, because a `Delivery` is made fifty thousand times a second.
@@ -24,8 +24,8 @@ from redrive.wire.methods import Method
 from redrive.wire.properties import Properties
 
 
-class Content:
-    """What all messages share: the raw content header from the property flags on, and the body."""
+class ContentEvent:
+    """The base of all events with a message: the raw content header from the property flags on, and the body."""
 
     __slots__ = ("_properties", "body", "channel", "header", "route")
 
@@ -58,7 +58,7 @@ class Content:
         )
 
 
-class Delivery(Content):
+class Delivery(ContentEvent):
     """A message for a consumer. `route` is (exchange, routing key).
 
     `session` is what the connection's owner gave to `Connection.set_delivery_type` for the channel, else None.
@@ -88,8 +88,8 @@ class Delivery(Content):
         self._properties = None
 
 
-class Got(Content):
-    """The answer to basic.get: a message, and how many are left."""
+class Got(ContentEvent):
+    """basic.get-ok, the answer to basic.get: a message, and how many are left."""
 
     __slots__ = ("delivery_tag", "message_count", "redelivered")
 
@@ -113,7 +113,7 @@ class Got(Content):
         self._properties = None
 
 
-class Returned(Content):
+class Returned(ContentEvent):
     """A mandatory message that no queue took; its confirm follows."""
 
     __slots__ = ("reply_code", "reply_text")
@@ -130,7 +130,7 @@ class Returned(Content):
         self._properties = None
 
 
-class Published(Content):
+class Published(ContentEvent):
     """A message that a client publishes."""
 
     __slots__ = ("immediate", "mandatory")
@@ -194,7 +194,7 @@ class Reject:
 
 
 class Heartbeat:
-    """The peer is alive. So is it with any other bytes: count those too."""
+    """The peer is alive. Any other bytes prove that too."""
 
     __slots__ = ()
     channel = 0
@@ -204,7 +204,7 @@ class Heartbeat:
 
 
 class Greeted:
-    """A client said AMQP 0-9-1; the server's turn to send connection.start."""
+    """A client sent the header of AMQP 0-9-1; now the server sends connection.start."""
 
     __slots__ = ()
     channel = 0

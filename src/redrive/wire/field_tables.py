@@ -5,8 +5,8 @@ every float as 32 bits), sorts keys and cuts them at 128 bytes, copies the rest 
 on a large one), and answers deep nesting with RecursionError. pamqp stays the independent reference in the tests.
 
 Two things are not kept to the byte when a whole table is decoded and encoded again: a key given twice (the first
-counts, as it does for RabbitMQ) and a boolean octet other than 0 and 1. Headers that nobody touches never take that
-way: see `entries`.
+counts, as it does for RabbitMQ) and a boolean octet other than 0 and 1. Headers that are not changed are never decoded
+and encoded: see `table_entries`.
 """
 
 import struct
@@ -32,8 +32,8 @@ from redrive.wire.field_types import (
 )
 
 DEPTH_MAX = 100
-"""Tables inside tables. RabbitMQ has no limit of its own, and passes on whatever a stranger makes: what is nested
-deeper is left undecoded."""
+"""Tables inside tables. RabbitMQ has no limit of its own and passes on what any publisher sends: what is nested deeper
+is left undecoded."""
 
 _PAST_THE_END = "table value runs past the end of its table"
 _STRING, _SMALL_INT, _LONG_INT, _TABLE, _ARRAY = b"SIlFA"
@@ -56,9 +56,9 @@ def decode_table(
 ) -> FieldTable:
     """The table whose entries fill `data[start:end]` (its length prefix is not part of that).
 
-    `entries` is given each entry's own bytes, from the key's length to the end of the value, for who needs both. Arrays
-    under a key in `undecoded` stay their own bytes, the type in front, and whatever is in them. So does what is nested
-    beyond `DEPTH_MAX` (`Undecoded`). Raises RemoteProtocolError (502) for anything malformed.
+    Each entry's own bytes, from the key's length to the end of the value, are appended to `entries`, for callers that
+    need both. Arrays under a key in `undecoded` stay bytes, the type in front. So does what is nested beyond
+    `DEPTH_MAX` (`Undecoded`). Raises RemoteProtocolError (502) for anything malformed.
     """
     if end is None:
         end = len(data)
@@ -71,7 +71,7 @@ def decode_table(
         key = _KEYS.get(raw_key)
         if key is None:
             key = _remember_key(raw_key)
-        # What headers mostly hold is decoded without a call: a type and the four octets after it say enough for a
+        # The most frequent values are decoded without a call: the type and the four octets after it are enough for a
         # string, a small number and the size of an array.
         value_start = key_end + 5
         if value_start <= end:
@@ -153,7 +153,7 @@ def decode_value(data: bytes, start: int, end: int, depth: int = 1) -> tuple[Any
 
 
 def value_end(data: bytes, start: int, end: int) -> int:
-    """The position after the typed value at `start`, without decoding it: what an edit needs to step over entries."""
+    """The position after the typed value at `start`, without decoding it."""
     size = _SIZES.get(data[start])
     if size is None:
         raise syntax_error(f"unknown table value type {data[start]:#04x}")
@@ -224,7 +224,7 @@ def encode_short_string(text: str, what: str = "string") -> bytes:
 def _decode_array(data: bytes, start: int, end: int, depth: int) -> list[Any]:
     array: list[Any] = []
     while start < end:
-        # Arrays of tables, as of deaths and attempts, are what there is most of.
+        # Most arrays are of tables (x-death, attempts).
         if data[start] == _TABLE and start + 5 <= end:
             value_start, table_start = start, start + 5
             start = table_start + _type_size(data, start)[1]
@@ -240,7 +240,7 @@ def _decode_array(data: bytes, start: int, end: int, depth: int) -> list[Any]:
     return array
 
 
-# Keys come again in every message. Bounded, in case somebody's do not.
+# Most keys are the same in every message. Bounded, for publishers with a key of its own in each message.
 _KEYS: dict[bytes, str] = {}
 _KEYS_MAX = 1000
 
@@ -279,7 +279,7 @@ def _encode_value(value: Any, depth: int) -> bytes:
         return _encode_array(value, depth + 1)
     if isinstance(value, (dict, Mapping)):
         return b"F" + _encode_table(value, depth + 1)
-    # Subclasses that someone made for reasons of their own (enumerations, for one) go as what they are underneath.
+    # A subclass (an enumeration, for example) is encoded as its base type.
     for base in (bool, int, str, bytes, float, datetime, Decimal):
         if isinstance(value, base):
             return _SCALARS[base](value)

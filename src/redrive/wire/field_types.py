@@ -1,4 +1,4 @@
-"""Table values whose AMQP type Python's own types can't say.
+"""Python types for the table values whose AMQP type Python's own types can't tell apart.
 
 A field table holds eight kinds of integer, two of float and two of byte string. Python's `int`, `float`, `str` and
 `bytes` stand for one default each; every other kind decodes to a subclass from here, so that a decoded value encodes to
@@ -31,7 +31,7 @@ RabbitMQ's own parser (rabbit_binary_parser.erl) is the authority for the list a
 from typing import Any, TypeAlias
 
 FieldTable: TypeAlias = dict[str, Any]
-"""A decoded table. Values are foreign by nature, hence `Any`; whoever reads one parses it there."""
+"""A decoded table. Its values come from any publisher, hence `Any`; the reader of one parses it there."""
 
 
 class Int8(int):

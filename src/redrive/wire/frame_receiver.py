@@ -102,7 +102,7 @@ class FrameReceiver:
             return self._receive_channel_method(channel, known.state, payload)
         if known.unfinished is None:
             if lifecycle.side is Side.SERVER:
-                raise rabbitmq_errors.no_method(channel)
+                raise rabbitmq_errors.expected_method(channel)
             raise self._unexpected("content without a method that carries it", channel)
         if frame_type == HEADER:
             return self._receive_header(channel, known.unfinished, payload)
@@ -126,13 +126,13 @@ class FrameReceiver:
         frame_type, channel, payload = frame
         if unfinished.header is not None:
             if frame_type != BODY:
-                raise rabbitmq_errors.no_body(channel, unfinished.method)
+                raise rabbitmq_errors.expected_content_body(channel, unfinished.method)
             return
         class_id, weight = _CLASS_WEIGHT.unpack_from(payload) if frame_type == HEADER else (0, 1)
         if weight:
-            raise rabbitmq_errors.no_header(channel, unfinished.method)
+            raise rabbitmq_errors.expected_content_header(channel, unfinished.method)
         if class_id != unfinished.method >> 16:
-            raise rabbitmq_errors.no_header(channel, unfinished.method, class_id)
+            raise rabbitmq_errors.expected_content_header(channel, unfinished.method, class_id)
 
     def _receive_connection_method(self, frame: Frame) -> Event | None:
         lifecycle = self._lifecycle
@@ -143,13 +143,13 @@ class FrameReceiver:
             return None
         if index in message_methods.NAMES:
             if lifecycle.side is Side.SERVER:
-                raise rabbitmq_errors.not_now(index)
+                raise rabbitmq_errors.unexpected_connection_method(index)
             raise self._invalid(message_methods.NAMES[index], index, "it does not belong on channel 0")
         self._check_known(index, 0)
         step = CONNECTION[lifecycle.state].get((lifecycle.side.peer, METHODS[index]))
         if step is None:
             if lifecycle.side is Side.SERVER:
-                raise rabbitmq_errors.not_now(index)
+                raise rabbitmq_errors.unexpected_connection_method(index)
             raise self._invalid(METHODS[index].NAME, index, f"the connection is {lifecycle.state.name}")
         method = self._decode(0, frame.payload)
         if isinstance(method, ConnectionTuneOk):
@@ -167,8 +167,8 @@ class FrameReceiver:
         if lifecycle.side is Side.SERVER and index != ChannelOpen.INDEX:
             if frame.type == METHOD:
                 self._check_method_known(index, channel)
-                raise rabbitmq_errors.not_opened(channel, index)
-            raise rabbitmq_errors.no_method(channel)
+                raise rabbitmq_errors.channel_not_opened(channel, index)
+            raise rabbitmq_errors.expected_method(channel)
         if lifecycle.state is not ConnectionState.OPEN or lifecycle.side is Side.CLIENT or index != ChannelOpen.INDEX:
             raise RemoteProtocolError(
                 ReplyCode.CHANNEL_ERROR, f"channel {channel} is not open", channel=channel, method=index
@@ -195,7 +195,7 @@ class FrameReceiver:
             step = CHANNEL[state].get((lifecycle.side.peer, cls))
             if step is None:
                 if cls is ChannelOpen and lifecycle.side is Side.SERVER:
-                    raise rabbitmq_errors.opened_twice(channel, index)
+                    raise rabbitmq_errors.channel_opened_twice(channel, index)
                 raise RemoteProtocolError(
                     ReplyCode.CHANNEL_ERROR,
                     f"{cls.NAME}: channel {channel} is {state.name}",
@@ -209,7 +209,7 @@ class FrameReceiver:
             return Command(channel, method)
         if cls.SPEAKER is lifecycle.side or index >> 16 == 10:
             if lifecycle.side is Side.SERVER:
-                raise rabbitmq_errors.not_yours(channel, index)
+                raise rabbitmq_errors.server_only_method(channel, index)
             raise self._invalid(cls.NAME, index, "it is not the peer's to send here", channel)
         if state is not ChannelState.OPEN:
             raise self._invalid(cls.NAME, index, f"channel {channel} is {state.name}", channel)
@@ -219,7 +219,7 @@ class FrameReceiver:
         lifecycle = self._lifecycle
         if index not in message_methods.SPOKEN_BY[lifecycle.side.peer]:
             if lifecycle.side is Side.SERVER:
-                raise rabbitmq_errors.not_yours(channel, index)
+                raise rabbitmq_errors.server_only_method(channel, index)
             raise self._invalid(message_methods.NAMES[index], index, "it is not the peer's to send", channel)
         if state is not ChannelState.OPEN:
             raise self._invalid(message_methods.NAMES[index], index, f"channel {channel} is {state.name}", channel)
@@ -230,7 +230,7 @@ class FrameReceiver:
         except RemoteProtocolError as error:
             error.channel, error.method = channel, index
             if lifecycle.side is Side.SERVER:
-                raise rabbitmq_errors.undecodable(channel, index, payload[4:]) from None
+                raise rabbitmq_errors.undecodable_method(channel, index, payload[4:]) from None
             raise
         lifecycle.ready_channels.discard(channel)
         return None
@@ -326,7 +326,7 @@ class FrameReceiver:
         except RemoteProtocolError as error:
             error.channel = channel
             if self._lifecycle.side is Side.SERVER:
-                raise rabbitmq_errors.undecodable(channel, error.method, payload[4:]) from None
+                raise rabbitmq_errors.undecodable_method(channel, error.method, payload[4:]) from None
             raise
 
     def _unexpected(self, what: str, channel: int) -> RemoteProtocolError:

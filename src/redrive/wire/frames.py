@@ -106,7 +106,7 @@ class FrameSplitter:
         end = position + 7 + length
         if data[end] != FRAME_END:
             if of_client:
-                raise rabbitmq_errors.wrong_end(frame_type, data[position + 7 : end], data[end])
+                raise rabbitmq_errors.wrong_frame_end(frame_type, data[position + 7 : end], data[end])
             raise FramingLost(f"a frame ends with {data[end]:#04x} instead of 0xce")
         self.position = end + 1
         return Frame(frame_type, channel, data[position + 7 : end])

@@ -1,4 +1,4 @@
-"""The seven methods that carry or settle messages: their indexes, and how each is read one frame at a time.
+"""The seven methods that carry or settle messages: their indexes, and reading each from its method frame.
 
 The usual case, a whole message in the buffer, never comes here: `message_scanner` reads it in one go. These readers are
 for a message that arrives in pieces, for the rarer methods, and to say precisely what is wrong with a malformed one.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from redrive.wire.errors import syntax_error
-from redrive.wire.events import Ack, Content, Delivery, Got, Nack, Published, Reject, Returned
+from redrive.wire.events import Ack, ContentEvent, Delivery, Got, Nack, Published, Reject, Returned
 from redrive.wire.methods import Side
 
 PUBLISH = 0x003C0028
@@ -43,11 +43,11 @@ Settlement: TypeAlias = Ack | Nack | Reject
 class Opening(NamedTuple):
     """The method frame of a message: which event it will be, and the event's arguments between channel and route."""
 
-    event: Callable[..., Content]
+    event: Callable[..., ContentEvent]
     arguments: tuple[Any, ...]
     route: Route
 
-    def complete(self, channel: int, header: bytes, body: bytes) -> Content:
+    def complete(self, channel: int, header: bytes, body: bytes) -> ContentEvent:
         return self.event(channel, *self.arguments, self.route, header, body)
 
 

@@ -1,4 +1,4 @@
-"""The limits a side brings to a connection, and what the two make of them in tune and tune-ok."""
+"""The limits of each side of a connection, and their negotiation in tune and tune-ok."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one side will bear. The first three are negotiated; the rest is each side's own.
+    """The limits of one side. The first three are negotiated; the rest is each side's own.
 
     `frame_max` counts the whole frame, as RabbitMQ does. `heartbeat_s` 0 asks for none. `body_size_max` is the largest
     message accepted (RabbitMQ's own default until 4.0), `unfinished_bytes_max` what all half-received messages of a
     connection may hold together, so that 2,047 channels can't each begin a large one.
 
     A server's: `frame_min` is what a client may lower frame_max to, and all that it may send before they agreed (8,192
-    since RabbitMQ 4.1). `other_protocol` is the header offered to whoever begins with a wrong one (AMQP 1.0's by 4.x).
+    since RabbitMQ 4.1). `other_protocol` is the header offered to a client with a wrong one (AMQP 1.0's by 4.x).
     """
 
     channel_max: int = 2047
@@ -38,13 +38,13 @@ class Limits:
             raise ValueError(f"heartbeat_s is {self.heartbeat_s}; use 0 (none) to 65535")
 
     def propose(self) -> ConnectionTune:
-        """What a server offers."""
+        """The server's offer."""
         return ConnectionTune(channel_max=self.channel_max, frame_max=self.frame_max, heartbeat_s=self.heartbeat_s)
 
     def answer(self, tune: ConnectionTune) -> ConnectionTuneOk:
-        """What a client makes of the server's offer: the smaller of each, where 0 from the server is no limit.
+        """A client's answer to the server's offer: the smaller of each, where 0 from the server is no limit.
 
-        A heartbeat that we don't want stays off; the server's wish for more frequent ones is met.
+        With `heartbeat_s` 0 there are no heartbeats; otherwise the more frequent ones of the two.
         """
         if tune.frame_max and tune.frame_max < FRAME_MIN:
             raise _not_allowed(f"frame_max {tune.frame_max} is below {FRAME_MIN}", tune)

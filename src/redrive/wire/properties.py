@@ -1,4 +1,4 @@
-"""Content properties, read lazily and changed by splicing.
+"""A message's properties, read lazily and changed by splicing.
 
 `Properties` wraps the raw bytes of a content header from the property flags on. Nothing is decoded until something is
 read; unread and unchanged, they go out as they came in. A change makes new raw bytes in which every property, and every
@@ -25,7 +25,7 @@ _SECONDS = struct.Struct(">Q")
 
 
 class PropertyChanges(TypedDict, total=False):
-    """The settable properties; None takes one away. `headers` are edited apart, entry by entry."""
+    """The settable properties; None removes one. `headers` are edited separately, entry by entry."""
 
     content_type: str | None
     content_encoding: str | None
@@ -101,8 +101,8 @@ def _moment(bit: int) -> _Property[datetime | Timestamp]:
 class Properties:
     """A message's properties over their raw bytes; a value: compared by bytes, changed by making another.
 
-    Reading raises RemoteProtocolError (502) when the bytes are malformed. Text that is not UTF-8 keeps its odd octets
-    as surrogate escapes (PEP 383), so it goes back out as it came.
+    Reading raises RemoteProtocolError (502) when the bytes are malformed. Text that is not UTF-8 keeps the other
+    octets as surrogate escapes (PEP 383), so that it is written as it was read.
     """
 
     __slots__ = ("_fields", "_table", "raw")
@@ -151,7 +151,7 @@ class Properties:
         drop: Collection[str] = (),
         **properties: Unpack[PropertyChanges],
     ) -> "Properties":
-        """These properties with `properties` set (None: taken away), `headers` set and the headers in `drop` gone.
+        """These properties with `properties` set (None: removed), `headers` set and the headers in `drop` removed.
 
         Everything not named keeps its bytes. Raises EncodingError, and RemoteProtocolError if the old bytes are
         malformed.
@@ -174,10 +174,10 @@ class Properties:
         return Properties(b"".join([flags.to_bytes(2, "big"), *[fields[name] for name, _ in _layout(flags)]]))
 
     def append_headers(self, entries: bytes, *, drop: frozenset[str] = frozenset()) -> "Properties":
-        """These with header entries at the end, encoded already (`encode_entries`), and the headers in `drop` gone.
+        """These with encoded header entries (`encode_entries`) added at the end, and the headers in `drop` removed.
 
-        The keys of the new entries must not be among the headers: nobody looks. Raises RemoteProtocolError if the old
-        bytes are malformed as far as the headers' end; what follows is kept as it is.
+        The keys of the new entries must not be among the headers: that is not checked. Raises RemoteProtocolError if
+        the old bytes are malformed as far as the headers' end; what follows is kept as it is.
         """
         raw = self.raw
         start, stop = _find_headers(raw)
@@ -198,27 +198,27 @@ class Properties:
         )
 
     def is_persistent(self) -> bool:
-        """Whether the delivery mode is 2, at the price of one look. Raises RemoteProtocolError as `append_headers`."""
+        """Whether the delivery mode is 2; the properties are not split. Raises as `append_headers` does."""
         raw = self.raw
         _, stop = _find_headers(raw)
         return bool(raw[0] & _DELIVERY_MODE_FLAG >> 8) and raw[stop : stop + 1] == _PERSISTENT
 
     def labels(self) -> tuple[str | None, str | None, str | None]:
-        """message_id, correlation_id and type: what tells a message from others, at the price of one look."""
+        """message_id, correlation_id and type; a message with none of them is not split."""
         raw = self.raw
         if len(raw) > 1 and not (raw[0] << 8 | raw[1]) & _LABEL_FLAGS:
             return _NO_LABELS
         return self.message_id, self.correlation_id, self.type
 
     def has_any(self, flags: int) -> bool:
-        """Whether one of the properties is set that `flags_of` has given the flags of; nothing is decoded."""
+        """Whether one of the properties named to `flags_of` is set; nothing is decoded."""
         raw = self.raw
         return len(raw) > 1 and (raw[0] << 8 | raw[1]) & flags != 0
 
     def take_apart(self, undecoded: Collection[str] = ()) -> tuple[FieldTable, list[bytes], bytes]:
         """The headers, each one's own bytes (a key given twice is there twice), and these properties without headers.
 
-        For who needs both: the table is read once. Arrays under a name in `undecoded` stay their own bytes.
+        For callers that need all of it: the table is read once. Arrays under a name in `undecoded` stay bytes.
         """
         raw, fields = self.raw, self._spans()
         table = fields.get("headers")
@@ -273,9 +273,9 @@ def flags_of(*names: str) -> int:
 
 
 def cut_headers(raw: bytes) -> bytes | None:
-    """The table of headers out of properties' raw bytes, None if there is none: two that are equal hold the same.
+    """The headers' table as its raw bytes, None if there is none: two equal ones hold the same headers.
 
-    What follows the table is not looked at. Raises RemoteProtocolError if it, or what comes before, is malformed.
+    What follows the table is not parsed. Raises RemoteProtocolError if it, or what comes before, is malformed.
     """
     if len(raw) > 1 and not raw[0] << 8 & _HEADERS_FLAG and not raw[1] & 1:
         return None
@@ -317,7 +317,7 @@ def _find_headers(raw: bytes) -> tuple[int, int]:
             return start, stop
     except (IndexError, struct.error):
         pass
-    _split(raw)  # says what is wrong
+    _split(raw)  # raises what is wrong
     raise syntax_error("a property runs past the end of the content header")
 
 

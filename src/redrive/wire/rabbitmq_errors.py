@@ -1,6 +1,6 @@
-"""What RabbitMQ says of a client that breaks the protocol, in its own codes and words: the server role's errors.
+"""The server side's errors: RabbitMQ's own codes and texts for a client that breaks the protocol.
 
-Read off 3.10.8, 4.0.5 and 4.3.6, which agree. The code's name in front of each text is `Life`'s to add. Octets are
+Observed on 3.10.8, 4.0.5 and 4.3.6, which agree. `Lifecycle` adds the code's name in front of each text. Octets are
 written as Erlang prints a binary.
 """
 
@@ -12,12 +12,12 @@ _LINE = 79
 
 
 def frame_too_large(frame_type: int, length: int, frame_max: int) -> FramingLost:
-    """501: more than frame-max, which RabbitMQ tells without the frame's own eight octets."""
+    """501: a frame longer than frame-max, which RabbitMQ gives without the frame's own eight octets."""
     return FramingLost(f"{_shown(frame_type, b'')}: {{frame_too_large,{length},{frame_max - 8}}}")
 
 
-def wrong_end(frame_type: int, payload: bytes, end: int) -> FramingLost:
-    """501: the frame does not end where it says it does."""
+def wrong_frame_end(frame_type: int, payload: bytes, end: int) -> FramingLost:
+    """501: no end octet where the frame's length says it ends."""
     shown = f"{_shown(frame_type, payload)}: "
     marker = "{invalid_frame_end_marker,"
     if len(shown) + len(f"{marker}{end}}}") >= _LINE:
@@ -26,23 +26,23 @@ def wrong_end(frame_type: int, payload: bytes, end: int) -> FramingLost:
 
 
 def unknown_frame(frame_type: int, payload: bytes) -> RemoteProtocolError:
-    """501: a frame that is none of the four kinds."""
+    """501: a frame of none of the four types."""
     return RemoteProtocolError(ReplyCode.FRAME_ERROR, f"{_shown(frame_type, payload)}: unknown_frame")
 
 
 def misplaced_frame(frame_type: int, payload: bytes) -> RemoteProtocolError:
-    """505: a frame that has no place on this channel, or not yet."""
+    """505: a frame that may not be on this channel, or not yet."""
     return RemoteProtocolError(ReplyCode.UNEXPECTED_FRAME, _shown(frame_type, payload))
 
 
-def no_method(channel: int) -> RemoteProtocolError:
-    """505: content that no method announced."""
+def expected_method(channel: int) -> RemoteProtocolError:
+    """505: a content header or body without the method that carries it."""
     return RemoteProtocolError(
         ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead", channel=channel
     )
 
 
-def no_header(channel: int, method: int, class_id: int | None = None) -> RemoteProtocolError:
+def expected_content_header(channel: int, method: int, class_id: int | None = None) -> RemoteProtocolError:
     """505: a content header must come now; `class_id` is that of the one that came."""
     came = "got non content header frame" if class_id is None else f"got one for class {class_id}"
     return RemoteProtocolError(
@@ -53,35 +53,35 @@ def no_header(channel: int, method: int, class_id: int | None = None) -> RemoteP
     )
 
 
-def no_body(channel: int, method: int) -> RemoteProtocolError:
-    """505: a body must come now."""
+def expected_content_body(channel: int, method: int) -> RemoteProtocolError:
+    """505: a body frame must come now."""
     text = "expected content body, got non content body frame instead"
     return RemoteProtocolError(ReplyCode.UNEXPECTED_FRAME, text, channel=channel, method=method)
 
 
-def undecodable(channel: int, method: int, arguments: bytes) -> RemoteProtocolError:
+def undecodable_method(channel: int, method: int, arguments: bytes) -> RemoteProtocolError:
     """501: the method's arguments don't follow the grammar."""
     text = f"cannot decode {_binary(arguments)}"
     return RemoteProtocolError(ReplyCode.FRAME_ERROR, text, channel=channel, method=method)
 
 
-def not_opened(channel: int, method: int) -> RemoteProtocolError:
+def channel_not_opened(channel: int, method: int) -> RemoteProtocolError:
     """504: a channel begins with channel.open."""
     return RemoteProtocolError(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", channel=channel, method=method)
 
 
-def opened_twice(channel: int, method: int) -> RemoteProtocolError:
-    """504."""
+def channel_opened_twice(channel: int, method: int) -> RemoteProtocolError:
+    """504: channel.open on an open channel."""
     return RemoteProtocolError(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", channel=channel, method=method)
 
 
-def not_now(method: int) -> RemoteProtocolError:
-    """504: a method on channel 0 that has no place in an open connection."""
+def unexpected_connection_method(method: int) -> RemoteProtocolError:
+    """504: a method on channel 0 that an open connection does not allow."""
     text = "unexpected method in connection state running"
     return RemoteProtocolError(ReplyCode.CHANNEL_ERROR, text, method=method)
 
 
-def not_yours(channel: int, method: int) -> RemoteProtocolError:
+def server_only_method(channel: int, method: int) -> RemoteProtocolError:
     """503: a method that only a server sends."""
     return RemoteProtocolError(ReplyCode.COMMAND_INVALID, "unimplemented method", channel=channel, method=method)
 

@@ -1,4 +1,4 @@
-"""The two mechanisms with a password, as RabbitMQ understands them; both directions."""
+"""The SASL mechanisms with a password, PLAIN and AMQPLAIN: writing and reading the response."""
 
 from redrive.wire.errors import RemoteProtocolError, ReplyCode
 from redrive.wire.field_tables import decode_table, encode_text

@@ -1,7 +1,7 @@
-"""A table edited at the level of its entries: what is not named stays as it is, to the byte.
+"""A table read and edited entry by entry, without decoding it: what is not named stays as it is, to the byte.
 
 Redrive writes a header or two into messages that are not its own. Decoding and encoding the whole table would be slower
-and would have to be trusted with types it has never seen; splicing entries has nothing to get wrong in them.
+and might change values of types it has never seen; splicing entries does not touch them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,13 +17,13 @@ _CUT_SHORT = "table key runs past the end of its table"
 
 
 def read_entry(table: bytes, key: str, default: Any = None, start: int = 0) -> Any:
-    """One value out of a table that begins at `start`, the others stepped over undecoded."""
+    """One value of a table that begins at `start`; the others are not decoded."""
     raw = raw_entry(table, key, start)
     return default if raw is None else decode_value(raw, 0, len(raw))[0]
 
 
 def raw_entry(table: bytes, key: str, start: int = 0) -> bytes | None:
-    """One typed value's own bytes out of a table that begins at `start`, None if there is no such key."""
+    """One typed value as its own bytes, of a table that begins at `start`; None if there is no such key."""
     try:
         wanted = encode_key(key)
     except EncodingError:  # nothing can have such a key
@@ -45,7 +45,7 @@ def raw_entry(table: bytes, key: str, start: int = 0) -> bytes | None:
 def raw_entries(table: bytes) -> list[tuple[bytes, bytes]]:
     """Each entry of a table (without its length prefix), in order: its key, and all of its bytes.
 
-    Those are the key's length, the key, the type and the value. A key given twice is there twice. Raises
+    The bytes are the key's length, the key, the type and the value. A key given twice is there twice. Raises
     RemoteProtocolError for what is malformed.
     """
     entries = []
@@ -54,7 +54,7 @@ def raw_entries(table: bytes) -> list[tuple[bytes, bytes]]:
         key_end = start + 1 + table[start]
         if key_end >= end:
             raise syntax_error(_CUT_SHORT)
-        # Most values are strings, for which a call costs more than the look.
+        # Most values are strings: reading the length here is cheaper than a call.
         if table[key_end] == _STRING and key_end + 5 <= end:
             stop = key_end + 5 + int.from_bytes(table[key_end + 1 : key_end + 5], "big")
             if stop > end:
@@ -67,7 +67,7 @@ def raw_entries(table: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def edit_table(table: bytes, changes: Mapping[str, Any], drop: Collection[str] = ()) -> bytes:
-    """The table (both without length prefix) with `changes` made and `drop` gone.
+    """The table with `changes` set and the keys in `drop` removed; without length prefix, before and after.
 
     A changed entry keeps its place, a new one goes to the end, a key given twice ends up once. Where a key is in both,
     the change wins.
@@ -97,8 +97,8 @@ def edit_table(table: bytes, changes: Mapping[str, Any], drop: Collection[str] =
 
 
 def drop_entries(table: bytes, drop: frozenset[str]) -> bytes:
-    """The table (without length prefix) with `drop` gone."""
-    # Messages that came the same way and died alike have the same headers, unless each has one of its own.
+    """The table (without length prefix) with the keys in `drop` removed."""
+    # Messages with the same route and the same deaths have the same headers, unless each has one of its own.
     return _known_drop(table, drop) if len(table) <= _KNOWN_BYTES_MAX else _drop(table, drop)
 
 
@@ -110,11 +110,11 @@ def _drop(table: bytes, drop: frozenset[str]) -> bytes:
 
 
 def _encode_keys(keys: Iterable[str]) -> frozenset[bytes]:
-    """As they stand in a table; one that is too long for a key is in none."""
+    """The keys as they stand in a table; one that is too long for AMQP is left out."""
     raw_keys = [encode_text(key) for key in keys]
     return frozenset(bytes((len(raw),)) + raw for raw in raw_keys if len(raw) < 256)
 
 
-# What is dropped is nearly always one of a few constants.
+# `drop` is nearly always one of a few constants.
 _encoded_set = lru_cache(maxsize=64)(_encode_keys)
 _known_drop = lru_cache(maxsize=256)(_drop)

@@ -1,4 +1,4 @@
-"""Where messages are, asked of the broker by another client (pika): what judges ours must not be ours."""
+"""Reads queues with another client (pika), so that our client is not judged by itself."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def ready(url: str, queue: str) -> int:
 
 
 def wait_ready(url: str, queue: str, count: int) -> None:
-    """Until exactly so many messages are ready: what was given back takes a moment to be so."""
+    """Waits until exactly so many messages are ready: a requeue takes a moment."""
     deadline = time.monotonic() + READY_S_MAX
     while (found := ready(url, queue)) != count:
         assert time.monotonic() < deadline, f"{queue} has {found} messages ready, expected {count}"

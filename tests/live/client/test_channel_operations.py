@@ -158,7 +158,7 @@ def test_get_takes_one_message_at_a_time_and_settles_it(vhost: Vhost) -> None:
 
 
 @pytest.mark.live
-def test_closing_a_channel_gives_back_what_it_holds(vhost: Vhost) -> None:
+def test_closing_a_channel_requeues_its_unsettled_messages(vhost: Vhost) -> None:
     fill(vhost.amqp_url, "q", 3)
 
     async def scenario() -> None:

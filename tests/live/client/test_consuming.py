@@ -134,7 +134,7 @@ def test_without_acks_every_message_comes_once_and_none_is_left(vhost: Vhost) ->
 
 
 @pytest.mark.live
-def test_stop_takes_no_more_and_what_is_in_hand_can_be_settled(vhost: Vhost) -> None:
+def test_stop_takes_no_more_and_earlier_deliveries_can_be_settled(vhost: Vhost) -> None:
     fill(vhost.amqp_url, "q", 20)
 
     async def scenario() -> None:
@@ -156,7 +156,7 @@ def test_stop_takes_no_more_and_what_is_in_hand_can_be_settled(vhost: Vhost) -> 
 
 
 @pytest.mark.live
-def test_closing_gives_back_what_its_handlers_were_doing(vhost: Vhost) -> None:
+def test_closing_requeues_the_deliveries_of_cancelled_handlers(vhost: Vhost) -> None:
     fill(vhost.amqp_url, "q", 10, arguments=QUORUM)
     cancelled: list[bytes] = []
 

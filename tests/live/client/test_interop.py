@@ -1,4 +1,4 @@
-"""What we write pika reads, what pika writes we read, and what passes through us is not touched."""
+"""pika reads what we write, we read what pika writes, and we pass on messages unchanged."""
 
 import calendar
 from datetime import UTC, datetime

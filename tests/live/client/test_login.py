@@ -1,4 +1,4 @@
-"""Who gets in, how, and what the broker then knows of us."""
+"""Which credentials are accepted, how refusals are reported, and what the broker shows of the connection."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_external_without_its_plugin_is_refused_by_name(vhost: Vhost) -> None:
 
 
 @pytest.mark.live
-def test_nobody_at_the_port_is_one_sentence_for_each_host(rabbit: Broker) -> None:
+def test_without_a_listener_the_error_has_one_sentence_for_each_host(rabbit: Broker) -> None:
     async def scenario() -> None:
         (error,) = await ended(Client("amqp://127.0.0.1:1,127.0.0.1:2/").start())
         assert isinstance(error, ConnectionFailed)
@@ -72,7 +72,7 @@ def test_nobody_at_the_port_is_one_sentence_for_each_host(rabbit: Broker) -> Non
 
 
 @pytest.mark.live
-def test_the_broker_shows_who_we_are_and_what_we_can(vhost: Vhost) -> None:
+def test_the_broker_shows_our_name_and_capabilities(vhost: Vhost) -> None:
     async def scenario() -> None:
         url = vhost.amqp_url + "?heartbeat=17&channel_max=99&frame_max=16384&name=one"
         other = vhost.amqp_url + "?auth_mechanism=AMQPLAIN"
@@ -107,7 +107,7 @@ def shown_connections(vhost: Vhost, *names: str) -> dict[str, Any] | None:
 
 
 @pytest.mark.live
-def test_a_new_secret_is_told_to_the_broker_and_used_for_the_next_connection(vhost: Vhost) -> None:
+def test_a_new_secret_is_sent_to_the_broker_and_used_for_the_next_connection(vhost: Vhost) -> None:
     user = f"rotated-{vhost.name}"
     vhost.management.put("users", user, body={"password": "old", "tags": ""})
     everything = {"configure": ".*", "write": ".*", "read": ".*"}

@@ -1,4 +1,4 @@
-"""Every publish ends as exactly what became of its message on a real broker."""
+"""The outcome of every publish is what happened to its message on a real broker."""
 
 import asyncio
 
@@ -183,7 +183,7 @@ def test_the_window_bounds_what_is_in_flight(vhost: Vhost) -> None:
 
 
 @pytest.mark.live
-def test_a_cancelled_publish_frees_its_place(vhost: Vhost) -> None:
+def test_a_cancelled_publish_frees_its_slot(vhost: Vhost) -> None:
     async def scenario() -> None:
         async with Client(vhost.amqp_url) as client:
             await (await client.channel()).declare_queue("q", arguments=QUORUM)

@@ -1,4 +1,4 @@
-"""TLS with a CA made here: the right one opens, a wrong one, a wrong name and a missing certificate do not."""
+"""TLS with a test CA: the right certificates connect; a wrong CA, a wrong name and a missing certificate do not."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -22,9 +22,7 @@ ssl_cert_login_from = common_name
 
 
 @pytest.mark.live(versions=("4.3",), matrix=("3.10", "4.0"))
-def test_tls_opens_for_those_who_trust_and_are_trusted_and_says_why_not_to_others(
-    own_node: OwnNodes, tmp_path: Path
-) -> None:
+def test_tls_connects_with_the_right_certificates_and_reports_wrong_ones(own_node: OwnNodes, tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
     server = ours.sign("server", alternative_names="DNS:localhost,DNS:broker.example")
     node = own_node(

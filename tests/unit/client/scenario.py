@@ -1,4 +1,4 @@
-"""Runs a test's coroutine: it ends in time and leaves nothing behind for the event loop to complain about."""
+"""Runs a test's coroutine with a timeout, and fails on exceptions that the event loop reports afterwards."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ def run_scenario(scenario: Coroutine[Any, Any, None], *, timeout_s: float = SCEN
 
 
 async def wait_until(condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
-    """Until the condition holds. Raises TimeoutError."""
+    """Waits until the condition holds. Raises TimeoutError."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - conditions are of many kinds, and a deadline bounds the wait
             await asyncio.sleep(0.001)
@@ -39,7 +39,7 @@ async def ended(*awaitables: Awaitable[Any], timeout_s: float = 10.0) -> list[An
 
 
 class Notes:
-    """An observer that keeps what it hears."""
+    """An observer that keeps what is reported to it."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, dict[str, object]]] = []

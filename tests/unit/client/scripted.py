@@ -118,7 +118,7 @@ class ScriptedBroker:
         self.peers: list[Peer] = []
         self.channel_max = channel_max
         self.refusal: methods.ConnectionClose | None = None
-        """Says this instead of tune: nobody gets in."""
+        """Sent instead of tune: refuses every connection."""
         self._server: asyncio.Server
 
     async def __aenter__(self) -> "ScriptedBroker":

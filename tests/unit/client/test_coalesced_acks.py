@@ -1,12 +1,12 @@
-"""Coalesced acks and discards settle exactly what was said, in any order, and name no delivery the broker has not."""
+"""Coalesced acks and discards settle exactly what was asked for, in any order, and never name an unknown tag."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive import wire
 from redrive.client.coalesced_acks import CoalescedAcks
-from redrive.wire import methods
 from tests.examples import examples
+from tests.unit.wire.pairs import open_pair
 
 
 class Ledger:
@@ -34,35 +34,6 @@ class Ledger:
         for one in {one for one in self.outstanding if one <= tag} if multiple else {tag}:
             self.outstanding.discard(one)
             self.fate[one] = fate
-
-
-def open_pair() -> tuple[wire.Connection, wire.Connection]:
-    client, server = wire.Connection(wire.Side.CLIENT), wire.Connection(wire.Side.SERVER)
-    client.send_protocol_header()
-    exchange(client, server)
-    server.send(0, methods.ConnectionStart())
-    exchange(client, server)
-    client.send(0, methods.ConnectionStartOk())
-    exchange(client, server)
-    server.send(0, server.limits.propose())
-    for event in client.receive_data(server.data_to_send()):
-        assert isinstance(event, wire.Command)
-        assert isinstance(event.method, methods.ConnectionTune)
-        client.answer_tune(event.method)
-    client.send(0, methods.ConnectionOpen())
-    exchange(client, server)
-    server.send(0, methods.ConnectionOpenOk())
-    exchange(client, server)
-    client.send(1, methods.ChannelOpen())
-    exchange(client, server)
-    server.send(1, methods.ChannelOpenOk())
-    exchange(client, server)
-    return client, server
-
-
-def exchange(client: wire.Connection, server: wire.Connection) -> None:
-    list(server.receive_data(client.data_to_send()))
-    list(client.receive_data(server.data_to_send()))
 
 
 def test_acks_in_a_row_are_one_frame() -> None:
@@ -146,7 +117,7 @@ steps = st.permutations(range(1, 25)).flatmap(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(steps)
-def test_every_delivery_is_settled_as_it_was_said(plan: tuple[list[int], list[str], list[str]]) -> None:
+def test_every_delivery_is_settled_as_it_was_asked_for(plan: tuple[list[int], list[str], list[str]]) -> None:
     ledger = Ledger(24)
     acks = CoalescedAcks(ledger.client, 1)
     expected = {}

@@ -20,6 +20,7 @@ from redrive.client import (
     StaleDelivery,
     Tls,
 )
+from redrive.embedded import EmbeddedBroker
 from redrive.wire import methods
 from tests.unit.client.scenario import Notes, ended, run_scenario, wait_until
 from tests.unit.client.scripted import PERSISTENT, ScriptedBroker
@@ -80,7 +81,7 @@ def test_a_cancelled_call_does_not_confuse_the_next_one() -> None:
     run_scenario(scenario())
 
 
-def test_a_cancelled_open_gives_the_channel_back() -> None:
+def test_a_cancelled_open_frees_the_channel_number() -> None:
     async def scenario() -> None:
         async with ScriptedBroker(channel_max=1) as broker, Client(broker.url) as client:
             broker.peer.silent_on.add(methods.ChannelOpen)
@@ -97,7 +98,7 @@ def test_a_cancelled_open_gives_the_channel_back() -> None:
     run_scenario(scenario())
 
 
-def test_a_cancelled_get_gives_the_message_back() -> None:
+def test_a_cancelled_get_requeues_the_message() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             channel = await client.channel()
@@ -210,7 +211,7 @@ def test_a_refusal_at_the_start_is_raised_and_later_ones_are_waited_out() -> Non
     run_scenario(scenario())
 
 
-def test_the_pause_before_the_next_try_is_told_to_the_millisecond() -> None:
+def test_the_pause_before_the_next_try_is_reported_to_the_millisecond() -> None:
     async def scenario() -> None:
         notes = Notes()
         third = ReconnectBackoff(first_s=0.01, longest_s=0.01, random=lambda: 1 / 3)
@@ -369,7 +370,7 @@ def test_a_server_of_another_protocol_is_named_as_such() -> None:
         (b"\x01\x00\x00\x00\x00\x00\x00\xce", "the broker broke the protocol"),
     ],
 )
-def test_what_does_not_begin_with_amqp_is_said_to_be_no_broker(said: bytes, told: str) -> None:
+def test_a_server_that_does_not_begin_with_amqp_is_reported_as_no_broker(said: bytes, told: str) -> None:
     async def scenario() -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readexactly(8)
@@ -381,5 +382,58 @@ def test_what_does_not_begin_with_amqp_is_said_to_be_no_broker(said: bytes, told
             with pytest.raises(ConnectionFailed) as failed:
                 await Client(f"amqp://127.0.0.1:{port}/").start()
         assert f"127.0.0.1:{port}: {told}" in str(failed.value)
+
+    run_scenario(scenario())
+
+
+def test_a_get_cancelled_in_the_turn_of_its_answer_requeues_the_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as client:
+            channel = await client.channel()
+            await channel.declare_queue("q")
+            publisher = await client.publisher()
+            await publisher.publish("", "q", b"only")
+            answered = type(channel).on_got
+
+            def answer_and_cancel(self: object, got: wire.Got) -> None:
+                answered(channel, got)  # the answer is there, and before its caller's turn comes it is cancelled
+                waiting.cancel()
+
+            with monkeypatch.context() as patched:
+                patched.setattr(type(channel), "on_got", answer_and_cancel)
+                waiting = asyncio.ensure_future(channel.get_message("q"))
+                (error,) = await ended(waiting)
+            assert isinstance(error, asyncio.CancelledError)
+            # It is in the queue again, on the same channel, and not in anybody's hands.
+            assert (await channel.declare_queue("q", passive=True)).messages_ready == 1
+            again = await channel.get_message("q")
+            assert again is not None
+            assert (again.body, again.redelivered) == (b"only", True)
+            channel.ack(again)
+
+    run_scenario(scenario())
+
+
+def test_a_client_that_is_closed_right_after_a_cut_ends_and_dials_no_more() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            client = Client(broker.url, backoff=lambda: ReconnectBackoff(first_s=0.001, longest_s=0.001))
+            await client.start()
+            channel = await client.channel()
+            broker.peer.silent_on.add(methods.BasicGet)
+            waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(channel.get_message("q"))]
+            await wait_until(lambda: broker.peer.heard(methods.BasicGet))
+            broker.peer.hang_up()
+            await wait_until(lambda: not client.is_connected)
+            waiting.append(asyncio.ensure_future(client.connection()))
+            await asyncio.wait_for(client.close(), 5)
+            for error in await ended(*waiting):
+                assert isinstance(error, ConnectionClosed), error
+            dialled = len(broker.peers)
+            await asyncio.sleep(0.05)
+            assert len(broker.peers) == dialled
+            assert all(peer.gone for peer in broker.peers)
 
     run_scenario(scenario())

@@ -1,4 +1,4 @@
-"""A broker that says nothing more: heartbeats notice it, and where they are off the operating system does."""
+"""A broker that falls silent is noticed by heartbeats, and by TCP keepalive where they are off."""
 
 import asyncio
 import socket

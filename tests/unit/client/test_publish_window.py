@@ -27,7 +27,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def test_turns_come_in_order_and_only_as_many_as_there_is_room() -> None:
+def test_slots_are_given_in_order_and_only_as_many_as_are_free() -> None:
     async def scenario() -> None:
         slots = Slots()
         tasks = [asyncio.create_task(slots.enter(number)) for number in range(5)]
@@ -47,7 +47,7 @@ def test_turns_come_in_order_and_only_as_many_as_there_is_room() -> None:
     run_scenario(scenario())
 
 
-def test_a_waiter_cancelled_after_its_turn_came_passes_it_on() -> None:
+def test_a_waiter_cancelled_after_it_was_woken_passes_its_slot_on() -> None:
     async def scenario() -> None:
         slots = Slots()
         first, second = (asyncio.create_task(slots.enter(number)) for number in range(2))
@@ -62,7 +62,7 @@ def test_a_waiter_cancelled_after_its_turn_came_passes_it_on() -> None:
     run_scenario(scenario())
 
 
-def test_a_waiter_cancelled_before_its_turn_is_skipped() -> None:
+def test_a_waiter_cancelled_before_it_was_woken_is_skipped() -> None:
     async def scenario() -> None:
         slots = Slots()
         first, second = (asyncio.create_task(slots.enter(number)) for number in range(2))
@@ -78,7 +78,7 @@ def test_a_waiter_cancelled_before_its_turn_is_skipped() -> None:
     run_scenario(scenario())
 
 
-def test_a_promise_that_can_not_be_kept_keeps_its_place() -> None:
+def test_a_waiter_whose_slot_is_gone_stays_first_in_the_queue() -> None:
     async def scenario() -> None:
         slots = Slots()
         tasks = [asyncio.create_task(slots.enter(number)) for number in range(3)]
@@ -96,7 +96,7 @@ def test_a_promise_that_can_not_be_kept_keeps_its_place() -> None:
     run_scenario(scenario())
 
 
-def test_who_comes_while_there_is_room_does_not_wait_for_a_release() -> None:
+def test_a_caller_that_comes_while_slots_are_free_does_not_wait_for_a_release() -> None:
     async def scenario() -> None:
         slots = Slots()
         slots.free = 2

@@ -135,7 +135,7 @@ def test_a_silent_broker_does_not_hold_up_a_close(monkeypatch: pytest.MonkeyPatc
     run_scenario(scenario())
 
 
-def test_an_unsendable_message_passes_its_turn_on() -> None:
+def test_an_unsendable_message_frees_its_slot() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             publisher = await client.publisher(window=1)
@@ -153,7 +153,7 @@ def test_an_unsendable_message_passes_its_turn_on() -> None:
     run_scenario(scenario())
 
 
-def test_an_unsendable_message_in_a_batch_is_told_and_the_others_go() -> None:
+def test_an_unsendable_message_in_a_batch_is_reported_and_the_others_are_sent() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             publisher = await client.publisher()
@@ -348,7 +348,7 @@ def test_a_channel_that_nacks_is_replaced_when_nothing_is_in_flight(monkeypatch:
     run_scenario(scenario())
 
 
-def test_a_channel_that_nacks_and_can_not_be_emptied_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_that_nacks_and_keeps_messages_in_flight_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.client.publisher._REPLACE_FIRST_S", 0.02)
     monkeypatch.setattr("redrive.client.connection._CLOSE_S_MAX", 0.05)
 
@@ -372,7 +372,7 @@ def test_a_channel_that_nacks_and_can_not_be_emptied_goes_on(monkeypatch: pytest
     run_scenario(scenario())
 
 
-def test_a_channel_that_nacks_and_is_then_lost_is_told_of_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_that_nacks_and_is_then_lost_is_reported_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.client.publisher._REPLACE_FIRST_S", 10.0)
     notes = Notes()
 
@@ -443,7 +443,7 @@ def test_many_returns_in_one_window_find_their_messages() -> None:
     run_scenario(scenario())
 
 
-def test_a_message_given_back_altered_is_still_returned() -> None:
+def test_a_message_returned_altered_is_still_returned() -> None:
     """RabbitMQ takes the BCC header out; interceptors put headers in."""
 
     async def scenario() -> None:
@@ -503,7 +503,7 @@ class Told:
         self.outcomes.append(outcome)
 
 
-def test_who_does_not_wait_is_told_the_outcome_once() -> None:
+def test_a_sink_gets_its_outcome_once() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             publisher = await client.publisher(window=3)
@@ -525,7 +525,7 @@ def test_who_does_not_wait_is_told_the_outcome_once() -> None:
     run_scenario(scenario())
 
 
-def test_who_does_not_wait_is_told_when_the_deadline_has_passed_and_hears_the_rest_later() -> None:
+def test_a_sink_gets_in_doubt_at_its_deadline_and_the_late_outcome_later() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             publisher = await client.publisher()

@@ -1,4 +1,4 @@
-"""WorkerPool run every item once, in tasks, as many at a time as wait and never more than allowed."""
+"""A pool runs every item once, in tasks; it has as many workers as handlers wait, and never more than allowed."""
 
 import asyncio
 import random
@@ -115,7 +115,7 @@ def test_a_failing_handler_is_reported_and_the_others_go_on() -> None:
     asyncio.run(run())
 
 
-def test_close_cancels_what_runs_and_forgets_what_waits() -> None:
+def test_close_cancels_running_handlers_and_drops_waiting_items() -> None:
     async def run() -> None:
         cancelled: list[int] = []
 
@@ -139,7 +139,7 @@ def test_close_cancels_what_runs_and_forgets_what_waits() -> None:
     asyncio.run(run())
 
 
-def test_what_nobody_has_taken_can_be_taken_back() -> None:
+def test_waiting_items_can_be_taken_back() -> None:
     async def run() -> None:
         gate = asyncio.Event()
 
@@ -159,7 +159,7 @@ def test_what_nobody_has_taken_can_be_taken_back() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_item_is_handled_once_whatever_waits(seed: int) -> None:
+def test_every_item_is_handled_once_whichever_handlers_wait(seed: int) -> None:
     """Random bursts of items whose handlers wait for nothing, a turn of the loop or several, or fail."""
 
     async def run() -> None:

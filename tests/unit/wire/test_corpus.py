@@ -1,4 +1,4 @@
-"""What the fuzzers were given and what they found, replayed as ordinary tests."""
+"""The fuzzers' seeds and kept inputs, replayed as ordinary tests."""
 
 from pathlib import Path
 

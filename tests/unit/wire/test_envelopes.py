@@ -1,4 +1,4 @@
-"""An envelope that is opened is the message within, with what is written outside about its end."""
+"""Opening an envelope gives the message inside, with the envelope's headers about its failure."""
 
 import pytest
 
@@ -34,7 +34,7 @@ OUTER = Properties.of(
 )
 
 
-def test_its_own_headers_and_id_count_and_of_its_life_only_what_is_written_outside() -> None:
+def test_the_message_keeps_its_headers_and_id_and_takes_its_failure_from_the_envelope() -> None:
     opened = open_envelope(OUTER.raw, wrap(OWN, b"body"))
     assert opened is not None
     properties, body = opened
@@ -51,7 +51,7 @@ def test_its_own_headers_and_id_count_and_of_its_life_only_what_is_written_outsi
     assert properties.raw_header("mine") == OWN.raw_header("mine")
 
 
-def test_what_is_opened_is_opened_once() -> None:
+def test_an_envelope_in_an_envelope_is_opened_once() -> None:
     """Also of an envelope in an envelope: what was sent to our consumer is the message, whatever it looks like."""
     inner_body = wrap(OWN, b"body")
     opened = open_envelope(OUTER.raw, wrap(OUTER, inner_body))
@@ -82,5 +82,5 @@ def test_what_is_opened_is_opened_once() -> None:
         (Properties(OUTER.raw[:-3]), wrap(OWN, b"body")),
     ],
 )
-def test_what_is_no_whole_envelope_is_none(outer: Properties, body: bytes) -> None:
+def test_an_incomplete_envelope_is_not_opened(outer: Properties, body: bytes) -> None:
     assert open_envelope(outer.raw, body) is None

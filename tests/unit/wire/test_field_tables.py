@@ -112,7 +112,7 @@ def test_the_first_of_two_equal_keys_counts_as_it_does_for_rabbitmq() -> None:
     assert wire.decode_table(b"\x01kb\x01\x01kb\x02") == {"k": 1}
 
 
-def test_a_key_that_is_not_utf8_goes_back_as_it_came() -> None:
+def test_a_key_that_is_not_utf8_is_written_as_it_was_read() -> None:
     table = wire.decode_table(b"\x01\xffV")
     assert wire.encode_table(table)[4:] == b"\x01\xffV"
 
@@ -126,7 +126,7 @@ def test_the_entries_of_a_decoded_table_are_its_bytes(table: dict[str, Any]) -> 
     assert entries == [entry for _, entry in wire.raw_entries(raw[4:])]
 
 
-def test_an_array_that_is_not_wanted_stays_its_bytes() -> None:
+def test_an_array_under_an_undecoded_key_stays_bytes() -> None:
     raw = wire.encode_table({"a": [1, {"b": 2}], "c": [3], "d": 4})
     left = wire.encode_table({"a": [1, {"b": 2}]})[4 + len(b"\x01a") :]
     assert wire.decode_table(raw, 4, undecoded={"a", "d"}) == {"a": left, "c": [3], "d": 4}

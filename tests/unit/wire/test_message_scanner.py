@@ -1,4 +1,4 @@
-"""Reading whole messages in one go says the same as reading frame by frame, however the stream is cut."""
+"""Reading whole messages in one go gives the same events as reading frame by frame, however the stream is cut."""
 
 from hypothesis import given
 from hypothesis import strategies as st

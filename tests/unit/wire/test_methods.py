@@ -70,14 +70,14 @@ def test_the_reply_codes_are_those_of_pamqp_and_success() -> None:
     assert {code.value: code.name for code in wire.ReplyCode} == {200: "SUCCESS", **theirs}
 
 
-def test_what_is_left_unsaid_of_a_method_can_be_sent() -> None:
+def test_every_method_can_be_sent_with_its_defaults() -> None:
     for cls in methods.METHODS.values():
         said = {name for name, one in signature(cls).parameters.items() if one.default is one.empty}
         value = cls(**{name: EMPTY[domain] for name, domain in cls.DOMAINS if name in said})
         assert methods.decode_method(methods.encode_method(value)) == value
 
 
-def test_a_reply_is_spoken_by_the_other_side() -> None:
+def test_a_reply_is_sent_by_the_other_side() -> None:
     for cls in methods.METHODS.values():
         reply = next((each for each in methods.METHODS.values() if f"{cls.NAME}-ok" == each.NAME), None)
         if reply is not None:

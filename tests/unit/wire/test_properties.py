@@ -44,9 +44,7 @@ def test_appended_headers_are_what_an_edit_would_have_added(
 
 
 @given(strategies.properties, strategies.tables)
-def test_what_is_found_without_reading_all_is_what_reading_finds(
-    properties: dict[str, Any], headers: dict[str, Any]
-) -> None:
+def test_shortcuts_without_decoding_agree_with_decoding(properties: dict[str, Any], headers: dict[str, Any]) -> None:
     raw = wire.Properties.of(headers=headers or None, **properties).raw
     whole, hasty = wire.Properties(raw), wire.Properties(raw)
     table = wire.cut_headers(raw)
@@ -110,12 +108,12 @@ def test_one_header_is_read_without_the_others() -> None:
     assert wire.Properties(raw).header("c", 7) == 7
 
 
-def test_a_property_set_to_none_is_taken_away() -> None:
+def test_a_property_set_to_none_is_removed() -> None:
     made = wire.Properties.of(expiration="1000", user_id="guest", priority=0)
     assert made.edit(expiration=None, user_id=None, reply_to=None).present() == {"priority": 0}
 
 
-def test_text_that_is_not_utf8_goes_back_as_it_came() -> None:
+def test_text_that_is_not_utf8_is_written_as_it_was_read() -> None:
     raw = b"\x80\x80\x02\xff\xfe\x01\xe9"
     made = wire.Properties(raw)
     assert wire.Properties.of(content_type=made.content_type, message_id=made.message_id).raw == raw

@@ -1,4 +1,4 @@
-"""The literal tables of connection and channel life hold together."""
+"""The literal tables of connection and channel states are complete and consistent."""
 
 from enum import Enum
 from typing import Any
@@ -28,7 +28,9 @@ def test_every_state_has_a_row_and_can_be_reached(table: dict[Any, dict[Any, Any
 
 
 @pytest.mark.parametrize(("table", "first"), TABLES)
-def test_only_who_may_send_a_method_moves_the_state_with_it(table: dict[Any, dict[Any, Any]], first: Enum) -> None:
+def test_a_method_changes_the_state_only_when_its_speaker_sends_it(
+    table: dict[Any, dict[Any, Any]], first: Enum
+) -> None:
     for row in table.values():
         for speaker, step in row:
             if step is not ProtocolHeader:

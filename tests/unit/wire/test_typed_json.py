@@ -29,7 +29,7 @@ def test_properties_come_back_to_the_byte(properties: dict[str, Any], headers: d
 
 
 @given(st.lists(st.tuples(strategies.short_texts, strategies.values), max_size=6), st.randoms())
-def test_entries_come_back_in_their_order_and_as_often_as_they_were(entries: list[tuple[str, Any]], luck: Any) -> None:
+def test_repeated_keys_come_back_in_order_and_number(entries: list[tuple[str, Any]], luck: Any) -> None:
     luck.shuffle(entries)
     body = b"".join(wire.encode_table({key: value})[4:] for key, value in entries * 2)
     raw = b"\x20\x00" + struct.pack(">I", len(body)) + body
@@ -49,7 +49,7 @@ def test_any_value_of_any_type_comes_back(code: int, value: bytes) -> None:
     assert there_and_back(raw) == raw
 
 
-def test_what_is_common_reads_plainly() -> None:
+def test_common_values_are_plain_json() -> None:
     headers = {"text": "Zoë", "flag": True, "n": 5, "big": 1 << 40, "half": 0.5, "list": [1, "a"], "none": None}
     raw = wire.Properties.of(headers={**headers, "table": {"a": 1}}, content_type="text/plain", delivery_mode=2).raw
     assert wire.properties_as_json(raw) == {
@@ -75,7 +75,7 @@ def test_what_is_common_reads_plainly() -> None:
         ({"type": "x"}, {"type": "table", "value": {"type": "x"}}),
     ],
 )
-def test_what_is_not_says_its_type(value: Any, written: Any) -> None:
+def test_other_values_are_written_with_their_type(value: Any, written: Any) -> None:
     raw = wire.Properties.of(headers={"k": value}).raw
     assert wire.properties_as_json(raw) == {"headers": {"k": written}}
     assert wire.properties_from_json({"headers": {"k": written}}) == raw
@@ -128,7 +128,7 @@ def test_a_key_or_text_that_is_no_utf8_is_kept() -> None:
         ([], "properties are an object"),
     ],
 )
-def test_what_amqp_can_t_carry_is_refused_with_its_place(written: Any, said: str) -> None:
+def test_values_that_amqp_can_t_carry_are_refused_with_their_place(written: Any, said: str) -> None:
     with pytest.raises(wire.EncodingError) as caught:
         wire.properties_from_json(written)
     assert said in str(caught.value)
@@ -152,7 +152,7 @@ def test_nesting_without_end_is_refused_in_json_and_kept_as_it_is_from_the_wire(
 @pytest.mark.parametrize(
     "raw", [b"", b"V", b"F\0\0\0\1", b"A\0\0\0\0V", b"A\0\0\0\1?", b"F\0\0\0\3\1k?", b"A\0\0\0\5F\0\0\0\1"]
 )
-def test_what_is_undecoded_must_be_a_whole_table(raw: bytes) -> None:
+def test_an_undecoded_value_must_be_a_whole_table(raw: bytes) -> None:
     written = {"headers": {"k": {"type": "undecoded", "base64": base64.b64encode(raw).decode()}}}
     with pytest.raises(wire.EncodingError):
         wire.properties_from_json(written)

@@ -1,10 +1,10 @@
-"""How a method's arguments are written, and the register of all methods.
+"""Encodes and decodes the arguments of methods, and has the register of all methods.
 
-A method is an immutable value; each field's annotation says its AMQP domain, and `@method` reads the codec from them.
-These are the cold methods, a handful per connection; the seven that carry or settle messages are in `hot`.
+A method is an immutable value; each field's annotation is its AMQP domain, and `@method` builds the codec from them.
+These are the cold methods, a handful per connection; the seven that carry or settle messages are in `message_methods`.
 
 Our own classes rather than pamqp's: those refuse queue and exchange names outside ASCII, which RabbitMQ takes, have no
-equality and no readable form, warn and log. A test holds every class here against pamqp's register.
+equality and no readable form, warn and log. A test compares every class here with pamqp's register.
 
 Not dataclasses either, though a type checker may take them for such: making fifty took a tenth of the time in which an
 embedded broker starts.
@@ -63,14 +63,14 @@ EITHER: None = None
 
 
 class Method:
-    """The base of all cold methods: values, equal by what they say."""
+    """The base of all cold methods: values, equal by their arguments."""
 
     INDEX: ClassVar[int]
     """class id << 16 | method id"""
     NAME: ClassVar[str]
     """As the specification writes it: `queue.declare-ok`."""
     SPEAKER: ClassVar[Side | None]
-    """Who may send it; None for either."""
+    """The side that may send it; None for either."""
     DOMAINS: ClassVar[tuple[tuple[str, Domain], ...]]
     DEFAULTS: ClassVar[dict[str, Any]]
     SHOWN: ClassVar[tuple[str, ...]]

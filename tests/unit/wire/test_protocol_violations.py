@@ -1,4 +1,4 @@
-"""A peer that breaks the protocol gets the right code, and nothing else ever comes out."""
+"""A peer that breaks the protocol gets the right code, and no other exception is ever raised."""
 
 import struct
 from contextlib import suppress
@@ -127,7 +127,7 @@ def test_a_server_that_breaks_the_protocol_gets_the_code_for_it(data: bytes, cod
     _check_close(client, caught.value)
 
 
-def test_a_table_nested_a_thousand_deep_is_no_breach() -> None:
+def test_a_table_nested_a_thousand_deep_is_no_protocol_error() -> None:
     """Brokers take it; what is nested beyond a hundred is not read."""
     _, server = open_pair()
     (command,) = server.receive_data(wire.encode_frame(1, 1, DECLARE + _deep_table()))
@@ -159,7 +159,7 @@ def _check_close(end: wire.Connection, error: wire.RemoteProtocolError) -> None:
 @pytest.mark.parametrize(
     "said", [b"GET / HTTP/1.1\r\n", b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00", b"\x16\x03", b"B"]
 )
-def test_a_wrong_protocol_header_is_answered_with_ours_as_soon_as_it_is_wrong(said: bytes) -> None:
+def test_a_wrong_protocol_header_is_answered_with_ours_at_its_first_wrong_octet(said: bytes) -> None:
     server = wire.Connection(wire.Side.SERVER)
     with pytest.raises(wire.RemoteProtocolError):
         list(server.receive_data(said))
@@ -176,7 +176,7 @@ def _greeted_server(limits: wire.Limits | None = None) -> wire.Connection:
     return server
 
 
-def test_a_method_out_of_turn_in_the_handshake_ends_it_without_a_word() -> None:
+def test_a_method_out_of_turn_in_the_handshake_closes_without_an_answer() -> None:
     server = _greeted_server()
     with pytest.raises(wire.RemoteProtocolError) as caught:
         list(server.receive_data(_method(methods.ConnectionOpen(), 0)))
@@ -239,7 +239,7 @@ def test_a_clients_frame_may_be_eight_octets_over_frame_max(over: int, fits: boo
         (wire.encode_frame(1, 1, DECLARE[:4] + b"\x00\x00\xffx"), "FRAME_ERROR - cannot decode <<0,0,255,120>>"),
     ],
 )
-def test_a_client_reads_what_is_wrong_in_rabbitmqs_words(data: bytes, text: str) -> None:
+def test_a_client_gets_the_error_text_of_rabbitmq(data: bytes, text: str) -> None:
     _, server = open_pair()
     with pytest.raises(wire.RemoteProtocolError):
         list(server.receive_data(data))
@@ -326,7 +326,7 @@ def test_the_events_before_an_offence_come_out_first() -> None:
         next(events)
 
 
-def test_an_iteration_left_early_goes_on_where_it_stopped() -> None:
+def test_an_iteration_left_early_continues_with_the_next_data() -> None:
     client, server = open_pair()
     for _ in range(3):
         client.ack(1, 7)
@@ -353,7 +353,7 @@ _frames = st.one_of(
 
 @settings(max_examples=examples(400))
 @given(st.sampled_from(wire.Side), st.booleans(), st.lists(_frames, max_size=12))
-def test_nothing_but_a_protocol_error_ever_comes_out(role: wire.Side, opened: bool, chunks: list[bytes]) -> None:
+def test_hostile_bytes_raise_nothing_but_a_protocol_error(role: wire.Side, opened: bool, chunks: list[bytes]) -> None:
     if opened:
         end = open_pair()[0 if role is wire.Side.CLIENT else 1]
     else:

@@ -1,4 +1,4 @@
-"""A client and a server connection through a whole life, in memory."""
+"""A client and a server connection, from handshake to close, in memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -239,7 +239,7 @@ def test_closing_the_connection_is_answered_and_ends_every_channel() -> None:
     assert server.state is wire.ConnectionState.CLOSED
 
 
-def test_whoever_waits_for_close_ok_discards_the_rest() -> None:
+def test_a_side_that_waits_for_close_ok_discards_the_rest() -> None:
     client, server = open_pair()
     client.close()
     server.deliver(1, "c", 1, False, "", "q", HEADER, b"late")
@@ -249,7 +249,7 @@ def test_whoever_waits_for_close_ok_discards_the_rest() -> None:
     assert [method.NAME for method in _methods(carry(server, client))] == ["connection.close-ok"]
 
 
-def test_blocked_and_unblocked_are_seen_and_told() -> None:
+def test_blocked_and_unblocked_are_events_and_a_state() -> None:
     client, server = open_pair()
     server.send(0, methods.ConnectionBlocked(reason="low on memory"))
     carry(server, client)
@@ -276,7 +276,7 @@ def test_heartbeats_pass_both_ways() -> None:
         assert isinstance(beat, wire.Heartbeat)
 
 
-def test_a_server_that_offers_another_protocol_is_told_apart_from_nonsense() -> None:
+def test_a_server_that_offers_another_protocol_is_not_taken_for_nonsense() -> None:
     client = wire.Connection(wire.Side.CLIENT)
     client.send_protocol_header()
     assert list(client.receive_data(b"AMQP\x00")) == []
@@ -315,7 +315,7 @@ def test_what_is_not_allowed_now_is_refused_and_changes_nothing(
     assert end.channel_state(1) is wire.ChannelState.OPEN
 
 
-def test_messages_are_refused_on_a_channel_that_is_not_open_and_in_the_wrong_role() -> None:
+def test_messages_are_refused_on_a_channel_that_is_not_open_and_on_the_wrong_side() -> None:
     client, server = open_pair()
     attempts: list[Callable[[], None]] = [
         lambda: client.publish(2, "", "q", HEADER, b""),
@@ -350,7 +350,7 @@ def test_after_the_transport_is_gone_nothing_can_be_sent_or_received() -> None:
         client.publish(1, "", "q", HEADER, b"")
 
 
-def test_all_channels_in_use_is_told_as_none() -> None:
+def test_with_all_channels_in_use_no_number_is_free() -> None:
     client, server = open_pair(wire.Limits(channel_max=2))
     assert client.free_channel() == 2
     client.send(2, methods.ChannelOpen())
@@ -366,7 +366,7 @@ def test_limits_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("consumer_tag", ["", "c", "cc", "ctag1.0a", "c" * 255])
 @pytest.mark.parametrize("exchange", ["", "e", "events"])
-def test_a_delivery_is_read_right_whatever_its_numbers_could_be_taken_for(consumer_tag: str, exchange: str) -> None:
+def test_a_delivery_is_read_right_even_if_its_octets_look_like_a_frame(consumer_tag: str, exchange: str) -> None:
     """A delivery tag read as the length of a name could fit the frame by chance."""
     client, server = open_pair()
     for number in range(1, 40):
