@@ -29,7 +29,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rig.postgres import Postgres, find_programs
-from rig.run import Run
+from rig.process_group import ProcessGroup
 from rig.serve_process import serving
 
 from bench.amqp.broker import Broker, start_broker
@@ -396,7 +396,7 @@ def _databases(stack: ExitStack) -> list[str]:
     urls = [f"sqlite:///{folder}/letters.db"]
     programs = find_programs()
     if programs is not None:
-        server = Postgres(stack.enter_context(Run()), programs, fsync=True)
+        server = Postgres(stack.enter_context(ProcessGroup()), programs, fsync=True)
         server.start()
         urls.append(server.url(server.create_database("bench")))
     return urls

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.postgres import Postgres, find_programs
-from rig.run import Run
+from rig.process_group import ProcessGroup
 
 from redrive.records import (
     Arrival,
@@ -468,7 +468,7 @@ def main() -> None:
             urls.append(f"sqlite:///{folder}/letters.db")
             programs = find_programs()
             if programs is not None:
-                server = Postgres(stack.enter_context(Run()), programs, fsync=True)
+                server = Postgres(stack.enter_context(ProcessGroup()), programs, fsync=True)
                 server.start()
                 urls.append(server.url(server.create_database("bench")))
         for url in urls:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.postgres import Postgres, find_programs
-from rig.run import Run
+from rig.process_group import ProcessGroup
 
 from bench.amqp import shovel
 from bench.amqp.broker import Broker, Miscount, Queues, start_broker
@@ -246,7 +246,7 @@ def _postgres(stack: ExitStack) -> Postgres | None:
     programs = find_programs()
     if programs is None:
         return None
-    server = Postgres(stack.enter_context(Run()), programs, fsync=True)
+    server = Postgres(stack.enter_context(ProcessGroup()), programs, fsync=True)
     server.start()
     return server
 

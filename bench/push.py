@@ -223,7 +223,7 @@ def in_process(*arguments: str) -> dict[str, float]:
 def main() -> None:
     """All cases in turn, five rounds; the tables; the raw numbers."""
     from rig.node import Node
-    from rig.run import Run
+    from rig.process_group import ProcessGroup
     from rig.versions import cache_folder, choose_installations, find_installations, installation_for
 
     from redrive.client import Client
@@ -241,7 +241,7 @@ def main() -> None:
         installation = installation_for(VERSION, choose_installations(find_installations(cache_folder())))
         if installation is None:
             raise SystemExit(f"RabbitMQ {VERSION} is not here: run `python -m rig build {VERSION}` first")
-        with Run() as run, tempfile.TemporaryDirectory() as folder:
+        with ProcessGroup() as run, tempfile.TemporaryDirectory() as folder:
             node = Node(run, installation)
             node.start()
             file = Path(folder) / "redrive.yaml"

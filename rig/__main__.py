@@ -1,8 +1,8 @@
 """The rig from the command line.
 
-python -m rig build [VERSION…]   make versions available (all, and PostgreSQL); nothing to do takes no time
-python -m rig status             what there is
-python -m rig start VERSION      a node in the foreground, until Ctrl-C
+python -m rig build [VERSION…]   install RabbitMQ versions (by default all, and PostgreSQL); quick if all are installed
+python -m rig status             list the versions that are installed, and why others are not
+python -m rig start VERSION      run a node in the foreground until Ctrl-C
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from rig.available_brokers import NOTHING, discover
 from rig.build import build
 from rig.errors import NodeFailed
-from rig.external import VARIABLE
+from rig.external_brokers import VARIABLE
 from rig.node import Node
-from rig.offer import NOTHING, discover
 from rig.postgres import build_postgres
-from rig.run import Run
+from rig.process_group import ProcessGroup
 from rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
 
 
@@ -28,9 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 fine, 2 could not."""
     parser = argparse.ArgumentParser(prog="python -m rig", description="RabbitMQ nodes for the tests.")
     commands = parser.add_subparsers(dest="command", required=True)
-    builder = commands.add_parser("build", help="make versions available (all by default, and PostgreSQL)")
+    builder = commands.add_parser("build", help="install RabbitMQ versions (by default all, and PostgreSQL)")
     builder.add_argument("versions", nargs="*", metavar="VERSION", help=", ".join(LABELS))
-    commands.add_parser("status", help="what there is")
+    commands.add_parser("status", help="list the versions that are installed, and why others are not")
     starter = commands.add_parser("start", help="run a node in the foreground until Ctrl-C")
     starter.add_argument("version", metavar="VERSION", help=", ".join(LABELS))
     chosen = parser.parse_args(arguments)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_versions(labels: Sequence[str]) -> int:
     if os.environ.get(VARIABLE, "").strip():
-        return 0  # the tests run on brokers somebody named
+        return 0  # the tests run on the brokers that the variable names
     reasons: dict[str, list[str]] = {}
     for each in build(labels, cache=cache_folder(), say=_say):
         reasons.setdefault(each.reason, []).append(each.label)
@@ -63,12 +63,12 @@ def build_versions(labels: Sequence[str]) -> int:
 
 
 def show_status() -> int:
-    offer = discover({key: value for key, value in os.environ.items() if key != VARIABLE})
-    for source in offer.sources:
+    available = discover({key: value for key, value in os.environ.items() if key != VARIABLE})
+    for source in available.sources:
         print(f"{source.label:<6} {source.version:<10} {getattr(source, 'root', '')}")
-    for label, reason in offer.missing.items():
+    for label, reason in available.missing.items():
         print(f"{label:<6} missing: {reason}")
-    return 0 if offer.sources else 2
+    return 0 if available.sources else 2
 
 
 def run_node(label: str) -> int:
@@ -82,8 +82,8 @@ def run_node(label: str) -> int:
 
     signal.signal(signal.SIGTERM, interrupted)
     try:
-        with Run() as run:
-            node = Node(run, installation)
+        with ProcessGroup() as group:
+            node = Node(group, installation)
             node.start()
             print(f"RabbitMQ {node.version} runs until Ctrl-C (pid {node.pid}, files in {node.place.folder})")
             print(f"  {node.amqp_url()}\n  {node.management_url}", flush=True)

@@ -1,8 +1,8 @@
-"""What the rig asks of apt: which RabbitMQ it would install, where its mirror is, and to install packages.
+"""apt for the rig: which RabbitMQ it would install, which mirror it uses, installing packages.
 
-Installing rabbitmq-server would start a broker on port 5672. A machine that had none must not get one running because
-somebody ran the tests, so services are held back while apt works and the new ones are not left enabled. A broker that
-was installed before is its owner's business and is not touched.
+Installing rabbitmq-server would start a broker on port 5672. Running the tests must not leave a broker running on a
+machine that had none, so services are held back while apt works and the new ones are not left enabled. A broker that
+was installed before is not touched.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def is_installed(package: str) -> bool:
 
 
 def as_root(argv: Sequence[str], *, timeout_s: float, text: str | None = None) -> None:
-    """Run a command as root, with `text` for its standard input. Raises AptFailed with the end of what it said."""
+    """Run a command as root, with `text` for its standard input. Raises AptFailed with the end of its output."""
     prefix = root_prefix()
     if prefix is None:
         raise AptFailed(f"it needs root: {NO_ROOT_HINT}")

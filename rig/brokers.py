@@ -1,4 +1,4 @@
-"""What a live test talks to: a broker, whoever started it, and a clean vhost on it.
+"""What a live test connects to: a broker, and a clean vhost on it.
 
 A broker is a node of the rig or one that REDRIVE_TEST_URLS names; most tests need not know which.
 """

@@ -10,10 +10,10 @@ import dataclasses
 import time
 from collections.abc import Iterator
 
-from rig.config import NodeOptions
 from rig.errors import ManagementRefused, NodeFailed
-from rig.node import Node
-from rig.run import Run
+from rig.node import Node, node_name
+from rig.node_config import NodeOptions
+from rig.process_group import ProcessGroup
 from rig.versions import Installation
 
 FORM_S_MAX = 120.0
@@ -23,12 +23,12 @@ class Cluster:
     """`nodes` in order; iterable and indexable. Every node is a full Node: kill one, pause one, restart one."""
 
     def __init__(
-        self, run: Run, installation: Installation, *, size: int = 3, options: NodeOptions | None = None
+        self, group: ProcessGroup, installation: Installation, *, size: int = 3, options: NodeOptions | None = None
     ) -> None:
-        self.nodes = tuple(Node(run, installation, options) for _ in range(size))
-        peers = tuple(node.name for node in self.nodes)
-        for node in self.nodes:
-            node.options = dataclasses.replace(node.options, peers=peers)
+        names = [group.new_name() for _ in range(size)]
+        given = NodeOptions() if options is None else options
+        joined = dataclasses.replace(given, peers=tuple(node_name(name) for name in names))
+        self.nodes = tuple(Node(group, installation, joined, short_name=name) for name in names)
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)

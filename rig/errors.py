@@ -1,8 +1,8 @@
 """The rig's errors, split by who must act.
 
 RigError
-├── Unavailable       a RabbitMQ version can't be had on this machine: whoever runs the tests
-├── TestUrlsRefused   REDRIVE_TEST_URLS can't be read or reached: whoever set it
+├── Unavailable       a RabbitMQ version can't be had on this machine: who runs the tests
+├── TestUrlsRefused   REDRIVE_TEST_URLS can't be read or reached: who set it
 ├── NodeFailed        a node did not start, or a rabbitmqctl command failed: the author of the test, or of the rig
 └── ManagementRefused the management API answered with an error status: the author of the test
 """

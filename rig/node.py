@@ -1,7 +1,7 @@
-"""A RabbitMQ node of the rig: started, stopped, killed, paused, restarted and asked.
+"""A RabbitMQ node of the rig: start, stop, kill, pause and restart it, run rabbitmqctl on it.
 
-On loopback only, with data of its own that survive `stop`, `kill` and `restart` and go with the run. Must not know
-pytest, nor which tests share it.
+On loopback only, with its own data, which survive `stop`, `kill` and `restart` and are removed with the process group.
+Must not know pytest, nor which tests share it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from rig.config import NodeOptions, NodePlace, enabled_plugins, environment, rabbitmq_conf
 from rig.errors import ManagementRefused, NodeFailed
 from rig.management import Management
-from rig.run import Process, Run
+from rig.node_config import NodeOptions, NodePlace, enabled_plugins, environment, rabbitmq_conf
+from rig.process_group import Process, ProcessGroup
 from rig.versions import Installation
 
 PROGRAMS = "/usr/lib/rabbitmq/bin"
@@ -36,20 +36,28 @@ class Node:
     """One node. `label` is its version as major.minor, `version` the whole of it, `profile` the known label whose
     behaviour it is expected to have; the same as `label` unless it stands in for another version."""
 
-    def __init__(self, run: Run, installation: Installation, options: NodeOptions | None = None) -> None:
+    def __init__(
+        self,
+        group: ProcessGroup,
+        installation: Installation,
+        options: NodeOptions | None = None,
+        *,
+        short_name: str | None = None,
+    ) -> None:
         self.installation = installation
         self.options = NodeOptions() if options is None else options
-        short_name = run.new_name()
+        if short_name is None:
+            short_name = group.new_name()
         self.place = NodePlace(
-            name=f"{short_name}@localhost",
-            folder=run.folder / short_name,
-            amqp_port=run.ports.reserve(),
-            management_port=run.ports.reserve(),
-            dist_port=run.ports.reserve(),
-            tls_port=run.ports.reserve(),
+            name=node_name(short_name),
+            folder=group.folder / short_name,
+            amqp_port=group.ports.reserve(),
+            management_port=group.ports.reserve(),
+            dist_port=group.ports.reserve(),
+            tls_port=group.ports.reserve(),
         )
         self.management = Management(self.management_url)
-        self._run = run
+        self._group = group
         self._process: Process | None = None
         self._version: str | None = None
         self._commands = 0
@@ -118,8 +126,8 @@ class Node:
                 shutil.copyfile(file, self.place.definitions_file)
             case str() as text:
                 self.place.definitions_file.write_text(text, encoding="utf-8")
-        self._run.ensure_epmd(self.installation)
-        self._process = self._run.spawn(
+        self._group.ensure_epmd(self.installation)
+        self._process = self._group.spawn(
             self.installation,
             [f"{PROGRAMS}/rabbitmq-server"],
             env=environment(self.place),
@@ -181,7 +189,7 @@ class Node:
         self._commands += 1
         log = self.place.folder / "log" / f"command-{self._commands}"
         argv = [f"{PROGRAMS}/{program}", "--node", self.name, *arguments]
-        process = self._run.spawn(self.installation, argv, env=environment(self.place), log=log)
+        process = self._group.spawn(self.installation, argv, env=environment(self.place), log=log)
         code = process.wait_ended(timeout_s)
         if code is None:
             process.signal(signal.SIGKILL)
@@ -212,6 +220,11 @@ class Node:
         if process.wait_ended(STOP_S_MAX) is None:
             process.signal(signal.SIGKILL)
             process.wait_ended(STOP_S_MAX)
+
+
+def node_name(short_name: str) -> str:
+    """A node's name for Erlang."""
+    return f"{short_name}@localhost"
 
 
 def _is_stopped(pid: int) -> bool:

@@ -1,7 +1,7 @@
 """A PostgreSQL of the rig: a cluster of its own on loopback, gone when the tests are.
 
 Debian's server programs, which `python -m rig build` installs; `initdb` into the run's folder, as an unprivileged
-user, since the server refuses root. Started by the run's keeper like a broker, so it ends with the test run whatever
+user, since the server refuses root. The supervisor starts it like a broker, so it ends with the test run whatever
 happens. Must not know pytest, nor what Redrive keeps in a database.
 """
 
@@ -24,7 +24,7 @@ from rig.apt import AptFailed
 from rig.build import Say
 from rig.errors import NodeFailed
 from rig.privilege import NO_ROOT_HINT, root_prefix
-from rig.run import PATH, Process, Run
+from rig.process_group import PATH, Process, ProcessGroup
 
 DEBIAN_PROGRAMS = Path("/usr/lib/postgresql")
 START_S_MAX = 60.0
@@ -72,14 +72,14 @@ class Postgres:
     Without `fsync` it is faster and keeps nothing over a crash of the machine; a test that kills it asks for it.
     """
 
-    def __init__(self, run: Run, programs: Path, *, fsync: bool = False) -> None:
-        self._run = run
+    def __init__(self, group: ProcessGroup, programs: Path, *, fsync: bool = False) -> None:
+        self._group = group
         self._programs = programs
         self._fsync = fsync
         self._process: Process | None = None
         self._databases = 0
-        self.port = run.ports.reserve()
-        self.folder = run.folder / f"{run.new_name()}-postgres"
+        self.port = group.ports.reserve()
+        self.folder = group.folder / f"{group.new_name()}-postgres"
         self._data = self.folder / "data"
         self._initialise()
 
@@ -171,7 +171,7 @@ class Postgres:
         self.folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
             # The run's folder is root's; others may pass through it to what is theirs, and list nothing.
-            self._run.folder.chmod(0o711)
+            self._group.folder.chmod(0o711)
             account = _account()
             os.chown(self.folder, account.pw_uid, account.pw_gid)
         command = [str(self._programs / "initdb"), "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8"]
@@ -195,14 +195,14 @@ class Postgres:
     def _spawn(self, argv: list[str], log: str) -> Process:
         prefix: list[str] = []
         if root_prefix() is not None:
-            # The keeper is root. A change of user clears what the keeper set for its own death, so it is set again.
+            # The supervisor is root. A change of user clears the death signal that it set, so it is set again.
             account = _account()
             who = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
             prefix = ["setpriv", *who, "--pdeathsig", "KILL", "--"]
-        path = self._run.folder / f"{self.folder.name}-{log}"
+        path = self._group.folder / f"{self.folder.name}-{log}"
         env = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": str(self.folder)}
-        answer = self._run.ask(do="spawn", argv=[*prefix, *argv], env=env, log=str(path))
-        return Process(run=self._run, pid=answer["pid"], log=path)
+        answer = self._group.ask(do="spawn", argv=[*prefix, *argv], env=env, log=str(path))
+        return Process(group=self._group, pid=answer["pid"], log=path)
 
     def _serves(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""pytest's side of the rig: the `live` mark, the fixtures that hand out brokers, and the closing summary.
+"""pytest's side of the rig: the `live` mark, the fixtures with brokers, and the summary at the end.
 
     @pytest.mark.live                                        once on each of 3.10, 4.0 and 4.3
     @pytest.mark.live(versions=("4.3",))                     on 4.3 alone
@@ -16,7 +16,7 @@ Without the mark, skipped where there is no PostgreSQL:
 
 Nothing is started unless a test asks for it.
 
-With xdist (workers.py) the controller runs no test and counts what the workers' reports say.
+With xdist (xdist_groups.py) the controller runs no test and counts what the workers' reports say.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ from pathlib import Path
 
 import pytest
 
-from rig import offer as offers
+from rig import available_brokers as available_brokers
 from rig import postgres as postgres_rig
-from rig import workers
+from rig import xdist_groups as workers
+from rig.available_brokers import AvailableBrokers, Source
 from rig.brokers import Broker, Vhost, clean_vhost
 from rig.errors import TestUrlsRefused
-from rig.external import VARIABLE
+from rig.external_brokers import VARIABLE
 from rig.node import Node
-from rig.offer import Offer, Source
+from rig.node_pool import OwnNodes, SharedNodes
 from rig.postgres import Postgres
-from rig.shared import OwnNodes, SharedNodes
-from rig.tally import Tally, Verdict, decide_verdict
+from rig.version_summary import Verdict, VersionSummary, decide_verdict
 from rig.versions import LABELS, Installation, version_numbers
 
 MATRIX_VARIABLE = "REDRIVE_MATRIX"
-TOLD = "redrive_live"
+RAN_ON = "redrive_live"
+"""The attribute of a report that says where its test ran; workers send it to the controller."""
 MARK = "live(versions=…, matrix=…): runs on a real RabbitMQ, once for each version named (all three by default)"
 
 
@@ -56,31 +57,31 @@ class MissingVersion:
 
 
 class LivePlugin:
-    """The state of one test run: what there is to test on, what runs, how it went."""
+    """The state of one test run: the available brokers, the nodes that run, the results."""
 
     def __init__(self) -> None:
         self.nodes = SharedNodes()
-        self._tally = Tally()
-        self._offer: Offer | None = None
+        self._summary = VersionSummary()
+        self._available: AvailableBrokers | None = None
         self._refused: TestUrlsRefused | None = None
         self._versions: dict[str, set[str]] = {}
         self._wanted: set[str] = set()
 
     @property
-    def offer(self) -> Offer:
-        """Found out once, when the first live test is collected. What is wrong with it matters only if one is run."""
-        if self._offer is None:
+    def available(self) -> AvailableBrokers:
+        """Looked for once, when the first live test is collected. An error in it matters only if a live test is run."""
+        if self._available is None:
             try:
-                self._offer = offers.discover(os.environ)
+                self._available = available_brokers.discover(os.environ)
             except TestUrlsRefused as refused:
                 self._refused = refused
-                self._offer = Offer(missing=dict.fromkeys(LABELS, str(refused)))
-        return self._offer
+                self._available = AvailableBrokers(missing=dict.fromkeys(LABELS, str(refused)))
+        return self._available
 
     @pytest.hookimpl
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         if workers.is_grouping_controller(session.config):
-            self._require_offer()  # a worker that refuses to begin could not say why
+            self._require_brokers()  # a worker that refuses to begin could not say why
 
     @pytest.hookimpl
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -99,13 +100,13 @@ class LivePlugin:
 
     @pytest.hookimpl
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Tests are selected: see that they have something to run on."""
+        """Tests are selected: check that there are brokers for them."""
         sources = {item.nodeid: source for item in session.items if (source := _source_of(item)) is not None}
         if not sources or session.config.option.collectonly:
             return
-        self._require_offer()
+        self._require_brokers()
         for nodeid, source in sources.items():
-            self._expect(nodeid, *self._told(source))
+            self._expect(nodeid, *self._where(source))
         if not workers.is_worker(session.config):  # a worker runs the tests of some versions, it can't know which
             self.nodes.expect(source for source in sources.values() if isinstance(source, Installation))
 
@@ -114,16 +115,16 @@ class LivePlugin:
         report = yield
         source = _source_of(item)
         if source is not None:
-            setattr(report, TOLD, self._told(source))
+            setattr(report, RAN_ON, self._where(source))
         return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         workers.forget_group(report)
-        told = getattr(report, TOLD, None)
-        if told is not None:
-            self._expect(report.nodeid, *told)
-            self._tally.record(report.nodeid, report.outcome)
+        where = getattr(report, RAN_ON, None)
+        if where is not None:
+            self._expect(report.nodeid, *where)
+            self._summary.record(report.nodeid, report.outcome)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -132,11 +133,11 @@ class LivePlugin:
 
     @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._tally.is_empty:
+        if self._summary.is_empty:
             return
         terminalreporter.section("RabbitMQ versions tested", bold=True)
         versions = {label: ", ".join(sorted(self._versions[label])) for label in self._versions}
-        for line in self._tally.table(dict(sorted(versions.items(), key=lambda each: version_numbers(each[0])))):
+        for line in self._summary.table(dict(sorted(versions.items(), key=lambda each: version_numbers(each[0])))):
             terminalreporter.line(line)
         for warning in self._verdict().warnings:
             terminalreporter.line(warning, red=True, bold=True)
@@ -149,22 +150,22 @@ class LivePlugin:
         return self.nodes.node(source) if isinstance(source, Installation) else source
 
     def _parameters(self, label: str, metafunc: pytest.Metafunc) -> list[object]:
-        sources = self.offer.sources_for(label)
+        sources = self.available.sources_for(label)
         if sources:
             marks = workers.group_marks(metafunc.config, metafunc.fixturenames, label=label)
             return [pytest.param(source, id=source.label, marks=marks) for source in sources]
-        skip = pytest.mark.skip(reason=f"RabbitMQ {label} can't be had: {self.offer.missing[label]}")
+        skip = pytest.mark.skip(reason=f"RabbitMQ {label} can't be had: {self.available.missing[label]}")
         return [pytest.param(MissingVersion(label=label), id=label, marks=skip)]
 
-    def _require_offer(self) -> None:
-        sources = self.offer.sources
+    def _require_brokers(self) -> None:
+        sources = self.available.sources
         if self._refused is not None:
             raise pytest.UsageError(str(self._refused))
         if not sources:
-            raise pytest.UsageError(offers.NOTHING)
+            raise pytest.UsageError(available_brokers.NOTHING)
 
-    def _told(self, source: Source | MissingVersion) -> tuple[str, str, str]:
-        """What a report says of where its test ran: the label, the version, the known version it stands for."""
+    def _where(self, source: Source | MissingVersion) -> tuple[str, str, str]:
+        """Where a test ran, for its report: the label, the version, the known version that it stands for."""
         match source:
             case MissingVersion():
                 return source.label, "-", source.label
@@ -174,13 +175,15 @@ class LivePlugin:
                 return source.label, source.version, source.profile
 
     def _expect(self, nodeid: str, label: str, version: str, profile: str) -> None:
-        self._tally.expect(nodeid, label=label)
+        self._summary.expect(nodeid, label=label)
         self._versions.setdefault(label, set()).add(version)
         self._wanted.add(profile)
 
     def _verdict(self) -> Verdict:
         wanted = self._wanted
-        missing = {label: reason for label, reason in self.offer.missing.items() if label in wanted} if wanted else {}
+        missing = (
+            {label: reason for label, reason in self.available.missing.items() if label in wanted} if wanted else {}
+        )
         return decide_verdict(missing, ci=os.environ.get("CI", ""))
 
 
@@ -225,7 +228,7 @@ def rabbit_node(live_source: Source, request: pytest.FixtureRequest) -> Node:
 @pytest.fixture
 def own_node(live_source: Source, request: pytest.FixtureRequest) -> Iterator[OwnNodes]:
     """Makes nodes and clusters of the version for this test alone."""
-    made = OwnNodes(request.config.stash[LIVE].nodes.run, _of_the_rig(live_source))
+    made = OwnNodes(request.config.stash[LIVE].nodes.group, _of_the_rig(live_source))
     try:
         yield made
     finally:
@@ -235,7 +238,7 @@ def own_node(live_source: Source, request: pytest.FixtureRequest) -> Iterator[Ow
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
     """The run's PostgreSQL, up: leave nothing on it outside a database of your own."""
-    made = Postgres(request.config.stash[LIVE].nodes.run, _postgres_programs())
+    made = Postgres(request.config.stash[LIVE].nodes.group, _postgres_programs())
     made.start()
     yield made
     made.kill()
@@ -251,11 +254,11 @@ def postgres_url(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator
 @pytest.fixture
 def own_postgres(request: pytest.FixtureRequest) -> Iterator[Callable[[], Postgres]]:
     """Makes servers for this test alone, up and with fsync; all are ended after the test."""
-    run, programs = request.config.stash[LIVE].nodes.run, _postgres_programs()
+    group, programs = request.config.stash[LIVE].nodes.group, _postgres_programs()
     made: list[Postgres] = []
 
     def make() -> Postgres:
-        made.append(Postgres(run, programs, fsync=True))
+        made.append(Postgres(group, programs, fsync=True))
         made[-1].start()
         return made[-1]
 

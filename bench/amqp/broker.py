@@ -14,10 +14,10 @@ from typing import Any
 
 import pika
 from rig.build import build
-from rig.config import NodeOptions
 from rig.management import Management
 from rig.node import Node
-from rig.run import Run
+from rig.node_config import NodeOptions
+from rig.process_group import ProcessGroup
 from rig.versions import Installation, cache_folder, choose_installations, find_installations, installation_for
 
 from bench.amqp.cases import Workload
@@ -118,7 +118,7 @@ class Broker:
 def start_broker(label: str) -> Iterator[Broker]:
     """The node, up, until the block ends. Raises BrokerMissing, or NodeFailed when it does not start."""
     installation = _installation(label)
-    with Run() as run:
+    with ProcessGroup() as run:
         node = Node(run, installation, NodeOptions(plugins=PLUGINS, advanced=ADVANCED))
         node.start()
         yield Broker(node)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rig.node import Node
 from rig.ports import Ports
-from rig.run import Run
+from rig.process_group import ProcessGroup
 from rig.versions import (
     cache_folder,
     choose_installations,
@@ -61,7 +61,7 @@ def real(profile: str) -> Iterator[RunningBroker]:
     installation = installation_for(profile, choose_installations(find_installations(cache_folder())))
     if installation is None:
         raise NoBroker(f"RabbitMQ {profile} is not here: run `python -m rig build {profile}` first")
-    with Run() as run:
+    with ProcessGroup() as run:
         node = Node(run, installation)
         node.start()
         yield RunningBroker(port=node.place.amqp_port, version=node.version)

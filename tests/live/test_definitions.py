@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rig.brokers import Vhost
 from rig.node import Node
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.topology import Topology, compile_declaration, read_declaration, read_definitions, write_definitions
 

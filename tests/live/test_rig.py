@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from rig import Broker, Management, ManagementRefused, Node, NodeFailed, OwnNodes, Tls, Vhost, clean_vhost
-from rig.keeper import ABANDONED_S_MIN, marked_processes
-from rig.run import Run
+from rig.process_group import ProcessGroup
+from rig.supervisor import ABANDONED_S_MIN, marked_processes
 from rig.versions import cache_folder
 
 # A queue declared less than about a second before its node is killed may come back without its messages or not at all:
@@ -208,21 +208,21 @@ def test_a_node_carries_the_mark_of_its_run_and_its_folder_is_private(rabbit_nod
 
 
 @pytest.mark.live(versions=("4.3",), matrix=("3.10", "4.0"))
-@pytest.mark.parametrize("victim", ["client", "keeper"])
+@pytest.mark.parametrize("victim", ["client", "supervisor"])
 def test_nothing_stays_when_a_run_is_killed(victim: str, rabbit_node: Node) -> None:
-    """The client is what started the run (pytest, say), the keeper what starts its processes."""
-    if os.geteuid() != 0 and victim == "keeper":
-        pytest.skip("under sudo the keeper belongs to root")
+    """The client is what started the run (pytest, say), the supervisor what starts its processes."""
+    if os.geteuid() != 0 and victim == "supervisor":
+        pytest.skip("under sudo the supervisor belongs to root")
     command = [sys.executable, "-m", "rig", "start", rabbit_node.label]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as client:
         assert client.stdout is not None
         announced = re.search(r"\(pid (\d+), files in (\S+)\)", client.stdout.readline())
         assert announced is not None
         pid, folder = int(announced[1]), Path(announced[2]).parent
-        keeper_pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        supervisor_pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         assert {pid} < set(marked_processes(folder)), "the node, its epmd and their helpers carry the run's mark"
 
-        os.kill(client.pid if victim == "client" else keeper_pid, signal.SIGKILL)
+        os.kill(client.pid if victim == "client" else supervisor_pid, signal.SIGKILL)
 
         deadline = time.monotonic() + 10
         while set(marked_processes(folder)) and time.monotonic() < deadline:
@@ -237,8 +237,8 @@ def test_nothing_stays_when_a_run_is_killed(victim: str, rabbit_node: Node) -> N
         assert folder.exists(), "nobody was left to remove it"
         long_ago = time.time() - 2 * ABANDONED_S_MIN
         os.utime(folder, (long_ago, long_ago))
-        with Run() as later:
+        with ProcessGroup() as later:
             later.ask(do="spawn", argv=["true"], env={"PATH": os.defpath}, log=os.devnull)
-            assert not folder.exists(), "the next run's keeper removes it"
+            assert not folder.exists(), "the next run's supervisor removes it"
             assert later.folder.exists()
     assert f" {cache_folder()}" not in Path("/proc/self/mountinfo").read_text()

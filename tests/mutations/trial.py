@@ -20,10 +20,10 @@ from tests.mutations.mutation import ROOT, Mutation
 from tests.mutations.witness import COPY
 
 TESTS = "tests/unit/embedded"
-PURE = ("test_engine_*.py", "test_mutants.py")
+PURE = ("engine/test_*.py",)
 """The tests of the engine alone, which are run first: without clock, sockets and chance, they fail for one reason only,
 and without Hypothesis they start quickly."""
-NEEDED = ("src", "tests", "pyproject.toml")
+NEEDED = ("src", "rig", "tests", "pyproject.toml")
 RUN_S_MAX = 180.0
 ENDLESS = "no test, but they did not end"
 """What stands for the killer of a bug that makes a test wait for ever."""

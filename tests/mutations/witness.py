@@ -12,7 +12,7 @@ import pytest
 COPY = "REDRIVE_MUTANT_COPY"
 """The environment variable with the copy's root."""
 
-_IMPORTED = ("redrive", "redrive.embedded.engine.queues", "tests.unit.embedded.rig")
+_IMPORTED = ("redrive", "redrive.embedded.engine.queues", "tests.unit.embedded.engine_rig")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from rig.postgres import NOTHING, Postgres, find_programs
-from rig.run import Run
+from rig.process_group import ProcessGroup
 
 from redrive.stores import open_store
 from tests.selections.auditor import Result, audit_round
@@ -46,7 +46,7 @@ def main() -> int:
         print(NOTHING, file=sys.stderr)
         return 2
     began_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="redrive-selections-") as folder, Run() as rig:
+    with tempfile.TemporaryDirectory(prefix="redrive-selections-") as folder, ProcessGroup() as rig:
         urls = [f"sqlite:///{folder}/letters.db"]
         if programs is not None:
             server = Postgres(rig, programs, fsync=False)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.client import Client, Confirmed, Delivery, StaleDelivery
 from tests.live.client.accounts import ready

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from rig.node import Node
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.client import Client, Confirmed, Delivery, InDoubt, Nacked, Outcome, Publisher, ReconnectBackoff
 from tests.live.client.accounts import bodies, ready, wait_ready

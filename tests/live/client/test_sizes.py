@@ -6,7 +6,7 @@ import random
 
 import pytest
 from rig.brokers import Vhost
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.client import Channel, Client, Confirmed, InDoubt, Outgoing
 from tests.live.client.accounts import bodies, drain, ready

@@ -4,9 +4,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from rig.config import Tls
 from rig.node import Node
-from rig.shared import OwnNodes
+from rig.node_config import Tls
+from rig.node_pool import OwnNodes
 
 from redrive.client import AuthenticationFailed, Client, Confirmed, ConnectionFailed, InvalidUrl
 from tests.live.client.accounts import bodies

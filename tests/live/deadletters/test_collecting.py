@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rig.brokers import Vhost
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.client import Client, ReconnectBackoff
 from redrive.deadletters.collect.sources import Source

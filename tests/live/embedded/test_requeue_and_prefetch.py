@@ -8,7 +8,7 @@ import pika
 import pytest
 from rig.brokers import Vhost
 
-from tests.live.embedded.test_measured import Wait, listen, on_both
+from tests.live.embedded.side_by_side import Wait, listen, on_both
 
 TTL_S = 0.4
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rig.errors import ManagementRefused
 from rig.management import Management
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.client import Client, Delivery
 from redrive.embedded import EmbeddedBroker

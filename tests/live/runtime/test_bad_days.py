@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from rig.brokers import Vhost
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.core import Park
 from redrive.runtime import Message

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from rig.brokers import Vhost
-from rig.shared import OwnNodes
+from rig.node_pool import OwnNodes
 
 from redrive.core import RetryAfter
 from redrive.runtime import Message

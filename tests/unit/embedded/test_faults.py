@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -11,16 +10,12 @@ from typing import Any
 
 import pytest
 
-from redrive import wire
-from redrive.client import Client, ClientError, Confirmed, Delivery, InDoubt, Nacked, Publisher, ReconnectBackoff
+from redrive.client import Client, Confirmed, InDoubt, Nacked, ReconnectBackoff
 from redrive.embedded import EmbeddedBroker, FaultRates, Faults, ServerLimits
 from redrive.testing import run_in_virtual_time
+from tests.unit.embedded.faulty_workload import MESSAGES, FaultyWorkload, as_text, now_s, publish
 
 Scenario = Callable[[EmbeddedBroker, Client], Awaitable[None]]
-
-
-def now_s() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def run(scenario: Scenario, **options: Any) -> None:
@@ -40,11 +35,6 @@ def steady() -> ReconnectBackoff:
 
 def states(broker: EmbeddedBroker, message_id: str) -> list[str]:
     return [place.state for place in broker.whereabouts(message_id)]
-
-
-async def publish(publisher: Publisher, message_id: str, **options: Any) -> object:
-    properties = wire.Properties.of(delivery_mode=2, message_id=message_id)
-    return await publisher.publish("", "q", b"{}", properties, **options)
 
 
 def test_a_delayed_frame_takes_effect_later_and_so_does_what_its_client_said_after_it() -> None:
@@ -222,76 +212,9 @@ def test_a_frame_that_does_not_exist_a_negative_time_and_an_impossible_rate_are_
         FaultRates(lose_confirm=0.6, nack_confirm=0.6)
 
 
-RATES = FaultRates(
-    close_before=0.01,
-    close_after=0.01,
-    delay=0.02,
-    block=0.005,
-    restart=0.005,
-    lose_confirm=0.03,
-    nack_confirm=0.03,
-    delay_confirm=0.03,
-    seconds_max=20,
-    faults_max=40,
-)
-MESSAGES = 60
-
-
-class Run:
-    """A workload under bad luck: messages are published until they are confirmed, and consumed. Lists what happened."""
-
-    def __init__(self, seed: int) -> None:
-        self.broker = EmbeddedBroker(
-            listen=False, begin_s=1_700_000_000, faults=Faults.from_seed(seed, RATES), seed=seed
-        )
-        self._random = random.Random(seed)
-        self.consumed: list[tuple[float, str, bool]] = []
-        self.tries: list[tuple[str, str]] = []
-        run_in_virtual_time(self._main())
-
-    async def _main(self) -> None:
-        broker = self.broker
-        async with broker, Client(broker.url, dial=broker.dial, backoff=self._backoff) as client:
-            declared = False
-            while not declared:
-                declared = await self._declare(client)
-            publisher = await client.publisher(window=10)
-            consumer = await client.consume("q", self._take, prefetch=5)
-            async with asyncio.TaskGroup() as group:
-                for number in range(MESSAGES):
-                    group.create_task(self._publish(publisher, f"m{number}"))
-            for _ in range(3600):  # of virtual seconds
-                if broker.depths() == {"q": 0}:
-                    break
-                await asyncio.sleep(1)
-            await consumer.close()
-
-    async def _declare(self, client: Client) -> bool:
-        try:
-            channel = await client.channel()
-            await channel.declare_queue("q", arguments={"x-queue-type": "quorum", "x-delivery-limit": 1000})
-        except ClientError:
-            return False
-        return True
-
-    async def _publish(self, publisher: Publisher, name: str) -> None:
-        outcome: object = None
-        while outcome != Confirmed():
-            outcome = await publish(publisher, name, deadline_s=60)
-            self.tries.append((name, type(outcome).__name__))
-
-    async def _take(self, delivery: Delivery) -> None:
-        await asyncio.sleep(self._random.random() / 10)
-        self.consumed.append((now_s(), delivery.properties.message_id or "", delivery.redelivered))
-        delivery.ack()
-
-    def _backoff(self) -> ReconnectBackoff:
-        return ReconnectBackoff(random=self._random.random)
-
-
 @pytest.mark.parametrize("seed", range(12))
-def test_under_any_luck_every_confirmed_message_is_consumed_and_none_is_left(seed: int) -> None:
-    run = Run(seed)
+def test_under_faults_of_any_seed_every_confirmed_message_is_consumed_and_none_is_left(seed: int) -> None:
+    run = FaultyWorkload(seed)
     names = {f"m{number}" for number in range(MESSAGES)}
     assert {name for _, name, _ in run.consumed} == names
     assert {name for name, outcome in run.tries if outcome == "Confirmed"} == names
@@ -300,22 +223,19 @@ def test_under_any_luck_every_confirmed_message_is_consumed_and_none_is_left(see
     assert run.broker.faults.fired != []
 
 
-def tell(run: Run) -> str:
-    """Everything that happened, as text."""
-    lives = [[str(hop) for hop in run.broker.life(f"m{number}")] for number in range(MESSAGES)]
-    return repr((run.broker.faults.fired, run.tries, run.consumed, lives))
-
-
 def test_the_same_seed_happens_again_and_another_does_not() -> None:
-    first = tell(Run(3))
-    assert tell(Run(3)) == first
-    assert tell(Run(4)) != first
+    first = as_text(FaultyWorkload(3))
+    assert as_text(FaultyWorkload(3)) == first
+    assert as_text(FaultyWorkload(4)) != first
 
 
 @pytest.mark.slow
 def test_a_seed_happens_the_same_way_in_another_process() -> None:
     """Where objects have other addresses and texts other hashes."""
-    script = "from tests.unit.embedded.test_faults import Run, tell\nfor seed in range(5, 15): print(tell(Run(seed)))"
+    script = (
+        "from tests.unit.embedded.faulty_workload import FaultyWorkload, as_text\n"
+        "for seed in range(5, 15): print(as_text(FaultyWorkload(seed)))"
+    )
     told = [
         subprocess.run(
             [sys.executable, "-c", script],
@@ -332,8 +252,8 @@ def test_a_seed_happens_the_same_way_in_another_process() -> None:
     assert told[0] == told[1]
 
 
-def test_all_kinds_of_bad_luck_happen_in_a_few_seeds_and_end_where_they_were_told_to() -> None:
-    fired = [Run(seed).broker.faults.fired for seed in range(20, 30)]
+def test_a_few_seeds_have_all_kinds_of_faults_and_no_more_than_faults_max() -> None:
+    fired = [FaultyWorkload(seed).broker.faults.fired for seed in range(20, 30)]
     kinds = {line.partition(": ")[2].partition(" for ")[0] for lines in fired for line in lines}
     assert kinds == {
         "cut before it",

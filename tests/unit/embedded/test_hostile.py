@@ -16,7 +16,7 @@ from redrive.embedded.engine import AmqpError, Connection, Engine
 from redrive.topology import Arguments, Policy
 from redrive.wire import methods
 from tests.examples import examples
-from tests.unit.embedded.rig import START_MS, Rig
+from tests.unit.embedded.engine_rig import START_MS, Rig
 
 QUEUES = st.sampled_from(["a", "b", "c"])
 STEPS = st.one_of(

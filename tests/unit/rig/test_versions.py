@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rig.offer import make_offer
+from rig.available_brokers import list_available
 from rig.versions import (
     Installation,
     cache_folder,
@@ -87,10 +87,10 @@ def test_another_version_stands_in_only_where_the_known_one_is_not() -> None:
 
 def test_a_stand_in_does_not_hide_that_the_version_is_missing() -> None:
     ubuntu = Installation(version="3.12.1", root=Path("/"))
-    offer = make_offer([ubuntu], {"3.10": "not packaged", "4.0": "no mirror", "4.3": "no mirror"})
-    assert offer.sources_for("3.10") == [ubuntu]
-    assert offer.sources_for("4.0") == []
-    assert offer.missing == {
+    available = list_available([ubuntu], {"3.10": "not packaged", "4.0": "no mirror", "4.3": "no mirror"})
+    assert available.sources_for("3.10") == [ubuntu]
+    assert available.sources_for("4.0") == []
+    assert available.missing == {
         "3.10": "not packaged (3.12.1 stands in for it)",
         "4.0": "no mirror",
         "4.3": "no mirror",

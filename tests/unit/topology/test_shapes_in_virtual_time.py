@@ -11,7 +11,7 @@ import pytest
 from redrive.core import Answered, Outcome, Park, Raised, Requeue, RetryAfter, Succeeded, Undecodable
 from redrive.embedded.engine import PROFILES
 from redrive.topology import Compiled, compile_declaration, declare, read_declaration
-from tests.unit.embedded.rig import START_MS
+from tests.unit.embedded.engine_rig import START_MS
 from tests.unit.topology.virtual_consumer import Walker
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -33,7 +33,7 @@ from redrive.core import (
 )
 from redrive.embedded.engine import Confirm, GetOk
 from redrive.topology import Compiled, DestinationType, QueuePlan
-from tests.unit.embedded.rig import START_MS, Rig
+from tests.unit.embedded.engine_rig import START_MS, Rig
 
 STEPS_MAX = 10_000
 

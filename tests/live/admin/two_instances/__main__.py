@@ -11,7 +11,7 @@ from typing import Any
 
 from rig.node import Node
 from rig.postgres import NOTHING, Postgres, find_programs
-from rig.run import Run
+from rig.process_group import ProcessGroup
 from rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
 
 from tests.live.admin.two_instances.report import problems, render, summary
@@ -49,7 +49,7 @@ def play_version(version: str, plan: Plan) -> dict[str, Any]:
     programs = find_programs()
     if programs is None:
         sys.exit(NOTHING)
-    with Run() as run, tempfile.TemporaryDirectory(prefix="redrive-two-") as folder:
+    with ProcessGroup() as run, tempfile.TemporaryDirectory(prefix="redrive-two-") as folder:
         postgres = Postgres(run, programs, fsync=True)
         postgres.start()
         node = Node(run, installation)

@@ -13,7 +13,7 @@ from typing import Any
 
 from rig.node import Node
 from rig.postgres import NOTHING, Postgres, find_programs
-from rig.run import Run
+from rig.process_group import ProcessGroup
 from rig.versions import LABELS, cache_folder, choose_installations, find_installations, installation_for
 
 from tests.live.deadletters.kills.cells import STORES, Cell, Flow, Victim, all_cells
@@ -66,7 +66,7 @@ def play_version(version: str, cells: Sequence[Cell], *, at_once: int) -> list[A
     async def playing(node: Node, postgres: Postgres) -> list[Account]:
         return await House(node.amqp_url(), node=node, postgres=postgres, at_once=at_once).play(cells)
 
-    with Run() as run:
+    with ProcessGroup() as run:
         node = Node(run, installation)
         postgres = Postgres(run, programs, fsync=True)
         postgres.start()

@@ -1,6 +1,6 @@
-"""The nodes a test run shares: one for each version, started when the first test needs one and ended with the run.
+"""The nodes of a test run: one for each version that tests share, and nodes that one test has for itself.
 
-Must not know pytest: what is needed comes in, nodes go out.
+A shared node is started when the first test needs one and ended with the run. Must not know pytest.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from rig.cluster import Cluster
-from rig.config import NodeOptions, Tls
 from rig.management import JSON
 from rig.node import START_S_MAX, Node
-from rig.run import Run
+from rig.node_config import NodeOptions, Tls
+from rig.process_group import ProcessGroup
 from rig.versions import Installation
 
 
@@ -27,27 +27,27 @@ class SharedNodes:
         self._expected: list[Installation] = []
         self._starting: dict[Installation, Future[Node]] = {}
         self._lock = threading.Lock()
-        self._run: Run | None = None
+        self._group: ProcessGroup | None = None
         # Booting is work for the processor: more at a time than there are cores only delays the first.
         self._threads = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 2), thread_name_prefix="rig")
 
     @property
-    def run(self) -> Run:
+    def group(self) -> ProcessGroup:
         with self._lock:
-            if self._run is None:
-                self._run = Run()
-            return self._run
+            if self._group is None:
+                self._group = ProcessGroup()
+            return self._group
 
     def expect(self, installations: Iterable[Installation]) -> None:
         self._expected = list(dict.fromkeys(installations))
 
     def node(self, installation: Installation) -> Node:
         """The shared node of this installation, up. Raises NodeFailed, again for every test, when it does not start."""
-        run = self.run
+        group = self.group
         with self._lock:
             for each in (installation, *self._expected):
                 if each not in self._starting:
-                    self._starting[each] = self._threads.submit(_started_node, run, each)
+                    self._starting[each] = self._threads.submit(_started_node, group, each)
         return self._starting[installation].result(timeout=3 * START_S_MAX)
 
     def version(self, installation: Installation) -> str:
@@ -60,16 +60,16 @@ class SharedNodes:
     def close(self) -> None:
         """End everything. A node that is still starting is ended too."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._run is not None:
-            self._run.close()
+        if self._group is not None:
+            self._group.close()
         self._threads.shutdown(wait=True)
 
 
 class OwnNodes:
     """Makes nodes for one test alone, to kill, pause, restart, cluster or configure; all are ended after the test."""
 
-    def __init__(self, run: Run, installation: Installation) -> None:
-        self._run = run
+    def __init__(self, group: ProcessGroup, installation: Installation) -> None:
+        self._group = group
         self._installation = installation
         self._nodes: list[Node] = []
 
@@ -89,7 +89,7 @@ class OwnNodes:
         """
         text = json.dumps(definitions) if isinstance(definitions, Mapping) else definitions
         options = NodeOptions(conf=conf, advanced=advanced, plugins=plugins, definitions=text, tls=tls)
-        node = Node(self._run, self._installation, options)
+        node = Node(self._group, self._installation, options)
         self._nodes.append(node)
         if start:
             node.start()
@@ -100,7 +100,7 @@ class OwnNodes:
     ) -> Cluster:
         """A cluster of `size` nodes, formed unless `start` is false. Raises NodeFailed."""
         options = NodeOptions(conf=conf, advanced=advanced, plugins=plugins)
-        cluster = Cluster(self._run, self._installation, size=size, options=options)
+        cluster = Cluster(self._group, self._installation, size=size, options=options)
         self._nodes += cluster.nodes
         if start:
             cluster.start()
@@ -112,7 +112,7 @@ class OwnNodes:
             node.kill()
 
 
-def _started_node(run: Run, installation: Installation) -> Node:
-    node = Node(run, installation)
+def _started_node(group: ProcessGroup, installation: Installation) -> Node:
+    node = Node(group, installation)
     node.start()
     return node

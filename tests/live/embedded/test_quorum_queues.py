@@ -1,38 +1,13 @@
-"""Rules of the engine that random sequences don't reach, asked of both brokers side by side."""
+"""Quorum queues on both brokers side by side: the consumer timeout, a prefetch of zero, purging held dead letters."""
 
-import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
-import pika
 import pytest
 from rig.brokers import Vhost
 
 from tests.live.embedded.relaxations import masked
-from tests.unit.embedded.threaded import broker_in_a_thread
-
-Wait = Callable[[float], None]
-Scenario = Callable[[Any, Wait], Any]
-
-
-def on_both(vhost: Vhost, scenario: Scenario) -> tuple[Any, Any]:
-    """What a scenario sees on the real broker, and on the embedded one in virtual time."""
-    with pika.BlockingConnection(pika.URLParameters(vhost.amqp_url)) as connection:
-        real = scenario(connection, time.sleep)
-    with broker_in_a_thread(vhost.profile, time="manual", idle_s=0.0002) as (broker, loop):
-
-        def advance(seconds: float) -> None:
-            asyncio.run_coroutine_threadsafe(broker.advance(seconds), loop).result(10)
-
-        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
-            return real, scenario(connection, advance)
-
-
-def listen(connection: Any, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        connection.process_data_events(time_limit=0.05)
+from tests.live.embedded.side_by_side import Wait, listen, on_both
 
 
 def hold_a_message_too_long(connection: Any, wait: Wait) -> list[Any]:

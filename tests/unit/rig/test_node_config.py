@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from rig.config import NodeOptions, NodePlace, Tls, enabled_plugins, environment, rabbitmq_conf
+from rig.node_config import NodeOptions, NodePlace, Tls, enabled_plugins, environment, rabbitmq_conf
 from rig.ports import Ports
 
 PLACE = NodePlace(

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import pytest
-from rig.tally import Tally, decide_verdict
+from rig.version_summary import VersionSummary, decide_verdict
 
 
 def test_a_test_counts_once_with_its_worst_phase() -> None:
-    tally = Tally()
+    summary = VersionSummary()
     for test in ("good", "broken", "torn down badly", "skipped", "never run"):
-        tally.expect(test, label="4.0")
+        summary.expect(test, label="4.0")
     for test in ("good", "broken", "torn down badly"):
-        tally.record(test, "passed")
-    tally.record("broken", "failed")
-    tally.record("good", "passed")
-    tally.record("torn down badly", "passed")
-    tally.record("torn down badly", "failed")
-    tally.record("skipped", "skipped")
-    tally.record("skipped", "passed")
-    tally.record("of no version", "failed")
+        summary.record(test, "passed")
+    summary.record("broken", "failed")
+    summary.record("good", "passed")
+    summary.record("torn down badly", "passed")
+    summary.record("torn down badly", "failed")
+    summary.record("skipped", "skipped")
+    summary.record("skipped", "passed")
+    summary.record("of no version", "failed")
 
-    assert tally.count("4.0") == {"passed": 1, "failed": 2, "skipped": 1, "not run": 1}
-    assert tally.count("4.3") == {}
+    assert summary.count("4.0") == {"passed": 1, "failed": 2, "skipped": 1, "not run": 1}
+    assert summary.count("4.3") == {}
 
 
 def test_the_table_gives_each_version_a_line() -> None:
-    tally = Tally()
-    assert tally.is_empty
+    summary = VersionSummary()
+    assert summary.is_empty
     for number in range(12):
-        tally.expect(f"test {number}", label="3.10")
-        tally.record(f"test {number}", "failed" if number == 3 else "passed")
-    tally.expect("other", label="4.3")
-    tally.record("other", "skipped")
+        summary.expect(f"test {number}", label="3.10")
+        summary.record(f"test {number}", "failed" if number == 3 else "passed")
+    summary.expect("other", label="4.3")
+    summary.record("other", "skipped")
 
-    assert not tally.is_empty
-    assert tally.table({"3.10": "3.10.8", "4.3": "-"}) == [
+    assert not summary.is_empty
+    assert summary.table({"3.10": "3.10.8", "4.3": "-"}) == [
         "label  version  ran  passed  failed  skipped",
         "3.10   3.10.8    12      11       1        0",
         "4.3    -          0       0       0        1",

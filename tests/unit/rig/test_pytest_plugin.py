@@ -10,11 +10,11 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from rig import offer as offers
+from rig import available_brokers as available_brokers
+from rig.available_brokers import AvailableBrokers, list_available
 from rig.errors import TestUrlsRefused
-from rig.external import Address, ExternalBroker
+from rig.external_brokers import Address, ExternalBroker
 from rig.management import Management
-from rig.offer import Offer, make_offer
 from rig.versions import LABELS
 
 ON_ALL = """
@@ -60,9 +60,9 @@ class Inner:
         # Plugins that happen to be installed have no part in this, and loading them costs more than the run itself.
         monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
-    def offer(self, *versions: str) -> None:
-        made = make_offer([broker(version) for version in versions], dict.fromkeys(LABELS, "the mirror is gone"))
-        self.monkeypatch.setattr(offers, "discover", lambda _environ: made)
+    def available(self, *versions: str) -> None:
+        made = list_available([broker(version) for version in versions], dict.fromkeys(LABELS, "the mirror is gone"))
+        self.monkeypatch.setattr(available_brokers, "discover", lambda _environ: made)
 
     def run(self, file: str, *arguments: str) -> pytest.RunResult:
         self._pytester.makepyfile(file)
@@ -84,7 +84,7 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Inner:
 
 
 def test_a_live_test_runs_once_on_each_version_and_the_summary_counts_them(inner: Inner) -> None:
-    inner.offer("3.10.8", "4.0.5", "4.3.6")
+    inner.available("3.10.8", "4.0.5", "4.3.6")
     result = inner.run(ON_ALL, "-v")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=4)
@@ -102,7 +102,7 @@ def test_a_live_test_runs_once_on_each_version_and_the_summary_counts_them(inner
 
 
 def test_a_missing_version_is_skipped_with_its_reason_and_named_in_the_summary(inner: Inner) -> None:
-    inner.offer("3.10.8", "4.0.5")
+    inner.available("3.10.8", "4.0.5")
     result = inner.run(ON_ALL, "-rs")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=3, skipped=1)
@@ -116,7 +116,7 @@ def test_a_missing_version_is_skipped_with_its_reason_and_named_in_the_summary(i
 
 
 def test_a_missing_version_fails_the_run_in_ci(inner: Inner) -> None:
-    inner.offer("3.10.8", "4.0.5")
+    inner.available("3.10.8", "4.0.5")
     inner.monkeypatch.setenv("CI", "true")
     result = inner.run(ON_ALL)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -124,7 +124,7 @@ def test_a_missing_version_fails_the_run_in_ci(inner: Inner) -> None:
 
 
 def test_a_version_no_selected_test_asks_for_is_not_missed(inner: Inner) -> None:
-    inner.offer("4.0.5")
+    inner.available("4.0.5")
     inner.monkeypatch.setenv("CI", "true")
     result = inner.run(ON_ALL.replace("mark.live", 'mark.live(versions=("4.0",))'))
     assert result.ret == pytest.ExitCode.OK
@@ -133,7 +133,7 @@ def test_a_version_no_selected_test_asks_for_is_not_missed(inner: Inner) -> None
 
 
 def test_another_version_stands_in_under_its_own_name_and_is_not_taken_for_the_real_one(inner: Inner) -> None:
-    inner.offer("3.12.1", "4.0.5", "4.3.6")
+    inner.available("3.12.1", "4.0.5", "4.3.6")
     inner.monkeypatch.setenv("CI", "true")
     result = inner.run(ON_ALL, "-v")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -148,26 +148,26 @@ def test_another_version_stands_in_under_its_own_name_and_is_not_taken_for_the_r
 
 
 def test_without_any_broker_the_run_fails_with_one_sentence(inner: Inner) -> None:
-    inner.offer()
+    inner.available()
     result = inner.run(ON_ALL)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert [line for line in result.errlines if line] == [f"ERROR: {offers.NOTHING}"]
+    assert [line for line in result.errlines if line] == [f"ERROR: {available_brokers.NOTHING}"]
     result.stdout.no_fnmatch_line("*WAS NOT TESTED*")
 
 
 @pytest.mark.parametrize("arguments", [("-m", "not live"), ("--collect-only",)])
 def test_without_any_broker_what_runs_on_none_still_runs(inner: Inner, arguments: tuple[str, ...]) -> None:
-    inner.offer()
+    inner.available()
     result = inner.run(ON_ALL, *arguments)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*RabbitMQ versions tested*")
 
 
 def test_brokers_that_can_not_be_used_fail_the_run_only_if_a_live_test_is_selected(inner: Inner) -> None:
-    def refuse(_environ: Mapping[str, str]) -> Offer:
+    def refuse(_environ: Mapping[str, str]) -> AvailableBrokers:
         raise TestUrlsRefused(entry="localhost", reason="is no URL", hint="write amqp://")
 
-    inner.monkeypatch.setattr(offers, "discover", refuse)
+    inner.monkeypatch.setattr(available_brokers, "discover", refuse)
     result = inner.run(ON_ALL)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert [line for line in result.errlines if line] == [
@@ -178,7 +178,7 @@ def test_brokers_that_can_not_be_used_fail_the_run_only_if_a_live_test_is_select
 
 
 def test_a_test_without_the_mark_is_told_to_take_it(inner: Inner) -> None:
-    inner.offer("4.0.5")
+    inner.available("4.0.5")
     result = inner.run("def test_something(vhost): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*test_something needs a broker: mark it @pytest.mark.live*"])
@@ -193,21 +193,21 @@ def test_a_test_without_the_mark_is_told_to_take_it(inner: Inner) -> None:
     ],
 )
 def test_a_wrong_mark_is_an_error_that_says_what_is_right(inner: Inner, mark: str, said: str) -> None:
-    inner.offer("4.0.5")
+    inner.available("4.0.5")
     result = inner.run(ON_ALL.replace("mark.live", f"mark.{mark}"))
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([said])
 
 
 def test_a_live_test_that_takes_no_broker_is_an_error(inner: Inner) -> None:
-    inner.offer("4.0.5")
+    inner.available("4.0.5")
     result = inner.run(ON_ALL.replace("(live_source)", "()").replace("live_source.label", "True"))
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*a live test takes one of: vhost, rabbit, rabbit_node, own_node*"])
 
 
 def test_the_versions_of_the_matrix_are_for_the_matrix(inner: Inner) -> None:
-    inner.offer("3.10.8", "4.0.5", "4.3.6")
+    inner.available("3.10.8", "4.0.5", "4.3.6")
     file = ON_ALL.replace("mark.live", 'mark.live(versions=("4.3",), matrix=("3.10", "4.3"))')
     inner.run(file).assert_outcomes(passed=2)
     inner.monkeypatch.setenv("REDRIVE_MATRIX", "1")
@@ -216,7 +216,7 @@ def test_the_versions_of_the_matrix_are_for_the_matrix(inner: Inner) -> None:
 
 @pytest.mark.parametrize("fixture", ["own_node", "rabbit_node"])
 def test_a_test_that_needs_a_node_of_the_rig_is_skipped_on_a_named_broker(inner: Inner, fixture: str) -> None:
-    inner.offer("3.10.8", "4.0.5", "4.3.6")
+    inner.available("3.10.8", "4.0.5", "4.3.6")
     result = inner.run(f"import pytest\n@pytest.mark.live\ndef test_something({fixture}): assert False", "-rs")
     result.assert_outcomes(skipped=3)
     result.stdout.fnmatch_lines(["SKIPPED*it needs a node of the rig, which REDRIVE_TEST_URLS can't give"])

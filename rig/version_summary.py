@@ -1,4 +1,4 @@
-"""What was tested on which version: the count that closes a test run, and whether a missing version fails it.
+"""The results of live tests by version, for the end of a test run, and whether a missing version fails it.
 
 Pure: pytest's reports come in as words, lines to print go out.
 """
@@ -15,7 +15,7 @@ SEVERITY: Mapping[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2}
 
 
 @dataclass(kw_only=True)
-class Tally:
+class VersionSummary:
     """Outcomes of live tests. `expect` each selected test first, then `record` every phase of it; the worst counts."""
 
     _labels: dict[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def decide_verdict(missing: Mapping[str, str], *, ci: str) -> Verdict:
-    """A missing version is said loudly, and fails the run where nobody reads: when CI is `true`."""
+    """A missing version is a loud warning, and fails the run when CI is `true`: nobody reads warnings there."""
     warnings = [f"RabbitMQ {label} WAS NOT TESTED: {reason}" for label, reason in missing.items()]
     fails = bool(missing) and ci.strip().lower() in ("true", "1")
     if fails:

@@ -8,7 +8,7 @@ import pytest
 from redrive import wire
 from redrive.embedded.engine import AmqpError, Channel, ConsumerCancelled, Deliver
 from redrive.embedded.engine.profiles import PROFILES
-from tests.unit.embedded.rig import START_MS, Rig
+from tests.unit.embedded.engine_rig import START_MS, Rig
 
 every_profile = pytest.mark.parametrize("profile", PROFILES)
 

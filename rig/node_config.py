@@ -103,7 +103,7 @@ def environment(place: NodePlace) -> Mapping[str, str]:
         # A node that fails says why in its log; a dump of its memory would land in the folder it was started in.
         "ERL_CRASH_DUMP_SECONDS": "0",
         # The server's script would run Erlang as its child and wait; with "input allowed" it becomes Erlang itself, so
-        # that the process the keeper started is the node. The input it then allows is taken back.
+        # that the process the supervisor started is the node. The input it then allows is taken back.
         "RABBITMQ_ALLOW_INPUT": "true",
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-noinput {ERL_ARGS}",
     }

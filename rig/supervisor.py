@@ -1,14 +1,14 @@
-"""The keeper: a small process that starts a run's brokers and outlives the test run, to end them.
+"""The supervisor: a small process that starts a test run's brokers and outlives the test run, to end them.
 
-Whatever happens to the test run (it ends, Ctrl-C, kill -9), nothing it started may stay. So the test run starts
-nothing itself: it asks the keeper, over a pipe. When the pipe closes or the test run's process is gone, the keeper
-kills its children, then everything else that carries the run's mark in its environment (an epmd that Erlang put into
-the background, say), removes the run's folder and ends. Should the keeper itself be killed, the kernel kills its
-children (PR_SET_PDEATHSIG) and the next run's keeper removes the folder.
+Whatever happens to the test run (it ends, Ctrl-C, kill -9), nothing that it started may stay. So the test run starts
+nothing itself: it asks the supervisor, over a pipe. When the pipe closes or the test run's process is gone, the
+supervisor kills its children, then everything else that has the run's mark in its environment (an epmd that Erlang put
+into the background, say), removes the run's folder and ends. If the supervisor itself is killed, the kernel kills its
+children (PR_SET_PDEATHSIG) and the next run's supervisor removes the folder.
 
 It is run as a script, as root when chroots must be entered, so it imports nothing of the project.
 
-    python -I -B keeper.py FOLDER CLIENT_PID
+    python -I -B supervisor.py FOLDER CLIENT_PID
 
 Requests and answers are JSON, one a line, in order; an answer repeats its request's "id":
     {"do": "spawn", "argv": […], "env": {…}, "log": "path"}  →  {"pid": 123}
@@ -42,10 +42,10 @@ ABANDONED_S_MIN = 60.0
 
 
 class Ended(Exception):
-    """Someone asked the keeper itself to end."""
+    """The supervisor itself got a signal to end."""
 
 
-class Keeper:
+class Supervisor:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -60,7 +60,7 @@ class Keeper:
                 case "poll":
                     return {"code": self._children[request["pid"]].poll()}
                 case unknown:
-                    return {"error": f"the keeper knows no {unknown!r}"}
+                    return {"error": f"the supervisor knows no {unknown!r}"}
         except (KeyError, OSError) as error:
             return {"error": f"{type(error).__name__}: {error}"}
 
@@ -121,7 +121,7 @@ def marked_processes(folder: Path) -> Iterator[int]:
 
 
 def sweep_abandoned(own: Path) -> None:
-    """Remove what runs of the same user left whose keeper was killed: nobody holds their lock."""
+    """Remove what runs of the same user left behind when their supervisor was killed: their lock is free."""
     owner = own.stat().st_uid
     for folder in own.parent.glob(f"{FOLDER_PREFIX}*"):
         try:
@@ -135,7 +135,7 @@ def sweep_abandoned(own: Path) -> None:
             continue
 
 
-def serve(keeper: Keeper, client_pid: int) -> None:
+def serve(supervisor: Supervisor, client_pid: int) -> None:
     """Answer requests until the client closes the pipe or is gone."""
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
@@ -153,7 +153,7 @@ def serve(keeper: Keeper, client_pid: int) -> None:
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             request = json.loads(line)
-            print(json.dumps({"id": request.get("id"), **keeper.answer(request)}), flush=True)
+            print(json.dumps({"id": request.get("id"), **supervisor.answer(request)}), flush=True)
 
 
 def main(folder: Path, client_pid: int) -> None:
@@ -168,17 +168,17 @@ def main(folder: Path, client_pid: int) -> None:
         os.setsid()
     except PermissionError:
         pass
-    keeper = Keeper(folder)
+    supervisor = Supervisor(folder)
     with open(folder / LOCK, "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         try:
             sweep_abandoned(folder)
-            serve(keeper, client_pid)
+            serve(supervisor, client_pid)
         except (Ended, BrokenPipeError, ProcessLookupError):
             pass
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            keeper.end()
+            supervisor.end()
 
 
 if __name__ == "__main__":

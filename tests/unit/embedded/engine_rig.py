@@ -2,10 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from redrive import wire
 from redrive.embedded.engine import PROFILES, Channel, Deliver, Effect, Engine, GetOk
 
 START_MS = 1_700_000_000_000
+
+
+every_profile = pytest.mark.parametrize("profile", PROFILES)
+every_kind = pytest.mark.parametrize("kind", ["classic", "quorum"])
 
 
 class Rig:
@@ -68,3 +74,26 @@ class Rig:
             for effect in self.engine.take_effects()
             if isinstance(effect, Deliver)
         ]
+
+
+def taken(rig: Rig, queue: str) -> GetOk:
+    """The next message, unacked."""
+    got = rig.got(queue)
+    assert got is not None, f"nothing in {queue}"
+    return got
+
+
+def headers_of(got: GetOk) -> dict[str, Any]:
+    return wire.Properties(got.header).headers
+
+
+def reject(rig: Rig, queue: str, *, requeue: bool = False) -> None:
+    rig.channel.reject(taken(rig, queue).delivery_tag, requeue=requeue)
+
+
+def bind(rig: Rig, exchange: str, kind: str, **keys: str) -> None:
+    """An exchange, and for each key a classic queue bound with it."""
+    rig.channel.declare_exchange(exchange, kind)
+    for queue, key in keys.items():
+        rig.queue(queue)
+        rig.channel.bind_queue(queue, exchange, key, {})

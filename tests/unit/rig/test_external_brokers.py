@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rig.errors import TestUrlsRefused
-from rig.external import ExternalBroker, connect, parse_test_urls
+from rig.external_brokers import ExternalBroker, connect, parse_test_urls
 from rig.management import Management
 from rig.ports import Ports
 

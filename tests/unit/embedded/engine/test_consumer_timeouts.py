@@ -1,18 +1,20 @@
-"""The consumer timeout: what becomes of a message that a client holds for too long."""
+"""The consumer timeout: what happens to a message that a client does not ack in time."""
 
 from typing import Any
 
 import pytest
 
 from redrive import wire
-from redrive.embedded.engine import AmqpError, ConsumerCancelled, ConsumerTimedOut, Deliver
-from redrive.embedded.engine.profiles import PROFILES
+from redrive.embedded.engine import (
+    AmqpError,
+    ConsumerCancelled,
+    ConsumerTimedOut,
+    Deliver,
+)
 from redrive.topology import Arguments, Policy
-from tests.unit.embedded.rig import Rig
+from tests.unit.embedded.engine_rig import Rig, every_kind, every_profile
 
-every_profile = pytest.mark.parametrize("profile", PROFILES)
 closing = pytest.mark.parametrize("profile", ["3.10", "4.0"])
-every_kind = pytest.mark.parametrize("kind", ["classic", "quorum"])
 HALF_AN_HOUR_S = 1800
 
 
@@ -197,16 +199,3 @@ def test_a_policy_that_shortens_the_timeout_counts_from_the_delivery() -> None:
     rig.engine.vhosts["/"].set_policy(Policy(name="p", pattern="^q$", definition=timeout))
     rig.pass_time(0)
     assert [type(effect) for effect in rig.effects()] == [ConsumerTimedOut]
-
-
-@every_profile
-def test_a_prefetch_of_zero_is_2000_in_a_quorum_queue(profile: str) -> None:
-    rig = Rig(profile)
-    rig.queue("q", "quorum")
-    consume(rig)
-    for _ in range(2100):
-        rig.publish("q", "m")
-        rig.effects()
-    assert rig.engine.unacked_count == 2000
-    rig.channel.ack(1)
-    assert len(rig.delivered()) == 1

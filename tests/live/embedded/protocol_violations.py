@@ -1,6 +1,6 @@
-"""Frames that a client should not send, by a seed: the same for every broker that they are sent to.
+"""Frames that violate the protocol, drawn from a seed: the same for every broker that they are sent to.
 
-A `Prank` is some proper talk and then one thing that is wrong, on a connection of its own.
+A `Violation` is some valid frames and then one that is wrong, on a connection of its own.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ HUNG_UP_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Prank:
+class Violation:
     """`stage` is when it is said: for the header, for start-ok, for tune-ok, or once channel 1 is open."""
 
     name: str
@@ -45,14 +45,14 @@ class Prank:
             return client.end(HEARD_S if self.stage == "open" else HUNG_UP_S)
 
 
-def make_prank(seed: int, profile: str) -> Prank:
-    """The prank of that seed; the kinds take turns, so that a few dozen seeds have them all."""
+def make_violation(seed: int, profile: str) -> Violation:
+    """The violation of that seed; the kinds take turns, so that a few dozen seeds have them all."""
     random = Random(f"{profile}:{seed}")
     kinds = [*_OPEN, *_HANDSHAKE]
     kind = kinds[seed % len(kinds)]
     if kind in _HANDSHAKE:
         stage, made = _HANDSHAKE[kind]
-        return Prank(kind, made(random, profile), stage=stage)
+        return Violation(kind, made(random, profile), stage=stage)
     frame_max = random.choice([8192, 16_384, 131_072])
     proper = b"".join(random.choice(_PROPER) for _ in range(random.randint(0, 3)))
     if kind == "unknown method":
@@ -63,7 +63,7 @@ def make_prank(seed: int, profile: str) -> Prank:
     more = [b"", wire.encode_frame(8, 0, b"")]
     more += [method(1, methods.TxSelect())] * 5 if kind.startswith("frame about") else []
     more += [b"z" * 3000] * 3 if kind.startswith(("wrong end", "frame of")) else []
-    return Prank(kind, proper + wrong + random.choice(more), frame_max=frame_max)
+    return Violation(kind, proper + wrong + random.choice(more), frame_max=frame_max)
 
 
 _PROPER = (
