@@ -46,7 +46,7 @@ class Arguments(Mapping[str, "Value"]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Arguments):
             return NotImplemented
-        # Python says True == 1; the broker does not, so equal maps are looked at once more.
+        # True == 1 in Python but not for the broker, so equal maps are compared by type once more.
         return self._items == other._items and all(
             _same_kind(value, other._items[key]) for key, value in self._items.items()
         )
@@ -89,7 +89,7 @@ def _freeze(value: Any) -> Value:
         return Arguments(value)
     if isinstance(value, list | tuple):
         return tuple(_freeze(item) for item in value)
-    return str(value)  # a date or the like from YAML: the broker only knows its text
+    return str(value)  # a date or the like from YAML: the broker only has text for it
 
 
 def _thaw(value: Value) -> Any:

@@ -1,7 +1,7 @@
-"""The RabbitMQ versions that Redrive knows apart.
+"""The RabbitMQ versions that Redrive distinguishes.
 
-Three stand for all: 3.10, 4.0 and 4.3 were measured, and what changed between two of them is dated with the first one
-that has it. A server in between behaves like the one below it as far as anyone here has looked.
+Three stand for all: 3.10, 4.0 and 4.3 were measured, and a change between two of them is dated with the first one that
+has it. A version in between is taken to behave like the measured one below it.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""From a declaration to a topology: runs every queue's shape, merges what they share, refuses what contradicts.
+"""Compiles a declaration to a topology: builds every queue's shape, merges what they share, refuses contradictions.
 
-The compiler knows no shape by name. It checks what only the whole can show: two queues that want one name for different
-things, bindings to exchanges nobody declares, and retries that would come back to nobody.
+The compiler knows no shape by name. It checks what only the whole declaration shows: one name wanted for two different
+things, bindings to exchanges that are not declared, and routes that lead astray (`route_checks`).
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ _Object = TypeVar("_Object", Exchange, Queue)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A declaration's topology, what the shapes arranged around each queue, and warnings that did not stop the work."""
+    """The topology of a declaration, the retry routes of each queue that has a shape, and warnings."""
 
     topology: Topology
     retry_routes: tuple[RetryRoutes, ...]
@@ -45,7 +45,7 @@ class Compiled:
     declared: tuple[DeclaredQueue, ...] = ()
 
     def queue(self, name: str) -> QueuePlan:
-        """All about one declared queue, for its consumer. Raises `InvalidDeclaration` if there is none of the name."""
+        """The plan of one declared queue, for its consumer. Raises `InvalidDeclaration` if no queue has the name."""
         declared = next((one for one in self.declared if one.name == name), None)
         if declared is None:
             hint = did_you_mean(name, (one.name for one in self.declared)) or "declare it under queues:"
@@ -180,7 +180,7 @@ class _Compiler:
         self._bindings.setdefault(binding)
 
     def _check_references(self) -> None:
-        """Every exchange that something binds to, or falls back on, is declared."""
+        """Checks that every exchange in a binding, and every alternate exchange, is declared."""
         for exchange in self._declaration.exchanges:
             here: Path = ("exchanges", exchange.name)
             self._check_sources(exchange.sources, here)
@@ -214,7 +214,7 @@ class _Compiler:
             self._report((*paths[problem.queue], *problem.path), problem.code, problem.summary, problem.hint)
 
     def _check_arguments(self) -> None:
-        """Arguments that RabbitMQ refuses or does not know; the shapes' own are known to be right."""
+        """Checks the author's arguments for what RabbitMQ refuses or does not know; the shapes' own are right."""
         for queue in self._declaration.queues:
             emitted = self._queues.get(queue.name)
             if queue.arguments and emitted is not None:
@@ -245,7 +245,7 @@ class _Compiler:
         self._findings.append(finding_at(path, locate=self._declaration.locate, code=code, summary=summary, hint=hint))
 
     def _topology(self, vhost: str) -> Topology:
-        """Shapes emit into "/"; the vhost comes last, so that one declaration serves any."""
+        """Shapes build in "/"; the vhost is set last, so that one declaration serves any vhost."""
         topology = Topology(
             vhosts=(Vhost(name=vhost),),
             exchanges=tuple(one for one, _ in self._exchanges.values()),
@@ -264,7 +264,7 @@ PREDECLARED = {
     "amq.topic": ExchangeType.TOPIC,
     "amq.rabbitmq.trace": ExchangeType.TOPIC,
 }
-"""The exchanges every vhost is born with."""
+"""The exchanges that every vhost has from the start."""
 
 _KEYED = (ExchangeType.DIRECT, ExchangeType.TOPIC)
 

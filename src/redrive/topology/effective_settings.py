@@ -1,9 +1,8 @@
-"""What holds for a queue once its own arguments and the policies that match it are put together.
+"""The settings in force for a queue: its own arguments together with the policies that match it.
 
-Owns the precedence the broker applies: a dead-letter exchange, key and strategy written as arguments win over a policy;
-of limits and times the smaller holds; of all matching policies only the one with the highest priority counts, beside
-the one operator policy. Knows nothing of bindings or of pictures.
-"""
+Owns the precedence that the broker applies: a dead-letter exchange, key and strategy written as arguments win over a
+policy; of limits and times the smaller holds; of all matching policies only the one with the highest priority counts,
+beside the one operator policy. Knows nothing of bindings or of pictures."""
 
 import re
 from collections import defaultdict
@@ -25,7 +24,7 @@ _QUEUE_SCOPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one queue that decide where its messages go, and what a picture says about it."""
+    """The settings of one queue that decide where its messages go, and what a diagram says about it."""
 
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
@@ -39,7 +38,7 @@ class Settings:
 
 
 class PolicyMatcher:
-    """The policies of a topology, ready to be asked for many names: patterns compiled once, highest priority first."""
+    """Matches the policies of a topology to names: patterns are compiled once, the highest priority comes first."""
 
     def __init__(self, policies: Iterable[Policy]) -> None:
         self._of: dict[tuple[str, bool], list[tuple[re.Pattern[str], Policy]]] = defaultdict(list)
@@ -47,7 +46,7 @@ class PolicyMatcher:
             try:
                 pattern = re.compile(policy.pattern)
             except re.error:
-                continue  # Erlang's expressions are not quite Python's; one that can't be read matches nothing here.
+                continue  # Erlang's regular expressions differ from Python's; what Python can't read matches nothing.
             self._of[policy.vhost, policy.operator].append((pattern, policy))
 
     def for_queue(self, queue: Queue) -> tuple[Policy | None, Policy | None]:
@@ -59,7 +58,7 @@ class PolicyMatcher:
         return both[0], both[1]
 
     def for_exchange(self, exchange: Exchange) -> Policy | None:
-        """The policy in force for an exchange; operator policies speak of queues only."""
+        """The policy in force for an exchange; operator policies are for queues only."""
         matching = self._matching(exchange.vhost, exchange.name, False)
         return next((one for one in matching if one.apply_to in ("all", "exchanges")), None)
 
@@ -67,37 +66,37 @@ class PolicyMatcher:
         return (policy for pattern, policy in self._of.get((vhost, operator), ()) if pattern.search(name))
 
 
-def queue_settings(queue: Queue, book: PolicyMatcher) -> Settings:
-    """What holds for this queue."""
-    policy, operator = book.for_queue(queue)
+def queue_settings(queue: Queue, policies: PolicyMatcher) -> Settings:
+    """The settings in force for this queue."""
+    policy, operator = policies.for_queue(queue)
     by_policy = policy.definition if policy else NO_ARGUMENTS
     by_operator = operator.definition if operator else NO_ARGUMENTS
-    asked = _Asked(queue.arguments, by_policy, by_operator)
+    sources = _Sources(queue.arguments, by_policy, by_operator)
     overflow = by_policy.get("overflow", queue.arguments.get("x-overflow"))
-    bounded = asked.smallest("max-length") is not None or asked.smallest("max-length-bytes") is not None
+    bounded = sources.smallest("max-length") is not None or sources.smallest("max-length-bytes") is not None
     return Settings(
-        dead_letter_exchange=asked.text("dead-letter-exchange"),
-        dead_letter_routing_key=asked.text("dead-letter-routing-key"),
-        ttl_ms=asked.smallest("message-ttl"),
-        delivery_limit=asked.smallest("delivery-limit"),
+        dead_letter_exchange=sources.text("dead-letter-exchange"),
+        dead_letter_routing_key=sources.text("dead-letter-routing-key"),
+        ttl_ms=sources.smallest("message-ttl"),
+        delivery_limit=sources.smallest("delivery-limit"),
         drops_head=bounded and overflow in (None, "drop-head"),
-        delayed_retry=_delayed_retry(asked),
+        delayed_retry=_delayed_retry(sources),
         policy=policy.name if policy else None,
-        facts=tuple(_facts(queue, asked, policy, operator)),
+        facts=tuple(_facts(queue, sources, policy, operator)),
     )
 
 
-def alternate_exchange(exchange: Exchange, book: PolicyMatcher) -> str | None:
+def alternate_exchange(exchange: Exchange, policies: PolicyMatcher) -> str | None:
     """Where unroutable messages go, by argument or by policy."""
     if exchange.alternate_exchange is not None:
         return exchange.alternate_exchange
-    policy = book.for_exchange(exchange)
+    policy = policies.for_exchange(exchange)
     named = policy.definition.get("alternate-exchange") if policy else None
     return named if isinstance(named, str) else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Sources:
     arguments: Arguments
     policy: Arguments
     operator: Arguments
@@ -120,31 +119,31 @@ def _covers(policy: Policy, queue: Queue) -> bool:
     return kind is None or kind == queue.type
 
 
-def _delayed_retry(asked: _Asked) -> str | None:
-    kind = asked.text("delayed-retry-type")
+def _delayed_retry(sources: _Sources) -> str | None:
+    kind = sources.text("delayed-retry-type")
     if kind in (None, "disabled"):
         return None
-    least, most = asked.smallest("delayed-retry-min"), asked.smallest("delayed-retry-max")
+    least, most = sources.smallest("delayed-retry-min"), sources.smallest("delayed-retry-max")
     if least is None:
         return "waits inside the queue"
     limit = "" if most is None else f", up to {duration(most)}"
     return f"waits {duration(least)} × n{limit}"
 
 
-def _facts(queue: Queue, asked: _Asked, policy: Policy | None, operator: Policy | None) -> Iterator[str]:
-    limit = asked.smallest("delivery-limit")
-    if limit is not None and limit < 1_000_000:  # a million is how "never" is written, see the facts on delivery limits
+def _facts(queue: Queue, sources: _Sources, policy: Policy | None, operator: Policy | None) -> Iterator[str]:
+    limit = sources.smallest("delivery-limit")
+    if limit is not None and limit < 1_000_000:  # a million means "never": see docs/decisions/0004-delivery-limits.md
         yield f"delivery limit {limit}"
-    if (ttl_ms := asked.smallest("message-ttl")) is not None:
+    if (ttl_ms := sources.smallest("message-ttl")) is not None:
         yield f"TTL {duration(ttl_ms)}"
-    if asked.text("dead-letter-strategy") == "at-least-once":
+    if sources.text("dead-letter-strategy") == "at-least-once":
         yield "at-least-once"
     for key, words in (("max-length", "max {:,}"), ("max-length-bytes", "max {:,} bytes")):
-        if (most := asked.smallest(key)) is not None:
+        if (most := sources.smallest(key)) is not None:
             yield words.format(most)
-    if (expires_ms := asked.smallest("expires")) is not None:
+    if (expires_ms := sources.smallest("expires")) is not None:
         yield f"expires {duration(expires_ms)}"
-    if (priorities := asked.smallest("max-priority")) is not None:
+    if (priorities := sources.smallest("max-priority")) is not None:
         yield f"priorities {priorities}"
     if queue.arguments.get("x-single-active-consumer") is True:
         yield "single active consumer"
@@ -158,5 +157,5 @@ def _facts(queue: Queue, asked: _Asked, policy: Policy | None, operator: Policy 
 
 
 def duration(milliseconds: int) -> str:
-    """A duration for people, also where a foreign file holds nonsense such as a negative time."""
+    """A duration for people, also for nonsense such as the negative time of a foreign file."""
     return format_duration_ms(milliseconds) if milliseconds >= 0 else f"{milliseconds}ms"

@@ -1,7 +1,7 @@
 """The model of a RabbitMQ topology: vhosts, exchanges, queues, bindings and policies, as immutable values.
 
 Two values are equal when the broker could not tell them apart: the order of arguments does not matter, an absent
-`x-queue-type` is an explicit `classic`, an absent argument map an empty one. Keys that this model does not know are
+`x-queue-type` equals an explicit `classic`, an absent argument map an empty one. Keys that this model does not know are
 kept in `extra`, survive a round trip and take no part in equality.
 
 The model knows neither YAML nor JSON (see `declaration` and `definitions`), nor what is wise (see `arguments` and the
@@ -48,7 +48,7 @@ _Named = TypeVar("_Named", "Exchange", "Queue")
 
 
 def address(kind: str, name: str, vhost: str = DEFAULT_VHOST) -> str:
-    """How an object is called in every message: "queue orders", "queue orders (vhost billing)"."""
+    """The name of an object in every text: "queue orders", "queue orders (vhost billing)"."""
     return f"{kind} {name or '(default)'}" + ("" if vhost == DEFAULT_VHOST else f" (vhost {vhost})")
 
 
@@ -99,7 +99,7 @@ class Exchange:
 
     @property
     def alternate_exchange(self) -> str | None:
-        """Where messages go that no binding matches, if anywhere."""
+        """The exchange that gets messages no binding matches, by argument; None without one."""
         return _text(self.arguments.get("alternate-exchange"))
 
 
@@ -132,7 +132,7 @@ class Queue:
 
     @property
     def dead_letter_routing_key(self) -> str | None:
-        """The key dead letters get, None when they keep their own."""
+        """The routing key that dead letters get; None: they keep their own."""
         return _text(self.arguments.get("x-dead-letter-routing-key"))
 
     @property
@@ -142,7 +142,7 @@ class Queue:
 
     @property
     def delivery_limit(self) -> int | None:
-        """How often a quorum queue returns a message before it dead-letters it, by argument."""
+        """How often a quorum queue redelivers a message before it dead-letters it, by argument."""
         return _number(self.arguments.get("x-delivery-limit"))
 
     def _meaning(self) -> tuple[Any, ...]:
@@ -166,7 +166,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """A way from an exchange to a queue or another exchange."""
+    """A binding from an exchange to a queue or another exchange."""
 
     source: str
     destination: str
@@ -204,7 +204,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Topology:
-    """A whole: every object once, in the order it was said. Equal to another with the same objects in any order.
+    """A whole topology: every object once, in the order of its source. Equal to one with the same objects in any order.
 
     `extra` holds what a definitions file says beyond the topology (users, permissions, parameters, the version it was
     exported from), so that it survives a round trip.
@@ -226,15 +226,15 @@ class Topology:
         yield from self.policies
 
     def exchange(self, name: str, vhost: str = DEFAULT_VHOST) -> Exchange | None:
-        """The exchange of that name, or None. Looks through all: index a topology of your own for many look-ups."""
+        """The exchange of that name, or None. A linear search: for many look-ups, build an index."""
         return _find(self.exchanges, name, vhost)
 
     def queue(self, name: str, vhost: str = DEFAULT_VHOST) -> Queue | None:
-        """The queue of that name, or None. Looks through all: index a topology of your own for many look-ups."""
+        """The queue of that name, or None. A linear search: for many look-ups, build an index."""
         return _find(self.queues, name, vhost)
 
     def used_vhosts(self) -> list[str]:
-        """The vhosts that hold anything, in the order they are met."""
+        """The vhosts of all objects, in the order of the objects."""
         used: dict[str, None] = {}
         for exchange in self.exchanges:
             used.setdefault(exchange.vhost)
@@ -247,7 +247,7 @@ class Topology:
         return list(used)
 
     def moved(self, vhost: str) -> "Topology":
-        """The same topology in another vhost. For one whose objects are all in one."""
+        """The same topology in another vhost; for a topology of a single vhost."""
         return Topology(
             vhosts=(Vhost(name=vhost),),
             exchanges=tuple(replace(one, vhost=vhost) for one in self.exchanges),
@@ -258,7 +258,7 @@ class Topology:
         )
 
     def only(self, vhost: str) -> "Topology":
-        """The part of it that is in one vhost."""
+        """The part that is in one vhost."""
         return Topology(
             vhosts=tuple(one for one in self.vhosts if one.name == vhost),
             exchanges=tuple(one for one in self.exchanges if one.vhost == vhost),

@@ -30,7 +30,7 @@ def name_problem(name: str, kind: str = "queue") -> str | None:
     """
     if not name:
         return None if kind == "routing key" else _NAMELESS.get(kind, "is empty")
-    # Nearly every name ends here; the rest is worth a closer look.
+    # Nearly every name is one of these; only the others need a closer look.
     if len(name) <= NAME_BYTES_MAX and name.isascii() and name.isprintable() and name[:4] != RESERVED_PREFIX:
         return None
     try:

@@ -1,8 +1,8 @@
-"""The kinds of value an option can have: how each is read, what it says when it can't be, and its JSON Schema.
+"""The types of value an option can have: how each is parsed, its errors, and its JSON Schema.
 
-One kind serves both ways in: the YAML reader asks it for problems before it builds anything, and an option object made
-in Python asks it when it is made. `parse` is idempotent: it returns the canonical form of what people write (a duration
-stays text, `90s` becomes `1m30s`), so option objects print and compare as they read.
+A type serves YAML and Python: the YAML reader parses every option to collect the problems, and a shape parses its
+options when it is constructed. `parse` is idempotent: it returns the canonical form of what people write (a duration
+stays text, `90s` becomes `1m30s`), so that shapes print and compare as they read.
 """
 
 import re
@@ -23,15 +23,15 @@ Path = tuple[str | int, ...]
 """Where in a declaration: `("queues", "orders", "retry", "delays", 1)`."""
 
 parse_duration_ms = lru_cache(maxsize=4096)(_parse_duration_ms)
-"""`core.parse_duration_ms`, remembered: ten thousand queues say the same three delays."""
+"""`core.parse_duration_ms`, cached: ten thousand queues have the same three delays."""
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 class Invalid(ValueError):
-    """A value that its kind refuses: what is wrong, the way out, and where below the option (`path`).
+    """A value that its type refuses: what is wrong, what to do, and where below the option (`path`).
 
-    `others` are wrong in the same value too, in their order.
+    `others` are further problems in the same value, in their order.
     """
 
     def __init__(self, summary: str, hint: str = "", path: Path = (), others: tuple["Invalid", ...] = ()) -> None:
@@ -43,22 +43,22 @@ class Invalid(ValueError):
 
 
 class OptionType(Protocol):
-    """What every kind does."""
+    """What every type of option can do."""
 
     def parse(self, value: Any) -> Any:
         """The canonical form of a value. Raises `Invalid`."""
 
     def schema(self) -> dict[str, Any]:
-        """The kind as JSON Schema, for editors."""
+        """The type as JSON Schema, for editors."""
 
 
-def option(kind: OptionType, default: Any, doc: str) -> Any:
-    """A dataclass field that carries its kind and its one-line explanation."""
-    return field(default=default, metadata={"kind": kind, "doc": doc})
+def option(option_type: OptionType, default: Any, doc: str) -> Any:
+    """A dataclass field that carries its type and its one-line explanation."""
+    return field(default=default, metadata={"type": option_type, "doc": doc})
 
 
 def describe(value: Any) -> str:
-    """A value as an author would recognise it, short."""
+    """A value for an error message, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -76,7 +76,7 @@ def describe(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text but the empty one; None stands for "not said" where it is optional."""
+    """Any text but the empty one; None stands for "not given" where it is optional."""
 
     optional: bool = False
 
@@ -98,7 +98,7 @@ class Flag:
     """true or false."""
 
     def parse(self, value: Any) -> bool:
-        """The flag itself; words and numbers are refused, they are too easily the wrong way round."""
+        """The flag itself. Words and numbers are refused: they are too easily read the wrong way round."""
         if not isinstance(value, bool):
             raise Invalid(f"must be true or false, not {describe(value)}")
         return value
@@ -110,7 +110,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A whole number in a range; None stands for "not said" where it is optional."""
+    """A whole number in a range; None stands for "not given" where it is optional."""
 
     minimum: int
     maximum: int
@@ -151,7 +151,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A delay: more than nothing, at most what the broker can hold."""
+    """A delay above 0, at most what the broker can hold."""
 
     def parse(self, value: Any) -> str:
         """The canonical text."""
@@ -230,7 +230,7 @@ class Template:
     required: tuple[str, ...] = ()
 
     def parse(self, value: Any) -> str:
-        """The template itself, its placeholders known and the needed ones there."""
+        """The template itself, once its placeholders are known and the required ones are there."""
         if not isinstance(value, str) or not value:
             raise Invalid(f"must be a name like '{{{self.placeholders[0]}}}.x', not {describe(value)}")
         used = _PLACEHOLDER.findall(value)
@@ -266,15 +266,15 @@ def _parts(template: str) -> list[str]:
 
 
 def nearest(value: object, known: Iterable[str]) -> str:
-    """`did you mean`, for words only."""
+    """`did you mean …?`, if the value is text."""
     return did_you_mean(value, known) if isinstance(value, str) else ""
 
 
 def quote_hint(value: object) -> str:
-    """YAML turns `on`, `5` or `null` into something that is no text; quotes help."""
+    """The hint for a value that YAML turned into a boolean or a number, such as `on` or `5`."""
     return "put it in quotes" if isinstance(value, bool | int | float) else ""
 
 
 def describe_number(value: int) -> str:
-    """A number, or that it is far too long to print."""
+    """A number, or a phrase if it is far too long to print."""
     return str(value) if abs(value) < 10**30 else "a number that long"

@@ -30,14 +30,14 @@ def user_permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> l
     # Declaring a queue needs a write right on its dead-letter exchange, binding one a read right on the source.
     declared_to = {one.dead_letter_exchange for one in topology.queues if one.dead_letter_exchange is not None}
     sources = {one.source for one in topology.bindings}
-    # A long RetryAfter is a copy even where retries are rejects; a copy to the queue's own end may happen anywhere.
+    # A long RetryAfter is a copy even where retries are rejects; any consumer may copy to the end of its queue.
     retries = {wait.exchange for wait in waits}
     copies = {DEFAULT_EXCHANGE} if main else set()
     parkings = {one.parking.exchange for one in retry_routes if one.park_by is MoveBy.PUBLISH}
     returns = {DEFAULT_EXCHANGE} | {wait.exchange for wait in waits}
     rights = {
         "deploy": (_any(names), _any(names | declared_to), _any(names | sources)),
-        "publisher": (NOTHING, _any(_entrances(topology, main)), NOTHING),
+        "publisher": (NOTHING, _any(_publish_exchanges(topology, main)), NOTHING),
         "consumer": (NOTHING, _any(retries | copies | parkings), _any(main)),
         "operator": (NOTHING, _any(returns if retry_routes else ()), _any(parked)),
     }
@@ -53,7 +53,7 @@ def user_permissions(compiled: Compiled, *, users_prefix: str = "redrive-") -> l
     ]
 
 
-def _entrances(topology: Topology, main: set[str]) -> set[str]:
+def _publish_exchanges(topology: Topology, main: set[str]) -> set[str]:
     """The exchanges from which a message reaches a main queue, directly or through others."""
     feeders: dict[str, set[str]] = {}
     for binding in topology.bindings:

@@ -1,8 +1,8 @@
-"""What only the whole topology shows: whether the ways a shape relies on lead where it thinks, and nowhere else.
+"""Checks on the compiled topology that the routes of every shape lead where they should, and nowhere else.
 
-A shape knows its own queue. Two shapes with the same naming template, a retry exchange bound by somebody else, a
-policy whose pattern also matches a wait queue: each can make the broker lose, multiply or misroute messages although
-every object by itself is right. These checks run on the compiled topology, for the queues that shapes built.
+A shape knows its own queue only. Two shapes with the same naming template, another queue bound to a retry exchange, a
+policy whose pattern also matches a wait queue: each can make the broker lose, multiply or misroute messages, although
+every object by itself is right.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from redrive.topology.shapes.safe_queues import DELIVERY_LIMIT_NEVER
 
 
 class RouteProblem(NamedTuple):
-    """Something wrong with what stands around one queue; `path` is below that queue's entry."""
+    """A problem with the routes of one queue; `path` is below that queue's entry."""
 
     queue: str
     code: str
@@ -27,13 +27,13 @@ class RouteProblem(NamedTuple):
 
 
 class RouteChecks:
-    """The checks, over one compiled topology in the default vhost."""
+    """The checks of one compiled topology in the default vhost."""
 
     def __init__(self, topology: Topology, retry_routes: list[RetryRoutes]) -> None:
         self._retry_routes = retry_routes
         self._queues = {one.name: one for one in topology.queues}
         self._exchanges = {one.name: one for one in topology.exchanges}
-        self._book = PolicyMatcher(topology.policies) if topology.policies else None
+        self._policies = PolicyMatcher(topology.policies) if topology.policies else None
         self._routing = Routing(
             {(one.vhost, one.name): one for one in topology.exchanges},
             [(one.vhost, one.name) for one in topology.queues],
@@ -42,20 +42,22 @@ class RouteChecks:
         )
 
     def problems(self) -> Iterator[RouteProblem]:
-        """Everything that is wrong, queue by queue."""
+        """All problems, queue by queue."""
         for one in self._retry_routes:
-            yield from self._check_ways(one)
-            yield from self._check_return(one)
-            if self._book is not None:
-                yield from self._check_policies(one, self._book)
+            yield from self._check_targets(one)
+            yield from self._check_reentry(one)
+            if self._policies is not None:
+                yield from self._check_policies(one, self._policies)
 
-    def _check_ways(self, one: RetryRoutes) -> Iterator[RouteProblem]:
-        """A publish or reject into a wait or parking queue ends there and nowhere else."""
+    def _check_targets(self, one: RetryRoutes) -> Iterator[RouteProblem]:
+        """A message that is published or rejected into a wait or parking queue arrives there and nowhere else."""
         for wait in one.waits:
-            yield from self._check_way(one, wait.exchange, wait.routing_key, wait.queue, "retry")
-        yield from self._check_way(one, one.parking.exchange, one.parking.routing_key, one.parking.queue, "dead letter")
+            yield from self._check_target(one, wait.exchange, wait.routing_key, wait.queue, "retry")
+        yield from self._check_target(
+            one, one.parking.exchange, one.parking.routing_key, one.parking.queue, "dead letter"
+        )
 
-    def _check_way(
+    def _check_target(
         self, one: RetryRoutes, exchange: str, key: str | None, queue: str, what: str
     ) -> Iterator[RouteProblem]:
         if exchange == DEFAULT_EXCHANGE:
@@ -71,8 +73,8 @@ class RouteChecks:
                 ("retry",),
             )
 
-    def _check_return(self, one: RetryRoutes) -> Iterator[RouteProblem]:
-        """A wait queue that hands back through an exchange must reach its queue again, or the message is gone."""
+    def _check_reentry(self, one: RetryRoutes) -> Iterator[RouteProblem]:
+        """A message that comes back from its wait through an exchange must reach its queue again, or it is lost."""
         reentry_routes = {
             (waiting.dead_letter_exchange, waiting.dead_letter_routing_key): None
             for wait in one.waits
@@ -107,13 +109,13 @@ class RouteChecks:
         node: Node = (DEFAULT_VHOST, exchange)
         return [name for _, name in self._routing.targets(node, key)]
 
-    def _check_policies(self, one: RetryRoutes, book: PolicyMatcher) -> Iterator[RouteProblem]:
+    def _check_policies(self, one: RetryRoutes, policies: PolicyMatcher) -> Iterator[RouteProblem]:
         waiting = {wait.queue for wait in one.waits}
         for name in (one.queue, *(wait.queue for wait in one.waits), one.parking.queue):
             queue = self._queues.get(name)
             if queue is None:
                 continue
-            for policy in book.for_queue(queue):
+            for policy in policies.for_queue(queue):
                 if policy is None:
                     continue
                 for what in _undone(queue, policy.definition, one, is_wait=name in waiting):
@@ -127,7 +129,7 @@ class RouteChecks:
 
 
 def _undone(queue: Queue, definition: Arguments, one: RetryRoutes, *, is_wait: bool) -> Iterator[str]:
-    """What a policy would undo of what the shape promises for this queue."""
+    """What a policy would undo of the shape's promises for this queue."""
     is_parking = queue.name == one.parking.queue
     loops = queue.name == one.queue and one.retry_by is MoveBy.REJECT
     if "expires" in definition:

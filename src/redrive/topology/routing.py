@@ -1,8 +1,8 @@
-"""Where a message published to an exchange ends up: the broker's routing, asked of a topology rather than of a broker.
+"""Routing: the queues that a message published to an exchange reaches, by the bindings of a topology.
 
-Every exchange gets an index over its bindings (a map of keys, or a trie of topic patterns), and answers are kept, so
-that ten thousand queues ask in linear time. Headers and plugins' exchanges decide by what no topology knows; for them
-every destination is a possible one.
+Every exchange gets an index over its bindings (a map of keys, or a trie of topic patterns), and results are cached, so
+that the time is linear for ten thousand queues. Headers exchanges and those of plugins do not decide by the key; for
+them every destination is a possible one.
 """
 
 from collections import defaultdict
@@ -94,15 +94,16 @@ class Routing:
 
 
 class _Table:
-    """Bindings by key. A topic's patterns are a trie walked by a set of places, so that no pattern is ever costly."""
+    """Bindings by key. Topic patterns are a trie, matched by a set of its nodes at once, so that no pattern is
+    costly."""
 
     def __init__(self, bindings: Iterable[Binding], *, topic: bool) -> None:
         self._topic = topic
-        self._root = _Place()
+        self._root = _TrieNode()
         for binding in bindings:
             place = self._root
             for word in self._words(binding.routing_key):
-                place = place.next.setdefault(word, _Place(repeats=topic and word == "#"))
+                place = place.next.setdefault(word, _TrieNode(repeats=topic and word == "#"))
             place.bindings.append(binding)
 
     def matching(self, key: str) -> list[Binding]:
@@ -116,7 +117,7 @@ class _Table:
             return [key]
         return key.split(".") if key else []
 
-    def _after(self, place: "_Place", word: str) -> Iterator["_Place"]:
+    def _after(self, place: "_TrieNode", word: str) -> Iterator["_TrieNode"]:
         if place.repeats:
             yield place
         # A key's own "#" or "*" is a plain word, which only a wildcard can match.
@@ -124,8 +125,8 @@ class _Table:
             if step in place.next and not (step == "#" and self._topic):
                 yield place.next[step]
 
-    def _reached(self, places: Iterable["_Place"]) -> list["_Place"]:
-        found: dict[int, _Place] = {}
+    def _reached(self, places: Iterable["_TrieNode"]) -> list["_TrieNode"]:
+        found: dict[int, _TrieNode] = {}
         pending = list(places)
         while pending:
             place = pending.pop()
@@ -136,10 +137,10 @@ class _Table:
         return list(found.values())
 
 
-class _Place:
+class _TrieNode:
     __slots__ = ("bindings", "next", "repeats")
 
     def __init__(self, *, repeats: bool = False) -> None:
-        self.next: dict[str, _Place] = {}
+        self.next: dict[str, _TrieNode] = {}
         self.bindings: list[Binding] = []
         self.repeats = repeats

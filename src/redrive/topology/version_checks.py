@@ -1,8 +1,8 @@
 """What one version of RabbitMQ refuses, ignores or does otherwise than the others: `redrive compile --for VERSION`.
 
-Nothing is changed to suit a version; the answer is findings. An error is what the broker refuses (a refused policy
-aborts a whole import) or what costs messages there; a warning is what it silently leaves out. What is wrong everywhere
-is `arguments`' work. The facts were measured on 3.10.8, 4.0.5 and 4.3.6.
+Nothing is changed to suit a version; the result is findings. An error is what the broker refuses (a refused policy
+aborts a whole import) or what loses messages there; a warning is what it silently ignores. What is wrong on every
+version is in `arguments`. The facts were measured on 3.10.8, 4.0.5 and 4.3.6.
 """
 
 import re
@@ -25,7 +25,7 @@ __all__ = ["BrokerVersion", "check_for"]
 
 _V3_10, _V4_0, _V4_3 = BrokerVersion.V3_10, BrokerVersion.V4_0, BrokerVersion.V4_3
 _POLICY_RULES = {rule.name: rule for rule in POLICY_KEYS}
-# Arguments that some version does not know or does not like; a queue with none of them costs one set operation.
+# Arguments that are newer than the oldest version.
 _LATER = {rule.name: rule for rule in QUEUE_ARGUMENTS if rule.since > _V3_10}
 _DELAYED_RETRY = frozenset({"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"})
 _DELAYED_TYPE = "x-delayed-retry-type"
@@ -77,15 +77,15 @@ def _check_arguments(queue: Queue, version: BrokerVersion) -> Iterator[Finding]:
     for name, value in queue.arguments.items():
         if name in _LATER:
             # One sentence says it for all three arguments of delayed retry.
-            told = name in _DELAYED_RETRY and name != _DELAYED_TYPE and _DELAYED_TYPE in queue.arguments
-            if _LATER[name].since > version and not told:
+            is_covered = name in _DELAYED_RETRY and name != _DELAYED_TYPE and _DELAYED_TYPE in queue.arguments
+            if _LATER[name].since > version and not is_covered:
                 yield _unknown_yet(queue, name, version, _LATER[name].since)
         elif name == "x-delivery-limit":
             if version < _V4_0 and type(value) is int and value < 0:
                 yield _error(
                     queue,
                     "delivery-limit-destroys",
-                    f"has x-delivery-limit {value}, with which RabbitMQ {version} drops a message on its first return",
+                    f"has x-delivery-limit {value}, with which RabbitMQ {version} drops a message on its first requeue",
                     "say 1000000, which is as good as no limit on every version",
                 )
         elif name == "x-queue-mode":
@@ -158,7 +158,7 @@ def _check_policy(policy: Policy, version: BrokerVersion) -> Iterator[Finding]:
 
 def _takes(rule: PolicyRule, version: BrokerVersion, *, operator: bool) -> bool:
     since = rule.operator_since if operator else rule.since
-    # A key that no operator policy takes is wrong everywhere, and said elsewhere.
+    # A key that no operator policy takes is wrong on every version; `arguments` reports it.
     return (since is None or since <= version) and (rule.removed_in is None or version < rule.removed_in)
 
 
@@ -178,7 +178,7 @@ def _way_out(rule: PolicyRule) -> str:
 
 
 class _DeliveryPolicies:
-    """The policies that give a queue a delivery limit or somewhere to die."""
+    """The policies that give a queue a delivery limit or a dead-letter exchange."""
 
     def __init__(self, policies: Iterable[Policy]) -> None:
         self._patterns: dict[str, list[re.Pattern[str] | None]] = {}
@@ -188,12 +188,13 @@ class _DeliveryPolicies:
                 self._patterns.setdefault(policy.vhost, []).append(_pattern(policy.pattern))
 
     def cover(self, queue: Queue) -> bool:
-        """Whether some policy may apply. Which of several wins is not decided here: better silent than wrong."""
+        """Whether some policy may apply. Which of several wins is not decided here: better no warning than a wrong
+        one."""
         return any(one is None or one.search(queue.name) for one in self._patterns.get(queue.vhost, ()))
 
 
 def _pattern(written: str) -> re.Pattern[str] | None:
-    """The pattern, or None where Python reads it otherwise than RabbitMQ's PCRE does."""
+    """The pattern; None where Python reads it differently from RabbitMQ's PCRE."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -78,7 +78,7 @@ def test_a_nack_counts_up_to_4_0_and_not_on_4_3() -> None:
 
 def test_a_negative_limit_discards_on_the_first_return_on_3_10() -> None:
     """`redrive compile --for 3.10` refuses it for that reason, and so does a simulation."""
-    with pytest.raises(InvalidInput, match="drops a message on its first return"):
+    with pytest.raises(InvalidInput, match="drops a message on its first requeue"):
         simulate_first(queue("orders", "quorum", delivery_limit=-1), script="nack,ok", profile="3.10")
     assert simulate_first(queue("orders", "quorum", delivery_limit=-1), script="nack,ok").end_state is EndState.HANDLED
 

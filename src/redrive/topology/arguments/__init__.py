@@ -1,4 +1,5 @@
-"""The arguments of queues, exchanges and policies: what RabbitMQ knows (`catalogue`) and what is wrong (`checks`)."""
+"""The arguments of queues, exchanges and policies: what RabbitMQ knows (`known_arguments`) and what is wrong
+(`checks`)."""
 
 from redrive.topology.arguments.checks import check_exchange, check_policy, check_queue
 from redrive.topology.arguments.known_arguments import (

@@ -1,7 +1,7 @@
 """What is wrong with one queue, exchange or policy by itself, on every version of RabbitMQ.
 
 An error is what the broker refuses, or takes and then does not do; a warning is what it takes and ignores. What only
-some versions refuse is `versions`' work, and what several objects make wrong together is not known here.
+some versions refuse is in `version_checks`, and what only several objects together make wrong in `route_checks`.
 """
 
 from functools import lru_cache
@@ -23,11 +23,11 @@ from redrive.topology.model import Exchange, ExchangeType, Policy, Queue, QueueT
 _ARGUMENTS = {rule.name: rule for rule in QUEUE_ARGUMENTS}
 _POLICY_KEYS = {rule.name: rule for rule in POLICY_KEYS}
 _OPERATOR_KEYS = {rule.name: rule for rule in POLICY_KEYS if rule.operator_since is not None}
-# For each queue type what it takes, and for the rest of the world nothing more to say.
+# The arguments that each queue type takes.
 _OF_TYPE = {kind.value: {rule.name: rule for rule in QUEUE_ARGUMENTS if kind in rule.types} for kind in QueueType}
 _BUILT_IN = frozenset(ExchangeType)
 _ALTERNATE_EXCHANGE = "alternate-exchange"
-# What people write for something that RabbitMQ calls otherwise or does not have.
+# Arguments that people invent for something that RabbitMQ calls otherwise or does not have.
 _INVENTED = {
     "x-max-retries": "a quorum queue's x-delivery-limit bounds failed deliveries",
     "x-retry-count": "that is a header of a message, not an argument of a queue",
@@ -98,7 +98,7 @@ def check_exchange(exchange: Exchange) -> tuple[Finding, ...]:
 
 
 def check_policy(policy: Policy) -> tuple[Finding, ...]:
-    """What RabbitMQ refuses in one policy or operator policy: each of it aborts a whole import."""
+    """What RabbitMQ refuses in one policy or operator policy; each aborts a whole import."""
     found: list[Finding] = []
     if policy.apply_to not in APPLY_TO_SINCE:
         summary = f"can't apply to {shown(policy.apply_to)}"
@@ -168,7 +168,8 @@ def _dead_lettering(queue: Queue) -> list[Finding]:
 
 
 def _delayed_retry(queue: Queue) -> list[Finding]:
-    """What 4.3 refuses in a policy it takes as arguments, and then there is no delay, or another one."""
+    """Delayed-retry arguments that 4.3 refuses in a policy but takes on a queue, where it then delays otherwise or
+    not."""
     kind = queue.arguments.get("x-delayed-retry-type")
     least, most = queue.arguments.get("x-delayed-retry-min"), queue.arguments.get("x-delayed-retry-max")
     if kind in ("all", "failed", "returned") and least is None:
@@ -217,10 +218,10 @@ def _unknown_argument(about: Queue | Exchange, name: str, meant: str) -> Finding
 
 @lru_cache(maxsize=4096)
 def _meant(name: str, known: tuple[str, ...]) -> str:
-    """The hint for an unknown word; remembered, because a file repeats its mistakes for every queue."""
+    """The hint for an unknown name; cached, because a file repeats its mistakes for every queue."""
     if name in _INVENTED:
         return _INVENTED[name]
-    # `queue-mode` for `x-queue-mode` and `x-message-ttl` for `message-ttl` are nearer than any spelling tells.
+    # `queue-mode` for `x-queue-mode` and `x-message-ttl` for `message-ttl` are nearer than their spelling.
     for other in (f"x-{name}", name.removeprefix("x-")):
         if other in known:
             return f"did you mean `{other}`?"

@@ -34,7 +34,7 @@ _ONLY_CLASSIC, _ONLY_QUORUM, _ONLY_STREAM = frozenset({_CLASSIC}), frozenset({_Q
 class ArgumentRule:
     """One queue argument: what it may be, where it counts, what it does.
 
-    `unchecked`: RabbitMQ takes any value and makes nothing of a wrong one. `since_on`: a later start on some types.
+    `unchecked`: RabbitMQ takes any value and ignores a wrong one. `since_on`: a later start on some types.
     """
 
     name: str

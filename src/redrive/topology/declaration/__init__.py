@@ -1,1 +1,1 @@
-"""DataReader what an author declares: `redrive.yaml`, the same in Python, and the JSON Schema of both."""
+"""What an author declares: `redrive.yaml`, the same in Python, and the JSON Schema of both."""

@@ -1,4 +1,4 @@
-"""DataReader with every problem at once: typed access to plain data that notes what is wrong and goes on."""
+"""Typed access to plain data that collects every problem instead of stopping at the first."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +14,15 @@ PAUSE_AFTER = Count(0, 1_000_000, "0 never pauses, which is the default", option
 
 
 class DataReader:
-    """One reading of one declaration. What can't be read is noted in `findings` and read as its harmless default."""
+    """Reads the values of one declaration. A wrong value becomes a finding in `findings`, and is read as a harmless
+    default."""
 
     def __init__(self, locate: Locate) -> None:
         self.locate = locate
         self.findings: dict[tuple[Path, str], Finding] = {}
 
     def mapping(self, data: Any, path: Path, known: tuple[str, ...] | None = None) -> dict[str, Any]:
-        """A mapping with text keys, all of them known; {} for nothing or something else."""
+        """A mapping with known text keys; {} for None, and for anything else with a finding."""
         if data is None:
             return {}
         if not isinstance(data, Mapping):
@@ -39,7 +40,7 @@ class DataReader:
         return entries
 
     def name(self, value: Any, path: Path, kind: str) -> str | None:
-        """A name RabbitMQ takes."""
+        """A name that RabbitMQ takes."""
         if self.value(value, path, TEXT) is None:
             return None
         problem = name_problem(value, kind)
@@ -52,16 +53,16 @@ class DataReader:
         value = entry.get(key)
         return default if value is None else bool(self.value(value, (*path, key), FLAG))
 
-    def value(self, value: Any, path: Path, kind: OptionType) -> Any:
-        """A value its kind accepts, None otherwise."""
+    def value(self, value: Any, path: Path, option_type: OptionType) -> Any:
+        """A value that its type accepts, None otherwise."""
         try:
-            return kind.parse(value)
+            return option_type.parse(value)
         except Invalid as problem:
             for one in (problem, *problem.others):
                 self.report((*path, *one.path), "invalid-value", one.summary, one.hint)
             return None
 
     def report(self, path: Path, code: str, summary: str, hint: str = "") -> None:
-        """Notes a problem; the same one at the same place once."""
+        """Adds a finding; the same one at the same place once."""
         finding = finding_at(path, locate=self.locate, code=code, summary=summary, hint=hint)
         self.findings.setdefault((path, summary), finding)

@@ -147,7 +147,7 @@ def _shape(shape: type[Shape]) -> dict[str, Any]:
     """A shape's options. `shape` itself may be missing: a default may say it."""
     options: dict[str, Any] = {"shape": {"const": shape.name}}
     for one in fields(shape):
-        kind = one.metadata["kind"].schema()
+        kind = one.metadata["type"].schema()
         described = "; ".join(part for part in (one.metadata["doc"], kind.pop("description", "")) if part)
         default = list(one.default) if isinstance(one.default, tuple) else one.default
         options[one.name] = kind | {"description": described} | ({} if default is None else {"default": default})
@@ -162,8 +162,8 @@ def _object(properties: dict[str, Any], keys: tuple[str, ...], *, empty: bool = 
 
 
 def _named(entry: dict[str, Any], description: str) -> dict[str, Any]:
-    told = {"description": description} if description else {}
-    return {"type": ["object", "null"], "additionalProperties": entry} | told
+    described = {"description": description} if description else {}
+    return {"type": ["object", "null"], "additionalProperties": entry} | described
 
 
 def _exchange_type() -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""What an author declares, before any shape has turned it into topology.
+"""The declaration as a value: what an author declares, before any shape has turned it into a topology.
 
-A declaration says which exchanges and queues there are, what binds them, and how each queue retries. It is a value: the
-YAML reader and the Python API (`declare`) build the same one. `locate` leads from a path in it back to the line an
-author wrote, when there is one.
+It has the exchanges and queues, their bindings, and how each queue retries. The YAML reader and the Python API
+(`declare`) build the same value. `locate` gives the line of a path in the file, if there is a file.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,8 +48,8 @@ class DeclaredExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredAutoRetry:
-    """Whether dead letters of a queue go back by themselves: how often, after which pauses, and after which silence one
-    is resolved."""
+    """Whether the dead letters of a queue are redriven automatically: how often, after which pauses, and after how long
+    without a recurrence one is resolved."""
 
     is_on: bool = True
     attempts: int = 3
@@ -63,9 +62,9 @@ class DeclaredAutoRetry:
 class DeclaredQueue:
     """A queue as declared. `type` None leaves it to the shape; `retry` None means no retry at all.
 
-    `path` is where it stands in the declaration; `service` is the name dead letters are filed under. So many failures
-    in a row, as of a dependency that is down, pause its consumers (`pause_after`); None and 0 are never. `auto_retry`
-    None says nothing about its dead letters.
+    `path` is its place in the declaration; `service` is the name under which its dead letters are filed. `pause_after`
+    is the number of failures in a row, as of a dependency that is down, that pauses its consumers; None and 0 mean
+    never. `auto_retry` None: the declaration does not mention it.
     """
 
     name: str
@@ -83,7 +82,7 @@ class DeclaredQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A whole declaration; `broker` and `database` are the file's own answers to --url and --database."""
+    """A whole declaration. `broker` and `database` hold where --url and --database are not given."""
 
     vhost: str = DEFAULT_VHOST
     broker: str | None = None
@@ -119,7 +118,7 @@ _SECTIONS = {
 
 
 def address_of(path: Path) -> str:
-    """A path as people say it: "queue orders, retry.delays[1]"."""
+    """A path for people: "queue orders, retry.delays[1]"."""
     if len(path) >= 2 and path[0] in _SECTIONS and isinstance(path[1], str):
         head = f"{_SECTIONS[str(path[0])]} {path[1]}"
         rest = _dotted(path[2:])

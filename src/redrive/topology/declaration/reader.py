@@ -1,7 +1,7 @@
-"""From plain data, as YAML gives it or Python writes it, to a `Declaration`; every problem at once.
+"""Reads plain data, from YAML or from Python, into a `Declaration`, and reports every problem at once.
 
-The reader owns the grammar of `redrive.yaml`: which keys there are, which short forms, how defaults merge. What an
-option's value may be is its kind's business (`options`), what a shape makes of it the shape's.
+The reader owns the grammar of `redrive.yaml`: its keys, its short forms, how defaults merge. The option types decide
+what a value may be (`option_types`), and the shape what to build from it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ _QUEUE_TYPE = Choice(tuple(QueueType))
 def read_declaration(text: str, *, file: str = "redrive.yaml") -> Declaration:
     """A declaration from YAML text. Raises `InvalidDeclaration` with every finding, each with its line and column."""
     source = YamlSource(text, file)
-    return _Reader(source.locate).declaration(source.data)
+    return _DeclarationReader(source.locate).declaration(source.data)
 
 
 def declare(**sections: Any) -> Declaration:
@@ -49,11 +49,11 @@ def declare(**sections: Any) -> Declaration:
     "retry": ["30s", "5m"]}})`. A `retry` may also be a shape object (`LadderShape(delays=["30s", "5m"])`), and a
     duration a timedelta. Raises `InvalidDeclaration`.
     """
-    return _Reader(lambda _path: None).declaration(sections)
+    return _DeclarationReader(lambda _path: None).declaration(sections)
 
 
-class _Reader(DataReader):
-    """Section by section; raises all findings together at the end."""
+class _DeclarationReader(DataReader):
+    """Reads section by section and raises all findings together at the end."""
 
     def __init__(self, locate: Locate) -> None:
         super().__init__(locate)

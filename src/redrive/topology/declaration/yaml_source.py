@@ -1,8 +1,8 @@
 """YAML text to plain data, and back from a path in that data to the line it was written on.
 
 libyaml's C parser composes the nodes, which carry their marks; the plain data is built from them here rather than by
-PyYAML's constructors, so that duplicate keys are noticed, dates stay the text that was written, and a document that
-refers to itself or multiplies by aliases ends in one sentence instead of an endless walk.
+PyYAML's constructors, so that duplicate keys are errors, dates stay the text that was written, and a document that
+refers to itself or multiplies by aliases is refused in one sentence instead of walked without end.
 """
 
 import re
@@ -35,16 +35,16 @@ def _may_nest_deeply(text: str) -> bool:
 
 
 def _before(text: str, mark: Any) -> str:
-    """The white space a problem's line begins with, up to and with the problem's own character."""
+    """The white space at the start of a line, up to and including the mark; "" if there is other text before it."""
     line = "".join(text.split("\n")[mark.line : mark.line + 1])[: mark.column + 1]
     return line if not line.strip() else ""
 
 
 class YamlSource:
-    """A parsed document: `data`, and `locate` for where a path of it stands."""
+    """A parsed document: its `data`, and `locate` for the position of a path in it."""
 
     def __init__(self, text: str, file: str) -> None:
-        """Parses. Raises `InvalidDeclaration` for text that is no YAML, or none that can be used."""
+        """Parses. Raises `InvalidDeclaration` for text that is not YAML, or that can't be used."""
         self.file = file
         self._root = self._compose(text)
         self._weights: dict[int, int] = {}
@@ -55,7 +55,7 @@ class YamlSource:
         self.data: Any = None if self._root is None else self._build(self._root, 0)
 
     def locate(self, path: Path) -> Position:
-        """Where the value at `path` stands, or the nearest thing around it that was written."""
+        """The position of the value at `path`, or of the nearest value around it that is in the text."""
         node = self._root
         found = node
         for step in path:

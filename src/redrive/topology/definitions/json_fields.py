@@ -1,7 +1,7 @@
-"""The fields of a JSON object, taken with their types; what does not fit is noted with its path, all of it.
+"""Typed access to the fields of JSON objects, which collects every fault with its path.
 
-A getter always returns a value of its type, so that reading goes on to the next fault: who builds an object looks at
-`count` before and after.
+A getter always returns a value of its type, so that reading goes on to the next fault. A caller that builds an object
+compares `count` before and after.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ ABSENT: Any = object()
 """The value of a key that is not there; null is a value."""
 
 
-class Fields:
+class JsonFields:
     """Getters for the objects of one document, and the faults they found."""
 
     def __init__(self, document: Document) -> None:
@@ -78,7 +78,7 @@ class Fields:
         return NO_ARGUMENTS
 
     def extra(self, item: dict[str, Any], known: frozenset[str], path: Path) -> Arguments:
-        """The keys the model has no word for."""
+        """The keys that the model does not know."""
         if item.keys() <= known:
             return NO_ARGUMENTS
         return Arguments({key: self.plain(one, (*path, key)) for key, one in item.items() if key not in known})
@@ -91,20 +91,20 @@ class Fields:
         return value
 
     def wrong(self, path: Path, value: Any, wanted: str, hint: str = "") -> None:
-        """Notes that a value is of the wrong kind, or not there."""
+        """Adds the fault that a value has the wrong type or is missing."""
         if value is ABSENT:
             self.fault(path, "missing-key", f"is missing; it must be {wanted}", hint)
         else:
             self.fault(path, "wrong-type", f"must be {wanted}, not {kind_of(value)}", hint)
 
     def fault(self, path: Path, code: str, summary: str, hint: str = "", severity: Severity = Severity.ERROR) -> None:
-        """Notes a fault, or with another severity something that reading can live with."""
+        """Adds a fault; with another severity, a warning."""
         address = written(path) or "definitions"
         finding = Finding(code=code, severity=severity, address=address, summary=summary, hint=hint)
         self._faults.append((path, finding))
 
     def finish(self) -> list[Finding]:
-        """The warnings, placed. Raises if there is more than warnings."""
+        """The warnings with their positions. Raises `InvalidDefinitions` if there are errors."""
         if not self._faults:
             return []
         places = self._document.positions(path for path, _ in self._faults)

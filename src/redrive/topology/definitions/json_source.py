@@ -1,11 +1,11 @@
-"""JSON text to plain values, and back to the place in the text where something is wrong.
+"""JSON text to plain values, and back from a path in them to the line and column.
 
-RabbitMQ's own parsers disagree about what is refused here, so no reading of it would be right: of a key given twice
-3.10 takes the last value and 4.x the first; a lone surrogate is taken by 3.10 only; NaN and numbers beyond a double are
-refused by all. NUL is taken by all and refused here, because no tool and no database can hold it.
+Refused is what RabbitMQ's own versions read differently, so that no reading would be right: of a key given twice 3.10
+takes the last value and 4.x the first; only 3.10 takes a lone surrogate; all refuse NaN and numbers beyond a double.
+All take NUL, which is refused here because no tool and no database can hold it.
 
-The fast way is Python's own parser with the cheapest possible checks; only a text that fails them, or whose content the
-reader finds fault with, is walked token by token to learn the places.
+Python's own parser does the work, with the cheapest possible checks. Only a text that fails them, or in which the
+reader finds a fault, is tokenised to find the positions.
 """
 
 import json
@@ -68,7 +68,7 @@ def parse_json(text: str | bytes, *, file: str) -> Document:
 
 
 def written(path: Path) -> str:
-    """A path as people write it: `queues[3].durable`, or "" for the whole file."""
+    """A path for people: `queues[3].durable`; "" for the whole file."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -96,7 +96,7 @@ def _object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]
 
 
 def _is_suspect(text: str) -> bool:
-    # The plain searches first: they cost nothing beside the patterns, and most files end here.
+    # The plain searches come first: they are much cheaper than the patterns, and decide for most files.
     return ("\\u" in text and _SUSPECT.search(text) is not None) or (
         not text.isascii() and _HALF_PAIR.search(text) is not None
     )

@@ -1,11 +1,11 @@
-"""definitions.json into the model.
+"""Reads definitions.json into the model.
 
-Read is what RabbitMQ 3.10–4.3 exports and what people write by hand: the whole-cluster form, where every object names
-its vhost, and the per-vhost form, where none does. What the model has no word for (users, permissions, parameters,
-unknown keys of any object) is kept as it is. What is absent gets the value an import of 4.3 gives it.
+It reads what RabbitMQ 3.10–4.3 exports and what people write by hand: the whole-cluster form, where every object names
+its vhost, and the per-vhost form, where none does. What the model does not know (users, permissions, parameters,
+unknown keys of any object) is kept unchanged. An absent field gets the value that an import of 4.3 gives it.
 
 Every fault is reported at once, with its place. A type that RabbitMQ does not expect is a fault even where an import
-lets it pass: a queue named 5 is taken by 3.10 and 4.0 and from then on no policy can be set in that vhost.
+lets it pass: 3.10 and 4.0 take a queue named 5, and from then on no policy can be set in that vhost.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from redrive.core import Finding, Severity
 from redrive.topology.argument_table import Arguments
-from redrive.topology.definitions.json_fields import ABSENT, Fields, kind_of
+from redrive.topology.definitions.json_fields import ABSENT, JsonFields, kind_of
 from redrive.topology.definitions.json_source import Document, Path, parse_json
 from redrive.topology.model import (
     DEFAULT_EXCHANGE,
@@ -53,7 +53,7 @@ _Object = TypeVar("_Object")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """A definitions file: its topology, and the form it had, so that writing can give the same one back.
+    """A definitions file: its topology, and its form, so that it can be written back in the same form.
 
     `vhost` is the one that objects without a vhost were put in (per-vhost form). `warnings` are what an import would
     skip or change in silence.
@@ -74,13 +74,13 @@ def read_definitions(text: str | bytes, *, file: str = "definitions.json", vhost
 
 
 def parse_definitions(text: str | bytes, *, file: str = "definitions.json", vhost: str = DEFAULT_VHOST) -> Definitions:
-    """As `read_definitions`, with the form of the file and what is doubtful in it."""
-    return _Reading(parse_json(text, file=file), vhost).definitions()
+    """As `read_definitions`, with the form of the file and warnings."""
+    return _DefinitionsReader(parse_json(text, file=file), vhost).definitions()
 
 
 def is_predeclared(name: str) -> bool:
-    """Whether an exchange is one that every vhost is born with. measured on 3.10.8, 4.0.5, 4.3.6: an import skips them,
-    whatever it says of them, and every other `amq.*` exchange too."""
+    """Whether every vhost has this exchange from the start. Measured on 3.10.8, 4.0.5, 4.3.6: an import skips these
+    exchanges, and every other `amq.*` exchange too."""
     return name == DEFAULT_EXCHANGE or name.startswith(RESERVED_PREFIX)
 
 
@@ -99,11 +99,11 @@ class _Once(Generic[_Object]):
         return tuple(self.known.values())
 
 
-class _Reading:
+class _DefinitionsReader:
     def __init__(self, document: Document, vhost: str) -> None:
         self._document = document
         self._vhost = vhost
-        self._fields = Fields(document)
+        self._fields = JsonFields(document)
         self._content: dict[str, Any] = {}
         self._per_vhost = False
         self._vhosts: _Once[Vhost] = _Once()
@@ -147,7 +147,7 @@ class _Reading:
         )
 
     def _vhosts_used(self) -> tuple[Vhost, ...]:
-        """Those the file lists, and those its objects are in: an import would need them."""
+        """The vhosts that the file lists, and those that its objects are in: an import needs them."""
         if self._per_vhost:
             return (Vhost(name=self._vhost, default_queue_type=_default_queue_type(self._content)),)
         for objects in (self._exchanges, self._queues, self._bindings, self._policies):
@@ -290,7 +290,7 @@ class _Reading:
             self._keep(self._policies, (vhost, name, operator), policy, path)
 
     def _keep(self, objects: _Once[Any], identity: Any, one: Any, path: Path) -> None:
-        """Once each; a second time with other settings is a fault, because nobody can say which one wins."""
+        """Keeps each object once. A second one with other settings is a fault: which one wins is undefined."""
         known = objects.add(identity, one)
         if known is None:
             return
@@ -318,7 +318,7 @@ class _Reading:
 
 
 def _default_queue_type(item: Mapping[str, Any]) -> str | None:
-    """An import heeds the metadata alone; what stands beside it is taken for what the author meant."""
+    """From the metadata, which is all that an import reads; else from beside it, where authors put it too."""
     metadata = item.get("metadata")
     inner = metadata.get("default_queue_type") if isinstance(metadata, dict) else None
     value = item.get("default_queue_type") if inner is None else inner

@@ -1,8 +1,8 @@
-"""The model as definitions.json.
+"""Writes the model as definitions.json.
 
 Every field is written out, because an import of 3.10 refuses a queue without `durable` or `auto_delete` and 4.0 still
 keeps an exchange without them half-defined; so are the vhosts, because 4.3 does not boot with a file that has none. The
-default exchange and `amq.*` exchanges are left out: every vhost is born with them and every import skips them.
+default exchange and `amq.*` exchanges are left out: every vhost has them from the start, and every import skips them.
 
 Objects come in the order the topology has them, keys in a fixed one: the same topology is always the same text.
 """
@@ -31,7 +31,7 @@ def write_definitions(topology: Topology, *, per_vhost: bool = False, vhost: str
 
 
 def rewrite_definitions(definitions: Definitions) -> str:
-    """A file as it was read: its form, and everything that was in it."""
+    """A file as it was read: in its own form, with everything that was in it."""
     topology = definitions.topology
     return _text(_vhost_document(topology) if definitions.per_vhost else _cluster_document(topology)) + "\n"
 
@@ -60,7 +60,7 @@ def _vhost_document(topology: Topology) -> dict[str, Any]:
 
 
 def _only(topology: Topology, vhost: str) -> Topology:
-    """One vhost's part. Of what is kept as it was read, the parameters and exchanges of other vhosts stay behind."""
+    """The part in one vhost, without the parameters and exchanges of other vhosts that were kept unchanged."""
     extra = topology.extra.thaw()
     for name in ("parameters", "exchanges"):
         if name in extra:
@@ -75,7 +75,7 @@ def _only(topology: Topology, vhost: str) -> Topology:
 
 
 def _all_vhosts(topology: Topology) -> list[Vhost]:
-    """Those the topology names and those its objects are in: a file that leaves one out can't be imported."""
+    """The vhosts that the topology names, and those that its objects are in: an import needs them all."""
     found = {one.name: one for one in topology.vhosts}
     for objects in (topology.exchanges, topology.queues, topology.bindings, topology.policies):
         for one in objects:
@@ -96,7 +96,7 @@ def _extra(topology: Topology) -> dict[str, Any]:
 
 
 def _parameters(topology: Topology, *, named: bool = True) -> dict[str, Any]:
-    """Operator policies are parameters to RabbitMQ; they join those that were kept as they were read."""
+    """The operator policies, which are parameters to RabbitMQ, beside the parameters that were kept unchanged."""
     operators = [_operator_policy(one, named=named) for one in topology.policies if one.operator]
     written = [*_kept(topology, "parameters"), *operators]
     return {"parameters": written} if written or "parameters" in topology.extra else {}
@@ -184,7 +184,7 @@ def _with_extra(written: dict[str, Any], extra: Arguments) -> dict[str, Any]:
 
 def _text(value: Any, line: str = "\n") -> str:
     """The value as JSON, two spaces a level. `json` itself would do it, at four times the cost: it indents in Python
-    generators, and a hundred thousand queues are a few million of them."""
+    generators, a few million of them for a hundred thousand queues."""
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, dict) and value:

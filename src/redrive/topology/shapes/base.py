@@ -63,7 +63,7 @@ class Shape(ABC):
         """Puts every option into its canonical form. Raises `Invalid` with the option's name in its path."""
         for one in fields(self):
             try:
-                parsed = one.metadata["kind"].parse(getattr(self, one.name))
+                parsed = one.metadata["type"].parse(getattr(self, one.name))
             except Invalid as problem:
                 raise Invalid(problem.summary, problem.hint, (one.name, *problem.path)) from None
             object.__setattr__(self, one.name, parsed)
