@@ -1,7 +1,6 @@
 """The least-privilege consumer can do all a consumer does, and declares nothing."""
 
 import asyncio
-import secrets
 from typing import Any
 
 import pika
@@ -14,26 +13,9 @@ from redrive.runtime import AppRunOptions
 from redrive.topology import user_permissions
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
-from tests.live.runtime.test_flows_shapes import (
-    EVERYWHERE,
-    FLOWS,
-    Flow,
-    Recorder,
-    compiled,
-    decisions,
-    parking_of,
-    send,
-)
+from tests.live.runtime.flows import EVERYWHERE, FLOWS, Flow, Recorder, compiled, decisions, parking_of, send
+from tests.live.runtime.users import add_user
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
-
-
-def add_user(vhost: Vhost, rights: dict[str, str]) -> str:
-    """A user with these rights on the vhost; its URL."""
-    name = f"redrive-{secrets.token_hex(4)}"
-    vhost.management.put("users", name, body={"password": name, "tags": ""})
-    vhost.management.put("permissions", vhost.name, name, body=rights)
-    parameters = pika.URLParameters(vhost.amqp_url)
-    return f"amqp://{name}:{name}@{parameters.host}:{parameters.port}/{vhost.name}"
 
 
 def check_rights(vhost: Vhost, name: str) -> None:

@@ -12,7 +12,7 @@ from redrive.topology import compile_declaration, read_declaration
 from redrive.wire import Properties
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
-from tests.live.runtime.test_app_rights import add_user
+from tests.live.runtime.users import add_user
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 TEXT = """

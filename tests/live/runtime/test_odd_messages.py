@@ -16,11 +16,9 @@ from redrive.client import Client, Confirmed
 from redrive.wire import Properties
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
-from tests.live.runtime.test_flows_shapes import EVERYWHERE, FLOWS, Flow, compiled, parking_of
-from tests.live.runtime.test_parking_by_reject import LITERAL
+from tests.live.runtime.flows import EVERYWHERE, FLOWS, LITERAL, Flow, compiled, parking_of
 from tests.unit.client.scenario import Notes, run_scenario
-from tests.unit.runtime.test_odd_deaths import messages
-from tests.unit.runtime.test_unreadable import unreadable
+from tests.unit.runtime.odd_messages import messages, unreadable
 
 WITHOUT_RETRY = Flow(
     text="""

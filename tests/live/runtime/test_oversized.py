@@ -10,7 +10,7 @@ from redrive import App, wire
 from redrive.client import Client
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
-from tests.live.runtime.test_flows_shapes import EVERYWHERE, FLOWS, Flow, compiled, decisions, parking_of
+from tests.live.runtime.flows import EVERYWHERE, FLOWS, Flow, compiled, decisions, parking_of
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
 LARGE = "x" * 130_950

@@ -13,17 +13,9 @@ from redrive import App
 from redrive.client import Client
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import Held, drain, wait_ready
-from tests.live.runtime.test_flows_shapes import FLOWS, Flow, Recorder, compiled, decisions, parking_of, send
+from tests.live.runtime.flows import FLOWS, LITERAL, Flow, Recorder, compiled, decisions, parking_of, send
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
 
-LITERAL = {
-    "tiered": replace(
-        FLOWS["tiered"], text=FLOWS["tiered"].text.replace("shape: tiered,", "shape: tiered, park: reject,")
-    ),
-    "requeue": replace(
-        FLOWS["requeue"], text=FLOWS["requeue"].text.replace("shape: requeue", "shape: requeue, park: reject")
-    ),
-}
 OF_A_PUBLISHED_PARKING = (
     "x-final-error",
     "x-final-status-code",

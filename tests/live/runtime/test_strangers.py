@@ -13,9 +13,9 @@ from redrive import App, Message
 from redrive.client import Client
 from redrive.wiring import declare_missing, running
 from tests.live.client.accounts import drain
-from tests.live.runtime.test_flows_shapes import EVERYWHERE, FLOWS, Flow, compiled, decisions, parking_of
+from tests.live.runtime.flows import EVERYWHERE, FLOWS, Flow, compiled, decisions, parking_of
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
-from tests.unit.runtime.test_strangers import forged
+from tests.unit.runtime.forged_headers import forged
 
 FIRST = "first"
 REJECT_LOOPS = ("service", "per-queue", "quorum")

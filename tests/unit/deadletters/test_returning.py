@@ -38,8 +38,7 @@ from tests.unit.deadletters.collecting_scene import (
     stored_letters,
     wait_for,
 )
-from tests.unit.runtime.test_odd_deaths import messages
-from tests.unit.runtime.test_unreadable import unreadable
+from tests.unit.runtime.odd_messages import messages, unreadable
 
 pytestmark = pytest.mark.slow
 

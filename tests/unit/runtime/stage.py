@@ -96,3 +96,13 @@ async def stage(
         await declare_missing(topology, lambda _: Client(broker.url))
         async with Client(broker.url) as client:
             yield Stage(broker=broker, client=client, notes=Notes())
+
+
+async def delete(on: Stage, queue: str) -> None:
+    channel = await on.client.channel()
+    await channel.delete_queue(queue)
+    await channel.close()
+
+
+def failures(on: Stage, event: str = "runtime.publish_failed") -> int:
+    return sum(name == event for name, _ in on.notes.heard)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -550,3 +551,34 @@ queues:
 
     run_scenario(scenario())
     assert done == ["text", "slow"]
+
+
+@pytest.mark.slow
+def test_a_message_that_no_thread_was_free_for_has_not_been_tried() -> None:
+    go = threading.Event()
+    runs: list[bytes] = []
+
+    async def scenario() -> None:
+        async with stage(time="manual") as on:
+            app = App(compiled())
+
+            @app.consumer("orders", concurrency=1, timeout="100ms")
+            def place(body: bytes) -> None:
+                runs.append(body)
+                if body == b"hangs":
+                    go.wait()
+
+            await on.publish("orders", b"hangs", message_id="a")
+            await on.publish("orders", b"fine", message_id="b")
+            async with on.running(app):
+                await until(lambda: on.decisions() == {"retry": 1, "requeue": 1})
+                assert (runs, on.places("a")) == ([b"hangs"], ["ready in orders.wait.30s"])
+                go.set()
+                await until(lambda: on.decisions()["ack"] == 1)
+                await until(lambda: not on.places("b"))
+
+    try:
+        run_scenario(scenario())
+    finally:
+        go.set()
+    assert runs == [b"hangs", b"fine"]

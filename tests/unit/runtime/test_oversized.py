@@ -7,7 +7,7 @@ import pytest
 from redrive import App, wire
 from redrive.client import Confirmed
 from tests.unit.client.scenario import run_scenario
-from tests.unit.runtime.stage import Stage, compiled, stage, until
+from tests.unit.runtime.stage import Stage, compiled, failures, stage, until
 from tests.unit.runtime.test_strangers import SHAPES
 
 FRAME_BYTES_MAX = 131_072 - 8 - 12 - 100
@@ -203,5 +203,32 @@ def test_where_parking_is_a_reject_it_is_rejected_as_it_is_and_needs_no_envelope
             (got,) = await on.take(routes.parking.queue)
             assert (got.body, wire.unwrap(got.body)) == (b"bad", None)
             assert got.properties.headers["large"] == large("bad").headers["large"]
+
+    run_scenario(scenario())
+
+
+@pytest.mark.parametrize("profile", ["3.10", "4.3"])
+def test_headers_that_outgrow_a_frame_on_their_way_through_the_broker_cost_neither_a_message_nor_the_connection(
+    profile: str,
+) -> None:
+    async def scenario() -> None:
+        async with stage(profile=profile) as on:
+            app = App(compiled())
+            runs: dict[str, int] = {}
+
+            @app.consumer("orders")
+            async def place(body: bytes) -> None:
+                runs[body.decode()] = runs.get(body.decode(), 0) + 1
+                raise ValueError
+
+            names = [
+                await on.publish("orders", b"%d" % size, headers={"large": "x" * size})
+                for size in (10, 110_000, 130_500)
+            ]
+            async with on.running(app):
+                await until(lambda: on.decisions() == {"retry": 6, "park": 3})
+            assert on.places(*names) == ["ready in orders.parked"] * 3
+            assert runs == {"10": 3, "110000": 3, "130500": 3}
+            assert not failures(on, "client.connection_lost")
 
     run_scenario(scenario())

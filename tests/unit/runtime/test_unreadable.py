@@ -10,36 +10,15 @@ import pytest
 
 from redrive import App, Message, wire
 from redrive.client import Delivery
-from redrive.core import headers as names
 from redrive.runtime.settlement import settler
 from redrive.runtime.settlement.internal_failures import TRIES_MAX
 from redrive.runtime.settlement.retry_state import RetryState, RetryStates
-from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
+from tests.unit.runtime.odd_messages import unreadable
 from tests.unit.runtime.stage import compiled, stage, until
-from tests.unit.runtime.test_odd_deaths import deep, with_raw_header
 from tests.unit.runtime.test_strangers import SHAPES
 
 pytestmark = pytest.mark.slow
-
-READ = sorted(names.BOUND_HEADERS | names.REDRIVEN_HEADERS | names.COUNT_HEADERS | {names.DEATHS, "stranger"})
-
-
-def unreadable() -> dict[str, Properties]:
-    """Each header that we read nested too deep: alone, beside a digest, and without an id."""
-    made = {}
-    for name in READ:
-        plain = Properties.of(delivery_mode=2, message_id=name, headers={"mine": "kept"})
-        made[name] = with_raw_header(plain, name, deep())
-        if name != names.DIGEST:
-            told = plain.edit(headers={names.DIGEST: "a"})
-            made[f"{name} with a digest"] = with_raw_header(told, name, deep())
-            made[f"{name} without an id"] = with_raw_header(told.edit(message_id=None), name, deep())
-    for name in ("CC", "BCC"):
-        plain = Properties.of(delivery_mode=2, message_id=name, headers={"mine": "kept"})
-        value = deep()
-        made[name] = with_raw_header(plain, name, b"A" + len(value).to_bytes(4, "big") + value)
-    return made
 
 
 @pytest.mark.parametrize("way", ["exchange", "name"])

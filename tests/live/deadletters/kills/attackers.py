@@ -27,7 +27,7 @@ from redrive.wiring import find_connection_settings, new_id, new_random_bits, no
 from tests.unit.admin.conftest import Noted, app_on, make_token
 from tests.unit.admin.seeding import ask
 from tests.unit.admin.test_narrow_scope import ATTACKS, MINE, MY_DLQ, THEIR_DLQ, THEIRS, Call, Ids
-from tests.unit.runtime.test_strangers import forged
+from tests.unit.runtime.forged_headers import forged
 from tests.unit.stores.letter_making import make_exported, make_letter, put
 
 NARROW = "narrow"

@@ -14,7 +14,7 @@ from redrive.wire import Properties
 from tests.live.runtime.kills.cells import Cell, declaration_of
 from tests.live.runtime.kills.worker import consume
 from tests.live.worker_processes import said, start_worker, wait_exit
-from tests.unit.runtime.test_strangers import forged
+from tests.unit.runtime.forged_headers import forged
 
 PATIENCE_S = 60.0
 LOOK_S = 0.1

@@ -10,7 +10,7 @@ from redrive import App, Message
 from redrive.core import Answered
 from redrive.runtime import subscription
 from tests.unit.client.scenario import Notes, run_scenario
-from tests.unit.runtime.stage import compiled, stage, until
+from tests.unit.runtime.stage import compiled, failures, stage, until
 
 
 @pytest.fixture(autouse=True)
@@ -251,5 +251,34 @@ def test_timeouts_count_towards_the_pause_only_if_they_are_named(whose: str, nam
                 await until(lambda: on.notes.count("runtime.probing") if named else on.decisions()["park"] == 5)
             assert len(on.places(*names)) == 5
             assert bool(on.notes.count("runtime.paused")) is named
+
+    run_scenario(scenario())
+
+
+def test_what_cannot_be_read_says_nothing_about_a_dependency_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscription, "PROBE_FIRST_S", 0.01)
+
+    async def scenario() -> None:
+        async with stage(time="manual") as on:
+            app = App(compiled())
+            is_up = False
+
+            @app.consumer("orders", pause_after=1)
+            async def place(body: dict[str, int]) -> None:
+                if not is_up:
+                    raise ConnectionError
+
+            await on.publish("orders", b"{}", message_id="a")
+            async with on.running(app):
+                await until(lambda: failures(on, "runtime.paused"))
+                for _ in range(3):
+                    await on.publish("orders", b"no JSON")
+                await until(lambda: on.decisions()["park"] == 3)
+                await until(lambda: on.decisions()["requeue"] > 3)
+                assert not failures(on, "runtime.resumed")
+                is_up = True
+                await until(lambda: failures(on, "runtime.resumed"))
+                await until(lambda: not on.places("a"))
+            assert len(await on.take("orders.parked")) == 3
 
     run_scenario(scenario())
