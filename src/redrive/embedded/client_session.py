@@ -390,7 +390,7 @@ class ClientSession:
         self.connection = connection
         # RabbitMQ limits the number of open channels, not their numbers.
         self._channels_max = self.wire.channel_max
-        self.wire.raise_channel_max(_CHANNEL_NUMBER_MAX)
+        self.wire.allow_channel_numbers(_CHANNEL_NUMBER_MAX)
         self.wire.send(0, methods.ConnectionOpenOk())
         self._host.attach(connection, self)
 

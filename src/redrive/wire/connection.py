@@ -107,8 +107,8 @@ class Connection:
         """The state of a channel, CLOSED for one never opened."""
         return self._lifecycle.channel_state(channel)
 
-    def raise_channel_max(self, channel_max: int) -> None:
-        """Allow channel numbers up to `channel_max`, whatever was negotiated."""
+    def allow_channel_numbers(self, channel_max: int) -> None:
+        """Allow channel numbers up to `channel_max`, whatever was negotiated: RabbitMQ counts only the open channels."""
         self._lifecycle.channel_max = channel_max
 
     def free_channel(self) -> int | None:

@@ -54,20 +54,20 @@ class FrameReceiver:
             if not seen.startswith(b"AMQP"[: len(seen)]):
                 raise FramingLost("the server does not speak AMQP")
             if len(seen) == 8:
-                lifecycle.state = CONNECTION[lifecycle.state][Side.SERVER, ProtocolHeader]
+                lifecycle.enter(CONNECTION[lifecycle.state][Side.SERVER, ProtocolHeader])
                 version = ".".join(str(octet) for octet in seen[4:])
                 raise RemoteProtocolError(
                     ReplyCode.NOT_IMPLEMENTED, f"the server refuses AMQP 0-9-1; it offers protocol {version}"
                 )
             return None
         if not PROTOCOL_HEADER.startswith(seen):
-            # The specification's answer to a wrong header, whatever it was: ours, and goodbye.
+            # The specification's answer to any wrong header: send ours, and close.
             lifecycle.out.append(lifecycle.limits.other_protocol)
             raise RemoteProtocolError(ReplyCode.NOT_IMPLEMENTED, f"not the header of AMQP 0-9-1: {seen!r}")
         if len(seen) < 8:
             return None
         lifecycle.splitter.position += 8
-        lifecycle.state = CONNECTION[lifecycle.state][Side.CLIENT, ProtocolHeader]
+        lifecycle.enter(CONNECTION[lifecycle.state][Side.CLIENT, ProtocolHeader])
         return Greeted()
 
     def receive_frame(self, frame: Frame) -> Event | None:
@@ -92,10 +92,10 @@ class FrameReceiver:
         if known is None or lifecycle.state is not ConnectionState.OPEN:
             return self._receive_channel_open(frame)
         if known.state in CHANNEL_CLOSING and (frame_type != METHOD or _index(payload) not in _CHANNEL_ENDS):
-            # The peer said it before it knew that the channel is closing.
+            # The peer sent it before it knew that the channel is closing.
             return None
         if known.unfinished is not None and lifecycle.side is Side.SERVER:
-            self._check_turn(frame, known.unfinished)
+            self._check_message_order(frame, known.unfinished)
         if frame_type == METHOD:
             if known.unfinished is not None:
                 raise self._unexpected("a method in the middle of a message", channel)
@@ -109,7 +109,7 @@ class FrameReceiver:
         return self._receive_body(channel, known.unfinished, payload)
 
     def _check_client_frame(self, frame: Frame) -> None:
-        """A client's frame by itself: one of the four kinds, and where such a frame may be."""
+        """Checks a client's frame by itself: its type, and whether such a frame may be on this channel."""
         frame_type, channel, payload = frame
         if frame_type not in (METHOD, HEADER, BODY) or (frame_type == METHOD and len(payload) < 4):
             if frame_type == HEARTBEAT and not payload:
@@ -121,8 +121,8 @@ class FrameReceiver:
         if misplaced and self._lifecycle.state not in CONNECTION_CLOSING:
             raise rabbitmq_errors.misplaced_frame(frame_type, payload)
 
-    def _check_turn(self, frame: Frame, unfinished: Unfinished) -> None:
-        """A client's frame while its message is not whole: first the header, of the method's class, then bodies."""
+    def _check_message_order(self, frame: Frame, unfinished: Unfinished) -> None:
+        """Checks a client's frame inside a message: first the header, of the method's class, then bodies."""
         frame_type, channel, payload = frame
         if unfinished.header is not None:
             if frame_type != BODY:
@@ -265,7 +265,7 @@ class FrameReceiver:
             if size == unfinished.body_size:
                 lifecycle.unfinished_bytes -= len(unfinished.header)
                 return self._complete(channel, unfinished, payload)
-            # Grown as it arrives, never sized by what the header claims: a lie costs the liar its own bandwidth.
+            # Grown as it arrives, never sized by what the header claims: a false size must not cost us memory.
             unfinished.body = bytearray()
         if len(unfinished.body) + size > unfinished.body_size:
             if lifecycle.side is Side.SERVER:

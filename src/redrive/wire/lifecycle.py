@@ -80,7 +80,7 @@ class OpenedChannel:
 class Lifecycle:
     """The state of one end of a connection, for the parts of `Connection` to share.
 
-    `out` holds the bytes to send; nobody replaces it, nor `open_channels`, `ready_channels` or `delivery_types`, so
+    `out` holds the bytes to send. It, `open_channels`, `ready_channels` and `delivery_types` are never replaced, so
     that the hot paths may keep references to them.
     """
 

@@ -29,7 +29,7 @@ class Conversation:
         self.ask(0, methods.ConnectionStartOk(client_properties=properties, response=response))
         self.ask(0, methods.ConnectionTuneOk(channel_max=channel_max, frame_max=131_072, heartbeat_s=0))
         # A client that gives its channels any number it likes, as aiormq's may.
-        self.client.raise_channel_max(65_535)
+        self.client.allow_channel_numbers(65_535)
         self.ask(0, methods.ConnectionOpen())
 
     def ask(self, channel: int, method: methods.Method) -> list[methods.Method]:

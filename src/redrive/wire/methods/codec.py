@@ -77,11 +77,11 @@ class Method:
     """The fields of the readable form; secrets stay out of it."""
 
     def __init__(self, **arguments: Any) -> None:
-        said = self.__dict__
+        fields = self.__dict__
         for name, default in self.DEFAULTS.items():
-            said[name] = default() if default is dict else default  # a table is nobody else's
-        said.update(arguments)
-        if len(said) != len(self.DOMAINS):
+            fields[name] = default() if default is dict else default  # each method has a table of its own
+        fields.update(arguments)
+        if len(fields) != len(self.DOMAINS):
             raise TypeError(f"{type(self).__name__} takes {[name for name, _ in self.DOMAINS]}, not {list(arguments)}")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -96,8 +96,8 @@ class Method:
         return hash((self.INDEX, *(getattr(self, name) for name, _ in self.DOMAINS)))
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.SHOWN)
-        return f"{type(self).__name__}({said})"
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.SHOWN)
+        return f"{type(self).__name__}({shown})"
 
 
 METHODS: dict[int, type[Method]] = {}
@@ -110,7 +110,7 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def method(index: int, speaker: Side | None) -> Callable[[type[_M]], type[_M]]:
-    """Make the class a method: its fields read, a place in `METHODS`."""
+    """Makes the class a method: reads its fields and registers it in `METHODS`."""
 
     def register(cls: type[_M]) -> type[_M]:
         annotations = get_annotations(cls)
