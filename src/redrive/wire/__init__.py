@@ -17,8 +17,8 @@ from redrive.wire.envelopes import (
     ENVELOPE_CONTENT_TYPE,
     may_be_envelope,
     open_envelope,
-    unwrap,
-    wrap,
+    unwrap_envelope,
+    wrap_in_envelope,
 )
 from redrive.wire.errors import (
     EncodingError,
@@ -132,6 +132,6 @@ __all__ = [
     "read_entry",
     "sort_headers",
     "stripped_of",
-    "unwrap",
-    "wrap",
+    "unwrap_envelope",
+    "wrap_in_envelope",
 ]

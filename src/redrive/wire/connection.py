@@ -108,7 +108,7 @@ class Connection:
         return self._lifecycle.channel_state(channel)
 
     def allow_channel_numbers(self, channel_max: int) -> None:
-        """Allow channel numbers up to `channel_max`, whatever was negotiated: RabbitMQ counts only the open channels."""
+        """Allow numbers up to `channel_max`, whatever was negotiated: RabbitMQ counts the open channels only."""
         self._lifecycle.channel_max = channel_max
 
     def free_channel(self) -> int | None:

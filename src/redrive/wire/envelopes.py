@@ -33,13 +33,13 @@ _MESSAGE_WINS = headers.REDRIVEN_HEADERS | {headers.MESSAGE_ID}
 """Of these headers the message's own count, where it has any."""
 
 
-def wrap(properties: Properties, body: bytes) -> bytes:
+def wrap_in_envelope(properties: Properties, body: bytes) -> bytes:
     """The body of an envelope around a message."""
     raw = properties.raw
     return b"".join((MAGIC, _LENGTH.pack(len(raw)), raw, body))
 
 
-def unwrap(body: bytes) -> tuple[Properties, bytes] | None:
+def unwrap_envelope(body: bytes) -> tuple[Properties, bytes] | None:
     """The message in an envelope's body; None if it is no envelope. The properties are not parsed."""
     start = len(MAGIC) + _LENGTH.size
     if len(body) < start or not body.startswith(MAGIC):
@@ -63,7 +63,7 @@ def open_envelope(raw: bytes, body: bytes) -> tuple[Properties, bytes] | None:
     """
     if _NAME not in raw or not body.startswith(MAGIC):
         return None
-    inner = unwrap(body)
+    inner = unwrap_envelope(body)
     if inner is None or len(inner[0].raw) > _PROPERTIES_BYTES_MAX:
         return None
     outer, (own, own_body) = Properties(raw), inner

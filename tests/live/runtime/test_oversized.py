@@ -60,7 +60,7 @@ def test_they_stop_no_queue_and_are_parked_whole(vhost: Vhost, shape: str) -> No
     for name, one in dead.items():
         assert one.properties.headers["x-redrive-envelope"] == 1
         assert one.properties.headers["x-final-error"] == "ValueError: no"
-        inner = wire.unwrap(one.body)
+        inner = wire.unwrap_envelope(one.body)
         assert inner is not None
         assert (inner[0].header("large"), inner[0].message_id, inner[1]) == (LARGE, name, name.encode())
     assert drain(url, flow.queue) == []

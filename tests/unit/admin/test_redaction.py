@@ -26,7 +26,7 @@ from redrive.records import (
 from redrive.records.masking import HIDING_BYTES_MAX, hide_in_body, hide_in_headers, overlaps, path_of
 from redrive.stores import Store
 from redrive.wire import Properties
-from redrive.wire.envelopes import wrap
+from redrive.wire.envelopes import wrap_in_envelope
 from redrive.wiring import DescribedContent, describe_content
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run, audited
 from tests.unit.loop_gaps import longest_gap_s
@@ -428,7 +428,7 @@ def test_a_preview_is_what_the_role_sees_and_hides_what_is_only_tried(
 
 def test_a_header_that_is_hidden_is_not_in_the_envelope_of_a_message_either() -> None:
     """What has no room for a copy's headers is parked whole, in the body of another."""
-    body = wrap(Properties.of(headers={"x-user": SECRET}), b"{}")
+    body = wrap_in_envelope(Properties.of(headers={"x-user": SECRET}), b"{}")
     view = View(sees_payloads=True, rules=[rule("header", "x-user")])
     assert view.body(body) is None
     assert SECRET not in json.dumps(view.content(described(body, **{"x-redrive-envelope": 1})))

@@ -23,7 +23,7 @@ from redrive.records import (
 )
 from redrive.stores import Store
 from redrive.topology import Compiled, compile_declaration, read_declaration
-from redrive.wire import ENVELOPE_CONTENT_TYPE, Got, Properties, wrap
+from redrive.wire import ENVELOPE_CONTENT_TYPE, Got, Properties, wrap_in_envelope
 from redrive.wiring import declare_missing, describe_content, running
 from tests.unit.deadletters.collecting_scene import (
     make_collector,
@@ -54,7 +54,9 @@ def large(message_id: str | None = "m1", **headers: Any) -> Properties:
 def envelope(inner: Properties, body: bytes, **headers: Any) -> tuple[Properties, bytes]:
     """What anybody can make of a message."""
     told = {"x-redrive-envelope": 1, **headers}
-    return Properties.of(headers=told, content_type=ENVELOPE_CONTENT_TYPE, delivery_mode=2), wrap(inner, body)
+    return Properties.of(headers=told, content_type=ENVELOPE_CONTENT_TYPE, delivery_mode=2), wrap_in_envelope(
+        inner, body
+    )
 
 
 @dataclass
@@ -172,7 +174,7 @@ async def play_strangers(scene: EnvelopeScene) -> None:
     assert copy is not None
     seen = copy.properties.headers
     own = Properties(copy.header)
-    whole = wrap(own, BODY)
+    whole = wrap_in_envelope(own, BODY)
     outer, _ = envelope(own, BODY)
     pairs: list[tuple[Properties, bytes]] = [
         # Whole ones, around what proves nothing.
@@ -190,11 +192,11 @@ async def play_strangers(scene: EnvelopeScene) -> None:
         (outer, b"redrive envelope 1\n\xff\xff\xff\xff" + bytes(100)),
         (outer, b"redrive envelope 1\n\x00\x00\x00\x01\x00" + BODY),
         (outer, b"redrive envelope 2\n" + whole[19:]),
-        (outer, wrap(Properties(b"\x20\x00\x00\x00\x00\x05\xffabcd"), BODY)),
-        (outer, wrap(Properties(own.raw + b"more"), BODY)),
-        (outer, wrap(Properties(own.raw + bytes(2 << 20)), BODY)),
-        (outer, wrap(Properties.of(headers={"deep": _deep(60)}), BODY)),
-        (outer, wrap(Properties.of(headers={f"h{n}": True for n in range(9_000)}), BODY)),
+        (outer, wrap_in_envelope(Properties(b"\x20\x00\x00\x00\x00\x05\xffabcd"), BODY)),
+        (outer, wrap_in_envelope(Properties(own.raw + b"more"), BODY)),
+        (outer, wrap_in_envelope(Properties(own.raw + bytes(2 << 20)), BODY)),
+        (outer, wrap_in_envelope(Properties.of(headers={"deep": _deep(60)}), BODY)),
+        (outer, wrap_in_envelope(Properties.of(headers={f"h{n}": True for n in range(9_000)}), BODY)),
         (outer, BODY),
         (outer, b""),
         (outer.edit(content_type="text/plain"), whole),
@@ -202,7 +204,10 @@ async def play_strangers(scene: EnvelopeScene) -> None:
         (outer.edit(headers={"x-redrive-envelope": "1"}), whole),
         (outer.edit(headers={"x-redrive-envelope": {"1": [1]}}), whole),
         (outer.edit(headers={}, drop=("x-redrive-envelope",)), whole),
-        (outer.edit(headers={"x-original-queue": "payments", "x-death": "none"}), wrap(Properties(), b"\xff\xfe")),
+        (
+            outer.edit(headers={"x-original-queue": "payments", "x-death": "none"}),
+            wrap_in_envelope(Properties(), b"\xff\xfe"),
+        ),
     ]
     await park(scene.client, DLQ, pairs)
     letters = await scene.collect()

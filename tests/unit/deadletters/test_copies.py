@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redrive.core import Counter, PlainMessage, count_retries, headers
 from redrive.deadletters.redrive.copies import REDRIVE_DROPS, CopyRules, Uncopyable, copy_of, route_of, targets_of
 from redrive.records import ClaimedLetter, MessageContent, RedriveTarget, make_mark
-from redrive.wire import Properties, digest_of, wrap
+from redrive.wire import Properties, digest_of, wrap_in_envelope
 from tests.examples import examples
 from tests.unit.wire import strategies as amqp
 
@@ -270,7 +270,7 @@ def test_what_was_parked_in_an_envelope_goes_back_without_it() -> None:
         message_id="m1",
         content_type="application/vnd.redrive.envelope",
     )
-    outgoing = copy_of(claimed(outer, body=wrap(inner, b"body")), RULES, now_ms=NOW_MS)
+    outgoing = copy_of(claimed(outer, body=wrap_in_envelope(inner, b"body")), RULES, now_ms=NOW_MS)
     made = outgoing.properties
     assert isinstance(made, Properties)
     assert outgoing.body == b"body"
@@ -285,7 +285,7 @@ def test_what_has_no_room_for_the_headers_of_a_copy_is_refused_with_the_way_out(
         claimed(large, body=b"body"),
         claimed(
             Properties.of(headers={"x-redrive-envelope": 1}, content_type="application/vnd.redrive.envelope"),
-            body=wrap(large, b"body"),
+            body=wrap_in_envelope(large, b"body"),
         ),
     ):
         with pytest.raises(Uncopyable, match="leave no room"):

@@ -63,7 +63,7 @@ def test_twenty_five_of_them_stop_no_queue_and_are_parked_whole(shape: str) -> N
                 assert found["x-redrive-reason"] in ("oversized", "attempts")
                 assert found["x-original-queue"] == queue
                 assert got.properties.message_id == name
-                inner = wire.unwrap(got.body)
+                inner = wire.unwrap_envelope(got.body)
                 assert inner is not None
                 assert inner[1] == name.encode()
                 kept = dict(inner[0].headers)
@@ -173,10 +173,10 @@ def test_a_queue_whose_whole_prefetch_is_held_for_copies_is_not_ready() -> None:
 
 def test_an_envelope_gives_back_what_was_put_in_and_takes_nothing_else_for_one() -> None:
     properties = wire.Properties.of(headers={"a": 1}, message_id="m")
-    body = wire.wrap(properties, b"body")
-    assert wire.unwrap(body) == (properties, b"body")
+    body = wire.wrap_in_envelope(properties, b"body")
+    assert wire.unwrap_envelope(body) == (properties, b"body")
     for other in (b"", b"body", body[:-7], b"redrive envelope 1\n", b"redrive envelope 1\n\xff\xff\xff\xff"):
-        assert wire.unwrap(other) is None
+        assert wire.unwrap_envelope(other) is None
 
 
 def test_where_parking_is_a_reject_it_is_rejected_as_it_is_and_needs_no_envelope() -> None:
@@ -201,7 +201,7 @@ def test_where_parking_is_a_reject_it_is_rejected_as_it_is_and_needs_no_envelope
                 await until(lambda: on.places("bad") == [f"ready in {routes.parking.queue}"])
             assert on.notes.last("runtime.oversized")["how"] == "rejected to the queue's dead-letter exchange"
             (got,) = await on.take(routes.parking.queue)
-            assert (got.body, wire.unwrap(got.body)) == (b"bad", None)
+            assert (got.body, wire.unwrap_envelope(got.body)) == (b"bad", None)
             assert got.properties.headers["large"] == large("bad").headers["large"]
 
     run_scenario(scenario())

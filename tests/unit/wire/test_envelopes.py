@@ -2,7 +2,7 @@
 
 import pytest
 
-from redrive.wire import ENVELOPE_CONTENT_TYPE, Int8, Properties, open_envelope, wrap
+from redrive.wire import ENVELOPE_CONTENT_TYPE, Int8, Properties, open_envelope, wrap_in_envelope
 
 OWN = Properties.of(
     headers={
@@ -35,7 +35,7 @@ OUTER = Properties.of(
 
 
 def test_the_message_keeps_its_headers_and_id_and_takes_its_failure_from_the_envelope() -> None:
-    opened = open_envelope(OUTER.raw, wrap(OWN, b"body"))
+    opened = open_envelope(OUTER.raw, wrap_in_envelope(OWN, b"body"))
     assert opened is not None
     properties, body = opened
     assert (body, properties.content_type, properties.correlation_id) == (b"body", "text/plain", "c")
@@ -53,8 +53,8 @@ def test_the_message_keeps_its_headers_and_id_and_takes_its_failure_from_the_env
 
 def test_an_envelope_in_an_envelope_is_opened_once() -> None:
     """Also of an envelope in an envelope: what was sent to our consumer is the message, whatever it looks like."""
-    inner_body = wrap(OWN, b"body")
-    opened = open_envelope(OUTER.raw, wrap(OUTER, inner_body))
+    inner_body = wrap_in_envelope(OWN, b"body")
+    opened = open_envelope(OUTER.raw, wrap_in_envelope(OUTER, inner_body))
     assert opened is not None
     assert opened[1] == inner_body
     assert open_envelope(opened[0].raw, opened[1]) is None
@@ -65,21 +65,21 @@ def test_an_envelope_in_an_envelope_is_opened_once() -> None:
     [
         (OUTER, b""),
         (OUTER, b"body"),
-        (OUTER, wrap(OWN, b"")[:-1]),
+        (OUTER, wrap_in_envelope(OWN, b"")[:-1]),
         (OUTER, b"redrive envelope 1\n"),
         (OUTER, b"redrive envelope 1\n\xff\xff\xff\xff" + bytes(100)),
-        (OUTER, wrap(Properties(b""), b"body")),
-        (OUTER, wrap(Properties(b"\xff\xff"), b"body")),
-        (OUTER, wrap(Properties(OWN.raw + b"more"), b"body")),
-        (OUTER, wrap(Properties(OWN.raw[:-40]), b"body")),
-        (OUTER, wrap(Properties(b"\x20\x00\x00\x00\x00\x05\xffabcd"), b"body")),
-        (OUTER, wrap(Properties.of(headers={"large": "x" * (1 << 20)}), b"body")),
-        (OUTER.edit(content_type=None), wrap(OWN, b"body")),
-        (OUTER.edit(headers={"x-redrive-envelope": True}), wrap(OWN, b"body")),
-        (OUTER.edit(headers={"x-redrive-envelope": 2}), wrap(OWN, b"body")),
-        (OUTER.edit(headers={"x-redrive-envelope": [1]}), wrap(OWN, b"body")),
-        (OUTER.edit(drop=("x-redrive-envelope",)), wrap(OWN, b"body")),
-        (Properties(OUTER.raw[:-3]), wrap(OWN, b"body")),
+        (OUTER, wrap_in_envelope(Properties(b""), b"body")),
+        (OUTER, wrap_in_envelope(Properties(b"\xff\xff"), b"body")),
+        (OUTER, wrap_in_envelope(Properties(OWN.raw + b"more"), b"body")),
+        (OUTER, wrap_in_envelope(Properties(OWN.raw[:-40]), b"body")),
+        (OUTER, wrap_in_envelope(Properties(b"\x20\x00\x00\x00\x00\x05\xffabcd"), b"body")),
+        (OUTER, wrap_in_envelope(Properties.of(headers={"large": "x" * (1 << 20)}), b"body")),
+        (OUTER.edit(content_type=None), wrap_in_envelope(OWN, b"body")),
+        (OUTER.edit(headers={"x-redrive-envelope": True}), wrap_in_envelope(OWN, b"body")),
+        (OUTER.edit(headers={"x-redrive-envelope": 2}), wrap_in_envelope(OWN, b"body")),
+        (OUTER.edit(headers={"x-redrive-envelope": [1]}), wrap_in_envelope(OWN, b"body")),
+        (OUTER.edit(drop=("x-redrive-envelope",)), wrap_in_envelope(OWN, b"body")),
+        (Properties(OUTER.raw[:-3]), wrap_in_envelope(OWN, b"body")),
     ],
 )
 def test_an_incomplete_envelope_is_not_opened(outer: Properties, body: bytes) -> None:

@@ -50,7 +50,7 @@ def envelope_of(
 ) -> EnvelopeCopy:
     """The copy with the message in its body. Its headers are those that the shape sets, and the message's own small
     ones, as far as there is room."""
-    body = wire.wrap(message.properties, message.delivery.body)
+    body = wire.wrap_in_envelope(message.properties, message.delivery.body)
     ours = fit_headers({**copy.set_headers, headers.ENVELOPE: 1}, header_bytes_max // 2)
     properties = wire.copy_properties(
         _small_headers(message, header_bytes_max // 2),
@@ -67,7 +67,7 @@ def envelope_of(
 def unread_envelope_of(delivery: Delivery, copy: PublishCopy, *, new_id: Callable[[], str]) -> EnvelopeCopy:
     """The same for a message that can't be read, or that we fail to read: the envelope has none of its headers and
     properties."""
-    body = wire.wrap(wire.Properties(delivery.header), delivery.body)
+    body = wire.wrap_in_envelope(wire.Properties(delivery.header), delivery.body)
     properties = wire.copy_properties(
         wire.Properties(),
         set_headers=fit_headers({**copy.set_headers, headers.ENVELOPE: 1}, ENVELOPE_HEADER_SIZES[0] // 2),
