@@ -1,4 +1,4 @@
-"""python -m tests.simulation: one seed told step by step, or many added up (SIGTERM: with what was played so far)."""
+"""python -m tests.simulation: one seed step by step, or the sum of many (after a SIGTERM, of those played so far)."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from tests.simulation.auditor import audit
 from tests.simulation.scenarios import Scenario, draw_scenario
 from tests.simulation.tally import Tally, play_seeds
 from tests.simulation.workloads import BEGIN_S
-from tests.simulation.world import Played, play
+from tests.simulation.world import PlayedScenario, play
 
 _TELL_EVERY = 500
 
@@ -55,18 +55,18 @@ def _one(seed: int, *, verbose: bool, messages: list[int]) -> int:
 def _tell_scenario(scenario: Scenario) -> None:
     print(f"RabbitMQ {scenario.profile}")
     for name, entry in scenario.sections["queues"].items():
-        print(f"  {name}: {entry}\n    {scenario.authors[name]}")
-    for number, staff in enumerate(scenario.staff):
-        print(f"  process {number}: {staff}")
-    for blow in scenario.blows:
-        print(f"  {blow}")
+        print(f"  {name}: {entry}\n    {scenario.consumer_options[name]}")
+    for number, plan in enumerate(scenario.process_plans):
+        print(f"  process {number}: {plan}")
+    for disruption in scenario.disruptions:
+        print(f"  {disruption}")
     print(f"  {scenario.rates}")
     print(f"  {scenario.refusals}")
 
 
-def _tell_message(played: Played, number: int) -> None:
+def _tell_message(played: PlayedScenario, number: int) -> None:
     journal = Journal()
-    journal.history_of("it").extend(played.books.life(number))
+    journal.history_of("it").extend(played.ledger.hops(number))
     print(f"message {number}:", *(one for one in played.scenario.messages if one.number == number))
     for hop in journal.read("it"):
         print(f"  {hop.at_ms - BEGIN_S * 1000:>12} {hop.text}")

@@ -9,12 +9,13 @@ A unit is a message in a queue that consumes it. It ends by being handled or by 
                                                    from each run, no delay shorter than the policy's, one end, the
                                                    headers of a parked copy
 
-A disturbance is a delivery in hand when its connection or channel ended, or a copy that was published and not
-confirmed. A copy that the broker refused and did not keep disturbs too, but makes no duplicate. The exceptions, all of
-them documented, and all of them publishers' own choices: a transient message in a classic queue is gone after a restart
-of the broker; a message with an `expiration` that is over before anybody takes it is dead-lettered by the broker, and
-in the reject loops (`service`, `per-queue`, `quorum`) dropped or held as a circle; on 3.10 such a message that brings
-another's x-death comes back from the loop, and nobody knows its exchange and key any more (`_may_have_forgotten`).
+A disturbance is a delivery that was unsettled when its connection or channel ended, or a copy that was published and
+not confirmed. A copy that the broker refused and did not keep disturbs too, but makes no duplicate. The exceptions, all
+of them documented, and all of them publishers' own choices: a transient message in a classic queue is gone after a
+restart of the broker; a message with an `expiration` that is over before anybody takes it is dead-lettered by the
+broker, and in the reject loops (`service`, `per-queue`, `quorum`) dropped or held as a cycle; on 3.10 such a message
+that brings another's x-death comes back from the loop, and its exchange and key can't be known any more
+(`_may_have_forgotten`).
 """
 
 from collections import Counter, defaultdict
@@ -26,11 +27,11 @@ from redrive.core import Counter as CountedBy
 from redrive.core import ParkReason, headers
 from redrive.embedded.engine import journal
 from redrive.topology import MoveBy
-from tests.simulation.books import properties_of
-from tests.simulation.expectations import Again, Done, Parks, Terms, Verdict, expect, retries_by_return
+from tests.simulation.expectations import Again, Done, Parks, Terms, Verdict, expect, retries_by_requeue
+from tests.simulation.ledger import properties_of
 from tests.simulation.runs import Run
 from tests.simulation.workloads import Sent, Unit, body_of, number_of
-from tests.simulation.world import Played
+from tests.simulation.world import PlayedScenario
 
 _EARLY_MS = 2
 """Timers are in whole milliseconds."""
@@ -38,10 +39,10 @@ _EARLY_MS = 2
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """What became of a scenario's messages."""
+    """The account of a scenario's messages."""
 
     faults_found: list[str] = field(default_factory=list)
-    """Everything that must not be; empty is well."""
+    """Everything that is wrong; empty is good."""
     units: int = 0
     handled: int = 0
     parked: int = 0
@@ -53,21 +54,23 @@ class Account:
     """Units that nothing disturbed, checked to the last run."""
 
 
-def audit(played: Played) -> Account:
+def audit(played: PlayedScenario) -> Account:
     """The account; what is wrong is in `faults_found`."""
     return _Auditor(played).account()
 
 
 class _Auditor:
-    def __init__(self, played: Played) -> None:
+    def __init__(self, played: PlayedScenario) -> None:
         self._played = played
         self._scenario = played.scenario
-        self._books = played.books
+        self._ledger = played.ledger
         self._sent = {sent.number: sent for sent in played.scenario.messages}
         self._plans = played.scenario.plans
         self._terms = {
             name: Terms(
-                plan=plan, author=played.scenario.authors[name], counts_returns=played.scenario.counts_returns(name)
+                plan=plan,
+                options=played.scenario.consumer_options[name],
+                counts_requeues=played.scenario.counts_requeues(name),
             )
             for name, plan in self._plans.items()
         }
@@ -78,7 +81,7 @@ class _Auditor:
     def account(self) -> Account:
         self._look_into_queues()
         account = self._account
-        for unit in sorted({*self._books.entered, *self._played.runs, *self._parked}):
+        for unit in sorted({*self._ledger.entered, *self._played.runs, *self._parked}):
             account.units += 1
             self._audit_unit(unit)
         self._audit_publishers()
@@ -88,7 +91,7 @@ class _Auditor:
 
     def _look_into_queues(self) -> None:
         parkings = {plan.routes.parking.queue for plan in self._plans.values() if plan.routes is not None}
-        for queue, state, entry in self._books.contents():
+        for queue, state, entry in self._ledger.contents():
             number = number_of(entry.message.body)
             if number is None:
                 self._wrong(f"a message nobody published is {state} in {queue.name}")
@@ -130,8 +133,8 @@ class _Auditor:
     def _audit_unit(self, unit: Unit) -> None:
         account, terms = self._account, self._terms[unit[1]]
         runs, parked = self._played.runs.get(unit, []), self._parked[unit]
-        entered = self._books.entered[unit]
-        disturbances = self._books.lost_in_hand[unit] + self._played.unconfirmed[unit]
+        entered = self._ledger.entered[unit]
+        disturbances = self._ledger.lost_unsettled[unit] + self._played.unconfirmed[unit]
         handled = sum(1 for run in runs if self._is_handled(run, terms))
         ends = handled + len(parked)
         account.handled += handled
@@ -154,7 +157,7 @@ class _Auditor:
                 self._wrong(f"{_name(unit)} had attempt {run.attempt} of {terms.runs_max}")
             if run.attempt > 1 + self._counted_max(unit, runs[: run.index], terms):
                 self._wrong(f"{_name(unit)} had attempt {run.attempt} after {run.index} runs")
-        stops = sum(run.handed_back for run in runs)
+        stops = sum(run.requeued_by_stop for run in runs)
         counted_max = (entered + disturbances) * terms.runs_max + disturbances + stops
         uncounted = sum(1 for run in runs if self._may_be_uncounted(run, terms))
         if len(runs) - uncounted > counted_max:
@@ -168,7 +171,7 @@ class _Auditor:
     def _audit_missing(self, unit: Unit, count: int) -> None:
         number, queue = unit
         sent = self._sent.get(number)
-        life = self._books.life(number)
+        life = self._ledger.hops(number)
         if (
             sent is not None
             and sent.is_transient
@@ -182,7 +185,7 @@ class _Auditor:
             self._account.excepted["expired into a retry loop"] += count
             return
         self._account.lost += count
-        self._wrong(f"{_name(unit)} is lost: {count} of {self._books.entered[unit]}")
+        self._wrong(f"{_name(unit)} is lost: {count} of {self._ledger.entered[unit]}")
 
     def _is_handled(self, run: Run, terms: Terms) -> bool:
         if run.end is None or run.end == "cut":
@@ -190,13 +193,13 @@ class _Auditor:
         return expect(run, terms, published_ms=None) == (Done(),)
 
     def _may_be_uncounted(self, run: Run, terms: Terms) -> bool:
-        if run.end is None or (run.end == "cut" and terms.author.timeout_s is None):
+        if run.end is None or (run.end == "cut" and terms.options.timeout_s is None):
             return True
         verdicts = expect(run, terms, published_ms=None)
         return any(isinstance(one, Again) and not one.counted for one in verdicts)
 
     def _expired(self, number: int, queue: str | None = None) -> bool:
-        life = self._books.life(number)
+        life = self._ledger.hops(number)
         return any(
             (hop[1] == journal.DIED and hop[2] == "expired" and hop[3] in (self._plans if queue is None else (queue,)))
             or (hop[1] == journal.DROPPED and "expired" in hop[2])
@@ -239,14 +242,14 @@ class _Auditor:
             self._wrong(f"{_name(unit)} kept what a copy must not keep")
 
     def _may_have_forgotten(self, unit: Unit, told: tuple[Any, Any]) -> bool:
-        """Whether nobody can know where a parked copy came from, and it says no more than that; each such death in its
-        own queue excuses one copy.
+        """Whether the origin of a parked copy can't be known, and its headers claim no more than that. Each such death
+        in its own queue excuses one copy.
 
-        It brought another message's digest and x-death and expired in its own queue, on 3.10. That broker goes on in
-        the x-death that a message brings, so the way it came is told by an entry among a stranger's, and all of it
-        looks like a message that somebody sent straight to the queue with copied headers. Their routes are not
-        believed: it may say the way it came last, its queue's name, and nothing else. 4.x begins an x-death of its
-        own, without the stranger's reject, and does not bring back what has only expired.
+        The message brought another's digest and x-death and expired in its own queue, on 3.10. That broker goes on in
+        the x-death that a message brings, so its own death is an entry among another message's, and it looks like a
+        message that was sent straight to the queue with copied headers. Such routes are not trusted: the copy may
+        name its last route, the queue's name, and nothing else. 4.x begins an x-death of its own, without the other
+        message's reject, and does not bring back what has only expired.
         """
         number, queue = unit
         sent = self._sent.get(number)
@@ -258,7 +261,7 @@ class _Auditor:
         if not isinstance(digest, str) or digest == own or properties.header(headers.DEATHS) is None:
             return False
         self._forgotten[unit] += 1
-        expired = sum(hop[1:4] == (journal.DIED, "expired", queue) for hop in self._books.life(number))
+        expired = sum(hop[1:4] == (journal.DIED, "expired", queue) for hop in self._ledger.hops(number))
         if self._forgotten[unit] > expired:
             return False
         self._account.excepted["expired with another's deaths"] += 1
@@ -270,7 +273,7 @@ class _Auditor:
         deaths = properties.header(headers.DEATHS)
         reasons = {one.get("reason") for one in deaths or () if isinstance(one, dict) and one.get("queue") == unit[1]}
         by_reject = routes.park_by is MoveBy.REJECT and "rejected" in reasons
-        over_limit = "delivery_limit" in reasons and self._books.lost_in_hand[unit] > 0
+        over_limit = "delivery_limit" in reasons and self._ledger.lost_unsettled[unit] > 0
         if not (by_reject or over_limit or self._expired(unit[0], unit[1])):
             self._wrong(f"{_name(unit)} was dead-lettered by the broker: {sorted(map(str, reasons))}")
 
@@ -281,14 +284,14 @@ class _Auditor:
             if not deaths:
                 self._wrong(f"{_name(unit)} is parked for crashes, and had none")
             return
-        if terms.author.crashes_max is None or deaths < terms.author.crashes_max:
+        if terms.options.crashes_max is None or deaths < terms.options.crashes_max:
             self._wrong(f"{_name(unit)} is parked for crashes, and may have had {deaths} only")
         runs = self._played.runs.get(unit, [])
         struck = bool(
-            self._scenario.blows
+            self._scenario.disruptions
             or self._scenario.rates
             or self._scenario.refusals
-            or any(one.dies_at_step for one in self._scenario.staff)
+            or any(one.dies_at_step for one in self._scenario.process_plans)
         )
         if not struck and not any(run.step.kind == "crash" for run in runs):
             self._account.excepted["parked for the crashes of neighbours"] += 1
@@ -336,11 +339,11 @@ class _Auditor:
             attempt = following.attempt
 
     def _was_stopped_in_pause(self, run: Run, following: Run, terms: Terms) -> bool:
-        """Where a retry is a return, longer delays are spent in the consumer before it; one that is stopped does not
-        wait for their end, and a return can't say how much is missing."""
-        if not retries_by_return(run, terms):
+        """Where a retry is a requeue, the consumer pauses first for a longer delay. A consumer that is stopped does not
+        wait for its end, and a requeue can't say how much is missing."""
+        if not retries_by_requeue(run, terms):
             return False
-        grace_ms = round(self._scenario.staff[run.process].grace_s * 1000)
+        grace_ms = round(self._scenario.process_plans[run.process].grace_s * 1000)
         return any(
             process == run.process and run.begin_ms - grace_ms <= at_ms <= following.begin_ms
             for process, at_ms in self._played.stops
@@ -373,13 +376,14 @@ class _Auditor:
             )
 
     def _deaths_max(self, unit: Unit) -> int:
-        """How often the broker may have seen its consumer die. What is given back goes by a copy; where that is not
-        confirmed it is returned, and that looks like a death."""
-        return self._books.lost_in_hand[unit] + self._played.unconfirmed[unit]
+        """How often the broker may have seen its consumer die. A requeue goes by a copy; if the copy is not confirmed,
+        it is a nack, and that looks like a death."""
+        return self._ledger.lost_unsettled[unit] + self._played.unconfirmed[unit]
 
     def _counted_max(self, unit: Unit, runs: list[Run], terms: Terms) -> int:
         """The most retries that may have been counted after these runs: those that led to one and, where deliveries are
-        the attempts, deaths. However often it was in hand, and whatever its publisher says, nothing else counts."""
+        the attempts, deaths. Nothing else counts, however often it was delivered and whatever its publisher's headers
+        say."""
         counted = sum(
             1
             for run in runs
@@ -392,7 +396,7 @@ class _Auditor:
     def _attempts_max(self, unit: Unit, terms: Terms) -> int:
         """The highest number an attempt may have. Where the broker counts deliveries it counts deaths as well, also of
         consumers that only held the message until its time."""
-        deaths = self._books.lost_in_hand[unit] if terms.plan.counted_by is CountedBy.DELIVERIES else 0
+        deaths = self._ledger.lost_unsettled[unit] if terms.plan.counted_by is CountedBy.DELIVERIES else 0
         return terms.runs_max + deaths
 
     def _published_ms(self, unit: Unit) -> int | None:
@@ -405,13 +409,13 @@ class _Auditor:
     # Publishers
 
     def _audit_publishers(self) -> None:
-        came = {number for number, _ in self._books.entered}
+        came = {number for number, _ in self._ledger.entered}
         for sent in self._scenario.messages:
             if sent.number not in came and sent.number not in self._played.refused and not self._vanished(sent):
                 self._wrong(f"message {sent.number} was published and came nowhere")
 
     def _vanished(self, sent: Sent) -> bool:
-        return not any(hop[4] for hop in self._books.life(sent.number) if hop[1] == journal.PUBLISHED)
+        return not any(hop[4] for hop in self._ledger.hops(sent.number) if hop[1] == journal.PUBLISHED)
 
     def _wrong(self, text: str) -> None:
         self._account.faults_found.append(text)

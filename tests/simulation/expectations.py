@@ -1,13 +1,13 @@
-"""What a run's end must lead to: the promises of policy and shape, written a second time, as small as they can be.
+"""What must follow from the end of a run: the promises of policy and shape, written a second time, kept small.
 
-Where chance or the moment decides (jitter, a paused queue, an age budget) there is more than one answer.
+Where chance or time decides (jitter, a paused queue, an age limit), several verdicts are right.
 """
 
 from dataclasses import dataclass
 
 from redrive.core import ParkReason, Rule
 from redrive.topology import MoveBy, QueuePlan
-from tests.simulation.consumers import Author
+from tests.simulation.consumer_options import ConsumerOptions
 from tests.simulation.errors import Absent, Answer, Broken, Refused
 from tests.simulation.runs import Run
 
@@ -39,8 +39,8 @@ class Parks:
 
 Verdict = Done | Again | Parks
 
-_GIVEN_BACK = Again(counted=False)
-"""In every shape, and whatever the broker counts: it has cost the message nothing."""
+_REQUEUED = Again(counted=False)
+"""In every shape, and whatever the broker counts: a requeue costs the message no attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,37 +48,37 @@ class Terms:
     """What holds for the runs of one queue."""
 
     plan: QueuePlan
-    author: Author
-    counts_returns: bool
+    options: ConsumerOptions
+    counts_requeues: bool
 
     @property
     def runs_max(self) -> int:
         """The most runs that any rule allows."""
         assert self.plan.routes is not None
-        ruled = [rule.attempts_max for rule in self.author.rules if rule.attempts_max is not None]
+        ruled = [rule.attempts_max for rule in self.options.rules if rule.attempts_max is not None]
         return max(self.plan.routes.attempts, *ruled, 0)
 
 
 def expect(run: Run, terms: Terms, *, published_ms: int | None, has_expired: bool = False) -> tuple[Verdict, ...]:
     """The verdicts that are right for a run that has ended; `has_expired`: its message did once, in this queue."""
-    error, status = _error_of(run, terms.author)
+    error, status = _error_of(run, terms.options)
     if error is None and status is None:
         return (Done(),)
     if run.end == "park":
         return (Parks(reason=ParkReason.ASKED, error="Park"),)
     if run.end == "requeue":
-        return (_GIVEN_BACK,)
-    rule = None if run.end == "again" else _rule_of(error, status, terms.author)
+        return (_REQUEUED,)
+    rule = None if run.end == "again" else _rule_of(error, status, terms.options)
     answers = _decide(run, terms, rule, status, published_ms, has_expired)
     absent = isinstance(error, ConnectionError) or status in _ABSENT_STATUSES
     if isinstance(error, TimeoutError):
-        absent = TimeoutError in terms.author.pause_on
-    if absent and terms.author.pause_after is not None:
-        return (*answers, _GIVEN_BACK)  # the queue may be paused; then it costs the message nothing
+        absent = TimeoutError in terms.options.pause_on
+    if absent and terms.options.pause_after is not None:
+        return (*answers, _REQUEUED)  # the queue may be paused; then it costs the message nothing
     return answers
 
 
-def _error_of(run: Run, author: Author) -> tuple[BaseException | None, int | None]:
+def _error_of(run: Run, options: ConsumerOptions) -> tuple[BaseException | None, int | None]:
     """What was raised, and the status it had."""
     match run.end:
         case "ok" | "publish":
@@ -90,7 +90,7 @@ def _error_of(run: Run, author: Author) -> tuple[BaseException | None, int | Non
         case "absent":
             return Absent(), None
         case "answer":
-            # Whoever raises has failed: a 2xx says nothing.
+            # An exception is a failure, even with a 2xx status.
             is_success = 200 <= run.step.status < 300
             return Answer(run.step.status), None if is_success else run.step.status
         case "cut":
@@ -115,12 +115,12 @@ _ERRORS = {
 """What x-final-error begins with."""
 
 
-def _rule_of(error: BaseException | None, status: int | None, author: Author) -> Rule | None:
-    rules = [*author.rules]
-    if author.park_on:
-        rules.append(Rule(author.park_on, "park"))
-    if author.retry_on is not None:
-        rules += [Rule(author.retry_on, "retry"), Rule(Exception, "park")]
+def _rule_of(error: BaseException | None, status: int | None, options: ConsumerOptions) -> Rule | None:
+    rules = [*options.rules]
+    if options.park_on:
+        rules.append(Rule(options.park_on, "park"))
+    if options.retry_on is not None:
+        rules += [Rule(options.retry_on, "retry"), Rule(Exception, "park")]
     for rule in rules:
         for cause in rule.on:
             if isinstance(cause, type):
@@ -150,7 +150,7 @@ def _decide(
         return (Parks(reason=ParkReason.STATUS, error=text, status=status),)
     if rule is None and status is not None:
         if status == 425:
-            return (_GIVEN_BACK,)
+            return (_REQUEUED,)
         others = terms.plan.shape.unlisted_4xx if terms.plan.shape is not None else "park"
         if 400 <= status < 500 and status not in (408, 409, 429) and others == "park":
             return (Parks(reason=ParkReason.STATUS, error=text, status=status),)
@@ -162,15 +162,15 @@ def _decide(
     if run.end == "again":
         least_ms = most_ms = asked_ms or 0
     else:
-        backoff = terms.plan.policy.backoff if terms.author.backoff is None else terms.author.backoff
+        backoff = terms.plan.policy.backoff if terms.options.backoff is None else terms.options.backoff
         if rule is not None and rule.backoff is not None:
             backoff = rule.backoff
         whole_ms = backoff.delay_ms(run.attempt)
         retry_after_ms = (asked_ms or 0) if status is not None else 0
-        least_ms = max(whole_ms - int(whole_ms * (terms.author.jitter or 0.0)), retry_after_ms)
+        least_ms = max(whole_ms - int(whole_ms * (terms.options.jitter or 0.0)), retry_after_ms)
         most_ms = max(whole_ms, retry_after_ms)
     again = Again(counted=_is_counted(run, terms), wait_ms=_shape_wait_ms(run, terms, least_ms, has_expired))
-    age_s_max = terms.author.age_s_max
+    age_s_max = terms.options.age_s_max
     if age_s_max is None:
         return (again,)
     aged = Parks(reason=ParkReason.AGE, error=text, status=status)
@@ -182,16 +182,16 @@ def _decide(
     return (again, aged) if age_ms + most_ms > age_s_max * 1000 - 2_000 else (again,)
 
 
-def retries_by_return(run: Run, terms: Terms) -> bool:
-    """Whether a retry after this run is a return, which the broker counts, if anybody. What only a rule allows, above
-    the queue's own attempts, goes by a copy that says its number."""
+def retries_by_requeue(run: Run, terms: Terms) -> bool:
+    """Whether a retry after this run is a requeue, which only the broker counts. A run above the queue's attempts,
+    which only a rule allows, goes by a copy with its number."""
     routes = terms.plan.routes
     assert routes is not None
     return routes.retry_by is MoveBy.REQUEUE and run.attempt < routes.attempts
 
 
 def _is_counted(run: Run, terms: Terms) -> bool:
-    return terms.counts_returns or not retries_by_return(run, terms)
+    return terms.counts_requeues or not retries_by_requeue(run, terms)
 
 
 def _shape_wait_ms(run: Run, terms: Terms, asked_ms: int, has_expired: bool) -> int:
@@ -200,7 +200,7 @@ def _shape_wait_ms(run: Run, terms: Terms, asked_ms: int, has_expired: bool) -> 
     assert routes is not None
     if routes.retry_by is MoveBy.REJECT and not has_expired:
         return max(asked_ms, routes.waits[0].delay_ms)
-    if not retries_by_return(run, terms):
+    if not retries_by_requeue(run, terms):
         return asked_ms
     if terms.plan.shape_name == "native":
         return max(asked_ms, terms.plan.policy.backoff.delay_ms(1))

@@ -1,7 +1,7 @@
-"""An app in a process of its own, as far as anybody can tell: it connects by itself, and it can be killed.
+"""An app that behaves like a process of its own: it has its own connections, and it can be killed.
 
-Killing is what the broker sees of it: both connections end in the middle of whatever was said, and nothing is said
-any more. What the dead process still computes has no effect; then it is cleaned away.
+A kill is what the broker sees of one: both connections end in the middle of whatever was sent, and nothing follows.
+What the dead process still computes has no effect; then it is removed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from redrive.runtime import App, AppRunner, AppRunOptions, Message, PublishFaile
 from redrive.wire import Properties
 from tests.simulation.errors import Absent, Answer, Broken, Refused
 from tests.simulation.runs import Run
-from tests.simulation.scenarios import Scenario, Staff
+from tests.simulation.scenarios import ProcessPlan, Scenario
 from tests.simulation.scripts import Step
 from tests.simulation.workloads import Unit, number_of
 
@@ -25,7 +25,7 @@ STOP_S_MAX = 60.0
 _AGAIN_S = 1.0
 
 
-class Stage(Protocol):
+class ProcessEnvironment(Protocol):
     """What a process needs of the world."""
 
     scenario: Scenario
@@ -33,7 +33,7 @@ class Stage(Protocol):
 
     @property
     def observer(self) -> Observer:
-        """Who hears of everything."""
+        """Gets every event."""
 
     def now_ms(self) -> int:
         """Virtual milliseconds since 1970."""
@@ -45,10 +45,10 @@ class Stage(Protocol):
         """A handler begins."""
 
     def note(self, event: str, /, **fields: object) -> None:
-        """Write something down."""
+        """Adds a line to the trace."""
 
     def complain(self, text: str) -> None:
-        """Something is wrong, whatever the auditor finds."""
+        """Reports something that is wrong whatever the auditor finds."""
 
     def unconfirmed(self, unit: Unit) -> None:
         """A copy was published and not confirmed."""
@@ -58,70 +58,70 @@ class Stage(Protocol):
 
 
 class Process:
-    """One process that somebody keeps running: it is started again after it died."""
+    """One process under a supervisor, which starts it again after it died."""
 
-    def __init__(self, stage: Stage, number: int, staff: Staff) -> None:
+    def __init__(self, environment: ProcessEnvironment, number: int, plan: ProcessPlan) -> None:
         self.number = number
-        self._stage = stage
-        self._staff = staff
-        self._random = Random(f"{stage.scenario.seed}: process {number}")
-        self._steps_left = staff.dies_at_step
-        self._life: _Life | None = None
+        self._environment = environment
+        self._plan = plan
+        self._random = Random(f"{environment.scenario.seed}: process {number}")
+        self._steps_left = plan.dies_at_step
+        self._current: _ProcessRun | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.kills = 0
 
     @property
     def is_up(self) -> bool:
-        """Whether it consumes, and nothing about it is under way."""
-        return self._life is not None and self._life.is_running and not self._tasks
+        """Whether it consumes, and is neither starting nor stopping."""
+        return self._current is not None and self._current.is_running and not self._tasks
 
     def start(self) -> None:
-        """It begins."""
-        self._life = _Life(self._stage, self, self._staff, self._random)
-        self._spawn(self._life.start())
+        """Starts it."""
+        self._current = _ProcessRun(self._environment, self, self._plan, self._random)
+        self._spawn(self._current.start())
 
     def kill(self, why: str) -> None:
-        """It is dead at once, and comes back in a moment."""
-        life = self._life
-        if life is None or life.is_dead:
+        """Kills it at once; it is started again after a while."""
+        run = self._current
+        if run is None or run.is_dead:
             return
         self.kills += 1
-        self._stage.note("process.killed", process=self.number, why=why)
-        life.cut()
-        self._life = None
-        self._spawn(self._bury(life, self._random.choice((0.05, 1.0, 20.0))))
+        self._environment.note("process.killed", process=self.number, why=why)
+        run.cut()
+        self._current = None
+        self._spawn(self._restart_after(run, self._random.choice((0.05, 1.0, 20.0))))
 
     def stop(self, for_s: float) -> None:
-        """It is told to stop, and to begin again after a while."""
-        life = self._life
-        if life is None or not life.is_running:
+        """Stops it, and starts it again after a while."""
+        run = self._current
+        if run is None or not run.is_running:
             return
-        self._life = None
-        self._spawn(self._rest(life, for_s))
+        self._current = None
+        self._spawn(self._rest(run, for_s))
 
     async def end(self) -> None:
-        """It is told to stop, for good."""
-        life, self._life = self._life, None
+        """Stops it for good."""
+        run, self._current = self._current, None
         while self._tasks:
             await asyncio.wait(self._tasks)
-        if life is not None:
-            await life.stop()
+        if run is not None:
+            await run.stop()
 
     def step(self, place: str) -> None:
-        """The runtime is between two steps; this may be its last."""
+        """The runtime is between two steps; kills it if this was to be its last."""
         if self._steps_left is not None:
             self._steps_left -= 1
             if self._steps_left == 0:
                 self._steps_left = None
                 self.kill(place)
 
-    async def _bury(self, life: "_Life", after_s: float) -> None:
-        await life.clean_away()
+    async def _restart_after(self, run: "_ProcessRun", after_s: float) -> None:
+        await run.clean_away()
         await asyncio.sleep(after_s)
         self.start()
 
-    async def _rest(self, life: "_Life", for_s: float) -> None:
-        await life.stop()
+    async def _rest(self, run: "_ProcessRun", for_s: float) -> None:
+        await run.stop()
         await asyncio.sleep(for_s)
         self.start()
 
@@ -136,16 +136,16 @@ class Process:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self._stage.complain(f"process {self.number} failed: {task.exception()!r}")
+            self._environment.complain(f"process {self.number} failed: {task.exception()!r}")
 
 
-class _Life:
+class _ProcessRun:
     """A process from its start to its end."""
 
-    def __init__(self, stage: Stage, process: Process, staff: Staff, random: Random) -> None:
-        self._stage = stage
+    def __init__(self, environment: ProcessEnvironment, process: Process, plan: ProcessPlan, random: Random) -> None:
+        self._environment = environment
         self._process = process
-        self._staff = staff
+        self._plan = plan
         self._random = random
         self._pipes: list[asyncio.BaseTransport] = []
         self._runner: AppRunner | None = None
@@ -154,31 +154,31 @@ class _Life:
         self.is_running = False
 
     async def start(self) -> None:
-        """Until it consumes; a supervisor would try as long."""
+        """Tries until it consumes, as a supervisor would."""
         self._starting = asyncio.current_task()
         options = AppRunOptions(
-            grace_s=self._staff.grace_s,
-            checkpoint=self._process.step if self._staff.dies_at_step is not None else None,
-            now_ms=self._stage.now_ms,
+            grace_s=self._plan.grace_s,
+            checkpoint=self._process.step if self._plan.dies_at_step is not None else None,
+            now_ms=self._environment.now_ms,
             draw=self._random.random,
-            new_id=self._stage.new_id,
+            new_id=self._environment.new_id,
         )
         while not self.is_dead:
-            consumptions = self._app().consumptions(self._stage.scenario.compiled)
-            runner = AppRunner(consumptions, self._connect, observer=self._stage.observer, options=options)
+            consumptions = self._app().consumptions(self._environment.scenario.compiled)
+            runner = AppRunner(consumptions, self._connect, observer=self._environment.observer, options=options)
             try:
                 await runner.start()
             except ClientError as error:
-                self._stage.note("process.failed", process=self._process.number, why=str(error))
+                self._environment.note("process.failed", process=self._process.number, why=str(error))
                 await asyncio.sleep(_AGAIN_S)
                 continue
             self._runner = runner
             self.is_running = True
-            self._stage.note("process.started", process=self._process.number)
+            self._environment.note("process.started", process=self._process.number)
             return
 
     async def stop(self) -> None:
-        """In order."""
+        """An orderly stop."""
         if self._runner is None:
             return
         self.is_running = False
@@ -186,13 +186,13 @@ class _Life:
         began_s = loop.time()
         await self._runner.stop()
         took_s = loop.time() - began_s
-        self._stage.note("process.stopped", process=self._process.number)
-        if took_s > self._staff.grace_s + STOP_S_MAX:
-            self._stage.complain(f"a stop with {self._staff.grace_s:g} s of grace took {took_s:g} s")
+        self._environment.note("process.stopped", process=self._process.number)
+        if took_s > self._plan.grace_s + STOP_S_MAX:
+            self._environment.complain(f"a stop with {self._plan.grace_s:g} s of grace took {took_s:g} s")
         self.is_dead = True
 
     def cut(self) -> None:
-        """From now on nothing it says is heard."""
+        """From now on nothing that it sends arrives."""
         self.is_dead = True
         self.is_running = False
         for pipe in self._pipes:
@@ -209,16 +209,16 @@ class _Life:
     # Its connections
 
     def _connect(self, purpose: str) -> Client:
-        scenario = self._stage.scenario
-        url = f"{self._stage.broker.url}?heartbeat={scenario.heartbeat_s}"
+        scenario = self._environment.scenario
+        url = f"{self._environment.broker.url}?heartbeat={scenario.heartbeat_s}"
         return _WatchedClient(
             url,
             name=f"process {self._process.number} {purpose}",
-            observer=self._stage.observer,
+            observer=self._environment.observer,
             backoff=lambda: ReconnectBackoff(random=self._random.random),
             dial=self._dial,
-            stage=self._stage,
-            life=self,
+            environment=self._environment,
+            run=self,
         )
 
     async def _dial(self, client: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
@@ -230,7 +230,7 @@ class _Life:
             made.append(client())
             return made[0]
 
-        await self._stage.broker.dial(make, host, port)
+        await self._environment.broker.dial(make, host, port)
         transport = getattr(made[0], "_transport", None)
         if transport is not None:
             self._pipes.append(transport)
@@ -238,16 +238,16 @@ class _Life:
     # Its handlers
 
     def _app(self) -> App:
-        scenario = self._stage.scenario
+        scenario = self._environment.scenario
         app = App(scenario.compiled, name=f"process {self._process.number}")
-        for seat in self._staff.seats:
+        for consumer in self._plan.consumers:
             register = app.consumer(
-                seat.queue,
-                prefetch=seat.prefetch,
-                concurrency=seat.concurrency,
-                **scenario.authors[seat.queue].options(),
+                consumer.queue,
+                prefetch=consumer.prefetch,
+                concurrency=consumer.concurrency,
+                **scenario.consumer_options[consumer.queue].options(),
             )
-            register(self._handler(seat.queue))
+            register(self._handler(consumer.queue))
         return app
 
     def _handler(self, queue: str) -> Callable[[Any, Message], Awaitable[Any]]:
@@ -256,15 +256,15 @@ class _Life:
                 await asyncio.Event().wait()
             number = number_of(message.body)
             if number is None:
-                self._stage.complain(f"a handler of {queue} got a body that nobody published: {message.body!r}")
+                self._environment.complain(f"a handler of {queue} got a body that nobody published: {message.body!r}")
                 return None
-            run = self._stage.begin_run(self._process.number, message, queue, number)
+            run = self._environment.begin_run(self._process.number, message, queue, number)
             try:
                 return await self._act(run, message)
             except asyncio.CancelledError:
                 if run.end is None and not self.is_dead:
-                    run.finish("cut", self._stage.now_ms())
-                    run.handed_back = not self.is_running
+                    run.finish("cut", self._environment.now_ms())
+                    run.requeued_by_stop = not self.is_running
                 raise
 
         return handle
@@ -276,18 +276,18 @@ class _Life:
         if self.is_dead:
             await asyncio.Event().wait()
         if step.kind == "publish":
-            number, exchange, routing_key, body = self._stage.child_of(run)
+            number, exchange, routing_key, body = self._environment.child_of(run)
             try:
                 await message.publish(exchange, routing_key, body, message_id=f"m{number}", headers=_passed_on(message))
             except PublishFailed:
-                run.finish("unpublished", self._stage.now_ms())
+                run.finish("unpublished", self._environment.now_ms())
                 raise
             if self.is_dead:
                 await asyncio.Event().wait()
         if step.kind == "crash":
             self._process.kill(f"message {run.number} killed it")
             await asyncio.Event().wait()
-        run.finish(step.kind, self._stage.now_ms())
+        run.finish(step.kind, self._environment.now_ms())
         return _end_as(step)
 
 
@@ -317,22 +317,22 @@ def _end_as(step: Step) -> Any:
 
 
 class _WatchedClient(Client):
-    """A client whose publishers tell which copies were not confirmed."""
+    """A client whose publishers report which copies were not confirmed."""
 
-    def __init__(self, url: str, *, stage: Stage, life: _Life, **options: Any) -> None:
+    def __init__(self, url: str, *, environment: ProcessEnvironment, run: _ProcessRun, **options: Any) -> None:
         super().__init__(url, **options)
-        self._stage = stage
-        self._life = life
+        self._environment = environment
+        self._current = run
 
     async def publisher(self, *, window: int = 1000) -> Publisher:
-        """A publisher whose every copy is known before it is sent; it is doubtful until it is confirmed."""
+        """A publisher that reports every copy before it is sent, as in doubt until it is confirmed."""
         made = await super().publisher(window=window)
         publish, publish_now = made.publish, made.publish_now
 
         def doubt(body: bytes, properties: Properties) -> None:
             number, home = number_of(body), properties.header(headers.ORIGINAL_QUEUE)
             if number is not None and isinstance(home, str):
-                self._stage.unconfirmed((number, home))
+                self._environment.unconfirmed((number, home))
 
         async def watched(
             exchange: str, routing_key: str, body: bytes, properties: Properties, **options: Any
@@ -358,7 +358,7 @@ class _WatchedClient(Client):
 
 
 class _WatchedSink:
-    """Passes an outcome on, and tells if it is no confirm."""
+    """Passes an outcome on, and reports it unless it is a confirm."""
 
     def __init__(self, sink: Any, doubt: Callable[[], None]) -> None:
         self._doubt = doubt
@@ -372,7 +372,8 @@ class _WatchedSink:
 
 
 def _passed_on(message: Message) -> dict[str, Any]:
-    """The message's headers, as careless authors pass them on; but for what would route or delay what is published."""
+    """The message's headers, as careless authors pass them on, without those that would route or delay the published
+    message."""
     return {name: value for name, value in message.headers.items() if name not in _ROUTE_OR_DELAY}
 
 

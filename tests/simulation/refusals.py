@@ -1,13 +1,13 @@
-"""Copies that the broker refuses and does not keep: the only thing left then is the delivery that was not acked.
+"""Copies that the broker refuses and does not keep: then only the delivery that was not acked has the message.
 
-What `redrive.embedded` can do to a confirm happens to copies that are in their queue already, and whoever takes a
-refusal for a confirm gets away with it. Here nothing is kept, in one of the ways a broker has to say so:
+The faults of `redrive.embedded` hit the confirms of copies that are in their queue already, so a client that takes a
+refusal for a confirm loses nothing. Here the copy is not kept, and the broker reports it in one of its ways:
 
     nack      basic.nack: a full queue, a quorum queue without its leader
     return    basic.return, then a confirm: nowhere to route it
     close     the connection is closed with 541, and what becomes of it is in doubt
 
-Only the runtime's own copies are refused; publishers outside, and what handlers publish, have their own books.
+Only the runtime's own copies are refused; those of publishers outside, and of handlers, are not.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class RefusalRates:
 
 
 def draw_refusals(seed: int) -> RefusalRates | None:
-    """Of a seed that is not calm; by dice of its own, so that nothing else of a seed changes by it."""
+    """For a seed that is not calm; from a random generator of its own, so that the rest of the seed stays the same."""
     random = Random(f"refusals {seed}")
     if random.random() < 0.4:
         return None
@@ -56,12 +56,12 @@ class Refusals:
         self._rates = rates
         self._random = Random(f"refused {seed}")
         self.done: Counter[str] = Counter()
-        """How many, by the way they were refused."""
-        self.told: Counter[Unit] = Counter()
-        """How many of a unit's copies its runtime was told of, one by one: nobody may take these for a duplicate."""
+        """How many copies were refused, by the way of refusal."""
+        self.reported: Counter[Unit] = Counter()
+        """How many refusals of a unit's copies its runtime has got: these copies can't excuse a duplicate."""
 
     def take(self, channel: PublisherMethods, message: Message, mandatory: bool) -> bool | None:
-        """Whether the broker says it took a copy which it did not keep; None if it is to do what it always does.
+        """Whether the broker claims to have routed a copy that it did not keep; None if it is not to be refused.
 
         Raises `AmqpError`.
         """
@@ -76,7 +76,7 @@ class Refusals:
             raise AmqpError(_INTERNAL_ERROR, "a copy is refused")
         unit = _unit(message)
         if unit is not None:
-            self.told[unit] += 1
+            self.reported[unit] += 1
         engine, route = channel.engine, (message.exchange, message.keys[0])
         if way == "return" and mandatory:
             engine.effects.append(BasicReturn(channel, message))

@@ -19,8 +19,8 @@ class Run:
     begin_ms: int
     end: str | None = None
     end_ms: int = 0
-    handed_back: bool = False
-    """Cut while its process was told to stop: the message goes back as it was, and this run is not counted."""
+    requeued_by_stop: bool = False
+    """Cancelled because its process was stopped: the message is requeued as it was, and this run is not counted."""
 
     def finish(self, end: str, at_ms: int) -> None:
         """It has ended."""

@@ -1,4 +1,4 @@
-"""One seed, one scenario: everything that will be, as a value, before anything runs."""
+"""The scenario of a seed: everything that will happen, as a value, before anything runs."""
 
 from dataclasses import dataclass
 from random import Random
@@ -7,9 +7,9 @@ from typing import Any
 from redrive.core import Counter
 from redrive.embedded import FaultRates
 from redrive.topology import Compiled, QueuePlan, QueueType, compile_declaration, declare
-from tests.simulation.consumers import Author, draw_author
+from tests.simulation.consumer_options import ConsumerOptions, draw_consumer_options
 from tests.simulation.declarations import draw_sections
-from tests.simulation.forgers import forge_some
+from tests.simulation.forged_headers import forge_some
 from tests.simulation.refusals import RefusalRates, draw_refusals
 from tests.simulation.scripts import Limits
 from tests.simulation.workloads import Sent, draw_workload
@@ -20,7 +20,7 @@ LAPS_MAX = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class ConsumerPlan:
     """One process's consumer of a queue."""
 
     queue: str
@@ -29,16 +29,16 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staff:
+class ProcessPlan:
     """One process: what it consumes, and at which of its own steps it dies (counted from 1), if at any."""
 
-    seats: tuple[Seat, ...]
+    consumers: tuple[ConsumerPlan, ...]
     grace_s: float
     dies_at_step: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blow:
+class Disruption:
     """Something that happens from outside: to a process, by its number, or to the broker."""
 
     at_s: float
@@ -57,10 +57,10 @@ class Scenario:
     compiled: Compiled
     plans: dict[str, QueuePlan]
     """The consumed queues by name."""
-    authors: dict[str, Author]
-    staff: tuple[Staff, ...]
+    consumer_options: dict[str, ConsumerOptions]
+    process_plans: tuple[ProcessPlan, ...]
     messages: tuple[Sent, ...]
-    blows: tuple[Blow, ...]
+    disruptions: tuple[Disruption, ...]
     rates: FaultRates | None
     refusals: RefusalRates | None
     routes: tuple[tuple[str, str], ...]
@@ -68,20 +68,21 @@ class Scenario:
 
     def limits(self, queue: str) -> Limits:
         """What handlers of a queue must not do for ever."""
-        plan, author = self.plans[queue], self.authors[queue]
+        plan, options = self.plans[queue], self.consumer_options[queue]
         by_deliveries = plan.counted_by is Counter.DELIVERIES
-        counted = not by_deliveries or self.counts_returns(queue)
+        counted = not by_deliveries or self.counts_requeues(queue)
         native = plan.shape_name == "native"
         waits = () if plan.routes is None else plan.routes.waits
         return Limits(
             may_fail_for_ever=counted,
-            may_crash_for_ever=native or (not by_deliveries and author.crashes_max is not None),
-            may_be_absent_for_ever=author.pause_after is None,
+            may_crash_for_ever=native or (not by_deliveries and options.crashes_max is not None),
+            may_be_absent_for_ever=options.pause_after is None,
             delay_s_max=LAPS_MAX * max([wait.delay_ms // 1000 for wait in waits], default=60),
         )
 
-    def counts_returns(self, queue: str) -> bool:
-        """Whether the broker counts what the shape returns: native's rejects, a nack on quorum queues up to 4.0."""
+    def counts_requeues(self, queue: str) -> bool:
+        """Whether the broker counts the shape's requeues: the rejects of `native`, a nack on quorum queues up to
+        4.0."""
         plan = self.plans[queue]
         return plan.shape_name == "native" or (plan.queue.type == QueueType.QUORUM and self.profile != "4.3")
 
@@ -101,10 +102,10 @@ def draw_scenario(seed: int) -> Scenario:
         sections=sections,
         compiled=compiled,
         plans={name: compiled.queue(name) for name in names},
-        authors={name: draw_author(random) for name in names},
-        staff=_draw_staff(random, names, calm),
+        consumer_options={name: draw_consumer_options(random) for name in names},
+        process_plans=_draw_process_plans(random, names, calm),
         messages=forge_some(seed, draw_workload(random, routes, names), compiled, names),
-        blows=() if calm else _draw_blows(random),
+        disruptions=() if calm else _draw_disruptions(random),
         rates=None if calm else _draw_rates(random),
         refusals=None if calm else draw_refusals(seed),
         routes=routes,
@@ -125,12 +126,12 @@ def _routes(sections: dict[str, Any], compiled: Compiled) -> tuple[tuple[str, st
     return tuple(routes)
 
 
-def _draw_staff(random: Random, names: list[str], calm: bool) -> tuple[Staff, ...]:
-    staff = []
+def _draw_process_plans(random: Random, names: list[str], calm: bool) -> tuple[ProcessPlan, ...]:
+    plans = []
     for number in range(random.choice((1, 1, 2, 3))):
         chosen = names if number == 0 else random.sample(names, random.randint(1, len(names)))
-        seats = tuple(
-            Seat(
+        consumers = tuple(
+            ConsumerPlan(
                 queue=name,
                 prefetch=random.choice((1, 2, 5, 20, 100)),
                 concurrency=random.choice((None, None, 1, 3)),
@@ -138,14 +139,14 @@ def _draw_staff(random: Random, names: list[str], calm: bool) -> tuple[Staff, ..
             for name in chosen
         )
         dies = None if calm or random.random() < 0.7 else random.randint(1, 60)
-        staff.append(Staff(seats=seats, grace_s=random.choice((0.0, 2.0, 25.0)), dies_at_step=dies))
-    return tuple(staff)
+        plans.append(ProcessPlan(consumers=consumers, grace_s=random.choice((0.0, 2.0, 25.0)), dies_at_step=dies))
+    return tuple(plans)
 
 
-def _draw_blows(random: Random) -> tuple[Blow, ...]:
+def _draw_disruptions(random: Random) -> tuple[Disruption, ...]:
     kinds = ("crash", "crash", "stop", "restart", "down", "block")
-    blows = [
-        Blow(
+    disruptions = [
+        Disruption(
             at_s=random.choice((0.001, 0.5, 30.0, 600.0, 7200.0)) * random.random(),
             kind=random.choice(kinds),
             process=random.randrange(3),
@@ -153,7 +154,7 @@ def _draw_blows(random: Random) -> tuple[Blow, ...]:
         )
         for _ in range(random.choice((0, 0, 1, 2, 4)))
     ]
-    return tuple(sorted(blows, key=lambda one: one.at_s))
+    return tuple(sorted(disruptions, key=lambda one: one.at_s))
 
 
 def _draw_rates(random: Random) -> FaultRates | None:

@@ -14,9 +14,9 @@ MIDDLES: tuple[Kind, ...] = (
 )  # fmt: skip
 STATUSES = (200, 204, 302, 400, 404, 408, 409, 418, 425, 429, 500, 503)
 LASTING_STATUSES = (200, 204, 400, 404, 500, 503)
-"""Those that may be the last word: a 425 for ever would be for ever."""
+"""Statuses that may repeat for ever: with a 425 a message would never end."""
 CRASHING = 0.25
-"""How many of the drawn crashes are meant: each costs every message in hand a redelivery."""
+"""The share of drawn crashes that happen: each costs every unsettled message a redelivery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

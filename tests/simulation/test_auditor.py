@@ -16,7 +16,8 @@ from redrive.topology import HeaderTrust
 from redrive.topology.deliveries import moves
 from redrive.topology.deliveries.message_origin import write_original_route
 from redrive.topology.shapes.native import NativeShape
-from tests.simulation import forgers, world
+from tests.simulation import forged_headers as forgers
+from tests.simulation import world
 from tests.simulation.scenarios import draw_scenario
 from tests.simulation.tally import play_seed
 
@@ -126,18 +127,18 @@ def test_a_delivery_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("finding", ["had attempt 2 after 0 runs", "is parked for crashes, and had none"])
 def test_a_delivery_that_never_ran_and_is_counted_is_found(monkeypatch: pytest.MonkeyPatch, finding: str) -> None:
-    """A bug that seeds found: what a paused queue gave back was returned, and the broker counted it as an attempt."""
+    """A bug that seeds found: a paused queue requeued its messages, and the broker counted that as an attempt."""
     monkeypatch.setattr(Admission, "home_copy", lambda *_, **__: None)
     assert finding in first_finding(finding, COUNTED_BY_DELIVERIES)
 
 
 def test_runs_that_a_rule_allows_and_the_broker_ends_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug that a seed found: above the queue's own attempts a return was one too many."""
+    """A bug that a seed found: above the queue's own attempts a requeue was one too many."""
     monkeypatch.setattr(NativeShape, "retry", lambda *_: (RequeueDelivery(counted=True),))
     assert "parked for crashes, and had none" in first_finding("parked for crashes, and had none", RULED)
 
 
-def test_a_crash_cap_that_takes_every_return_for_a_death_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_limit_that_takes_every_requeue_for_a_death_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Admission.judge
 
     def suspect(self: Admission, letter: Any, body: bytes, **options: Any) -> Any:
@@ -147,8 +148,8 @@ def test_a_crash_cap_that_takes_every_return_for_a_death_is_found(monkeypatch: p
     assert "parked for crashes, and" in first_finding("parked for crashes, and")
 
 
-def test_headers_that_are_believed_of_a_stranger_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug that outsiders found: what a publisher had copied from another message was taken for its own past."""
+def test_trusting_copied_headers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug that outsiders found: headers that a publisher had copied from another message were trusted."""
     monkeypatch.setattr(DeliveredMessage, "trust", HeaderTrust.OWN)
     monkeypatch.setattr(forgers, "FAR_MS", 1)  # or it would be waited for, lap by lap
     assert "after 0 runs" in first_finding("after 0 runs", FORGED)
@@ -161,7 +162,7 @@ def test_a_message_that_starts_with_anothers_deaths_is_found(monkeypatch: pytest
     assert "after 0 runs" in first_finding("after 0 runs", FORGED)
 
 
-def test_a_publishers_delivery_count_that_is_left_on_what_is_given_back_is_found(
+def test_a_publishers_delivery_count_that_is_left_on_a_requeued_message_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A bug that seeds found: 4.3 counts no nack, and the publisher's number was taken for the queue's."""
@@ -213,7 +214,7 @@ def test_a_death_in_its_own_queue_excuses_one_forgotten_origin_and_no_more(monke
 
 
 def test_a_broker_that_was_down_and_forgets_to_wake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug that a seed found: the server that was stopped went on ringing, and what it rang for nobody was told."""
+    """A bug that a seed found: the stopped server went on waking for deadlines, and passed their effects to nobody."""
     monkeypatch.setattr(Timekeeper, "close", Timekeeper.stop)
     monkeypatch.setattr("redrive.embedded.server.Server.lost", _lost_as_before)
     monkeypatch.setattr(world, "QUIET_S_MAX", ONE_DAY_S)

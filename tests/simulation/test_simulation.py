@@ -42,9 +42,9 @@ def test_most_units_are_checked_to_the_last_run_and_the_others_had_something_hap
 def test_everything_that_can_go_wrong_does(total: Tally) -> None:
     of_frames = {"cut before it", "cut after it", "delayed", "publishers blocked", "restarted after it"}
     of_confirms = {"lost", "made a refusal"}
-    blows = {f"blow: {kind}" for kind in ("crash", "stop", "restart", "down", "block")}
+    disruptions = {f"disruption: {kind}" for kind in ("crash", "stop", "restart", "down", "block")}
     not_kept = {f"not kept: {way}" for way in WAYS}
-    assert of_frames | of_confirms | blows | not_kept <= set(total.faults)
+    assert of_frames | of_confirms | disruptions | not_kept <= set(total.faults)
     assert total.numbers["processes_killed"] > 100
 
 

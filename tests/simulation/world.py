@@ -13,11 +13,11 @@ from redrive.embedded import EmbeddedBroker, Faults
 from redrive.embedded.engine import journal
 from redrive.runtime import Message
 from redrive.testing import Stuck, VirtualLoop
-from tests.simulation.books import Books, kept
+from tests.simulation.ledger import Ledger, recording
 from tests.simulation.processes import Process
 from tests.simulation.refusals import Refusals
 from tests.simulation.runs import Run
-from tests.simulation.scenarios import Blow, Scenario
+from tests.simulation.scenarios import Disruption, Scenario
 from tests.simulation.scripts import Step, draw_script
 from tests.simulation.workloads import BEGIN_S, OUTSIDE, Sent, Unit, body_of, number_of
 
@@ -29,20 +29,20 @@ _END_S_MAX = 600.0
 _TURNS_MAX = 30_000
 CHILDREN_FROM = 1000
 """Numbers of messages that handlers publish."""
-_UNTOLD = frozenset({"handler_s", "reason", "why", "error", "address"})
+_UNTRACED = frozenset({"handler_s", "reason", "why", "error", "address"})
 """Fields that may differ between two runs of a seed, or say too much."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Played:
+class PlayedScenario:
     """Everything that is known after a scenario."""
 
     scenario: Scenario
-    books: Books
+    ledger: Ledger
     runs: dict[Unit, list[Run]]
     unconfirmed: Counter[Unit]
     not_kept: Counter[Unit]
-    """Those of the unconfirmed of which it is certain that the broker has them not."""
+    """Those of the unconfirmed that the broker certainly did not keep."""
     refused: set[int]
     children: dict[int, tuple[str, str]]
     complaints: list[str]
@@ -60,7 +60,7 @@ class Played:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()[:16]
 
 
-def play(scenario: Scenario) -> Played:
+def play(scenario: Scenario) -> PlayedScenario:
     """Plays it to the end."""
     world = World(scenario)
     try:
@@ -72,11 +72,11 @@ def play(scenario: Scenario) -> Played:
 
 
 class _Endless(Exception):
-    """Everybody is busy, and time does not pass."""
+    """The event loop turns without end, and time does not pass."""
 
 
 class _WatchedLoop(VirtualLoop):
-    """Virtual time that notices when it does not pass: something goes round and round without a pause."""
+    """An event loop in virtual time that notices when time does not pass, because something loops without a pause."""
 
     _moment_s = -1.0
     _turns = 0
@@ -94,7 +94,7 @@ class _WatchedLoop(VirtualLoop):
 
 
 class World:
-    """The state of one scenario; also the observer of everybody in it."""
+    """The state of one scenario; also the observer of all clients and runtimes in it."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -106,10 +106,10 @@ class World:
             users={"guest": "guest", OUTSIDE: OUTSIDE},
             seed=scenario.seed,
         )
-        self._books = Books(
+        self._ledger = Ledger(
             self.broker.engine,
             sources={exchange for exchange, _ in scenario.routes},
-            queues=scenario.authors,
+            queues=scenario.consumer_options,
         )
         self._refusals = Refusals(scenario.seed, scenario.refusals)
         self._random = Random(f"world {scenario.seed}")
@@ -129,18 +129,18 @@ class World:
             plan.routes.parking.queue for plan in scenario.plans.values() if plan.routes is not None
         )
 
-    def played(self) -> Played:
+    def played(self) -> PlayedScenario:
         """What is known now."""
         fired = self.broker.faults.fired
         kinds = Counter(text.partition(": ")[2].partition(" for ")[0] for text in fired)
-        kinds += Counter({f"blow: {blow.kind}": 1 for blow in self.scenario.blows})
+        kinds += Counter({f"disruption: {disruption.kind}": 1 for disruption in self.scenario.disruptions})
         kinds += Counter({f"not kept: {way}": count for way, count in self._refusals.done.items()})
-        return Played(
+        return PlayedScenario(
             scenario=self.scenario,
-            books=self._books,
+            ledger=self._ledger,
             runs=self._runs,
             unconfirmed=self._unconfirmed,
-            not_kept=self._refusals.told,
+            not_kept=self._refusals.reported,
             refused=self._refused,
             children=self._children,
             complaints=self._complaints,
@@ -156,17 +156,17 @@ class World:
         """From the first declaration to the last stop."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.complain(f"the event loop: {_context_text(context)}"))
-        with kept(self._books, self._refusals):
+        with recording(self._ledger, self._refusals):
             self._declare()
             if self.scenario.rates is not None:
                 self.broker.faults = Faults.from_seed(self.scenario.seed, self.scenario.rates)
             await self.broker.start()
-            self._processes = [Process(self, number, staff) for number, staff in enumerate(self.scenario.staff)]
+            self._processes = [Process(self, number, plan) for number, plan in enumerate(self.scenario.process_plans)]
             for process in self._processes:
                 process.start()
-            blows = asyncio.create_task(self._strike())
+            disruptions = asyncio.create_task(self._disrupt())
             await self._publish_all()
-            await blows
+            await disruptions
             if not await self._wait_quiet():
                 left = Counter(f"{state} in {queue.name}" for queue, state, _ in self._unfinished())
                 self.complain(f"not quiet after {QUIET_S_MAX / 86_400:g} days: {dict(left)}")
@@ -254,13 +254,13 @@ class World:
         self._events[event] += 1
         if event == "runtime.failed" and self._is_calm:
             self.complain(f"runtime.failed: {fields}")
-        told = ", ".join(f"{name} {value!r}" for name, value in fields.items() if name not in _UNTOLD)
+        told = ", ".join(f"{name} {value!r}" for name, value in fields.items() if name not in _UNTRACED)
         self._trace.append(f"{self.now_ms() - BEGIN_S * 1000:>12} {event}: {told}")
 
     @property
     def _is_calm(self) -> bool:
         scenario = self.scenario
-        return scenario.rates is None and scenario.refusals is None and not scenario.blows
+        return scenario.rates is None and scenario.refusals is None and not scenario.disruptions
 
     # Publishers
 
@@ -304,30 +304,30 @@ class World:
 
     # What happens from outside
 
-    async def _strike(self) -> None:
+    async def _disrupt(self) -> None:
         begin_s = asyncio.get_running_loop().time()
-        for blow in self.scenario.blows:
-            await asyncio.sleep(max(0.0, begin_s + blow.at_s - asyncio.get_running_loop().time()))
-            self.note("blow", kind=blow.kind, process=blow.process)
-            await self._land(blow)
+        for disruption in self.scenario.disruptions:
+            await asyncio.sleep(max(0.0, begin_s + disruption.at_s - asyncio.get_running_loop().time()))
+            self.note("disruption", kind=disruption.kind, process=disruption.process)
+            await self._apply_disruption(disruption)
 
-    async def _land(self, blow: Blow) -> None:
-        process = self._processes[blow.process % len(self._processes)]
-        match blow.kind:
+    async def _apply_disruption(self, disruption: Disruption) -> None:
+        process = self._processes[disruption.process % len(self._processes)]
+        match disruption.kind:
             case "crash":
-                process.kill("a blow")
+                process.kill("a disruption")
             case "stop":
                 self._stops.append((process.number, self.now_ms()))
-                process.stop(blow.lasts_s)
+                process.stop(disruption.lasts_s)
             case "restart":
                 await self.broker.restart()
             case "down":
                 await self.broker.stop()
-                await asyncio.sleep(blow.lasts_s)
+                await asyncio.sleep(disruption.lasts_s)
                 await self.broker.start()
             case "block":
                 self.broker.block()
-                await asyncio.sleep(blow.lasts_s)
+                await asyncio.sleep(disruption.lasts_s)
                 self.broker.unblock()
 
     # The end
@@ -352,7 +352,7 @@ class World:
         """Copies that are not where they may stay."""
         return [
             (queue, state, entry)
-            for queue, state, entry in self._books.contents()
+            for queue, state, entry in self._ledger.contents()
             if queue.name not in self._parkings and not (state == "held" and self._is_held_for_good(entry.message.body))
         ]
 
@@ -361,7 +361,7 @@ class World:
         number = number_of(body)
         if number is None:
             return False
-        return any(hop[1] == journal.DIED and hop[2] == "expired" for hop in self._books.life(number))
+        return any(hop[1] == journal.DIED and hop[2] == "expired" for hop in self._ledger.hops(number))
 
 
 def _context_text(context: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What seeds have found, each as the smallest story that still shows it."""
+"""Bugs that seeds have found, each as the smallest case that still shows it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ def test_an_app_that_was_about_to_consume_again_stops_in_time_although_its_broke
     assert run_in_virtual_time(main()) < 30
 
 
-def test_a_turn_that_nobody_may_use_now_does_not_go_round_among_those_who_wait() -> None:
+def test_a_concurrency_slot_that_no_waiter_may_use_does_not_spin_the_event_loop() -> None:
     """It did, in one turn of the event loop after the other, and nothing else got the processor's time."""
 
     async def main() -> list[str]:
@@ -80,7 +80,7 @@ def test_a_turn_that_nobody_may_use_now_does_not_go_round_among_those_who_wait()
 
 
 def test_a_broker_that_was_down_gives_out_what_came_due_meanwhile_and_afterwards() -> None:
-    """The server that was stopped went on ringing for the engine's deadlines, and told nobody what they brought."""
+    """The stopped server went on waking for the engine's deadlines, and passed their effects to nobody."""
 
     async def main() -> list[bytes]:
         async with EmbeddedBroker(listen=False) as broker, Client(broker.url, dial=broker.dial) as client:
@@ -159,8 +159,8 @@ async def places_of(broker: EmbeddedBroker, messages: int) -> list[str]:
 
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 def test_a_pause_costs_no_message_an_attempt_where_the_broker_counts_every_nack(profile: str) -> None:
-    """What was in hand when the queue was paused went back by a nack. That was counted as its only attempt, and it was
-    parked for crashes that nobody had, its handler never run."""
+    """Messages that were unsettled when the queue was paused were nacked. That counted as their only attempt, and they
+    were parked for crashes that never happened, without a run of the handler."""
     declared = shop({**LITERAL, "attempts": 1}, type="quorum")
     app, seen = App(declared), []
 
@@ -210,7 +210,8 @@ def test_what_asks_to_be_requeued_keeps_its_attempts_in_the_literal_form_too(pro
 def test_a_rule_that_allows_more_runs_than_the_queue_has_them_where_deliveries_are_the_attempts(
     profile: str, retry: dict[str, Any], parking: str, attempts: int
 ) -> None:
-    """The next delivery was parked for crashes that nobody had, without its error; after a long Retry-After it ran."""
+    """The next delivery was parked for crashes that never happened, without its error; after a long Retry-After it
+    ran."""
     declared = shop({**retry, "attempts": attempts}, type="quorum")
     app, seen = App(declared), []
 
@@ -267,11 +268,11 @@ COUNTING: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("count", [1, 25])
 @pytest.mark.parametrize(("profile", "retry", "parking"), COUNTING)
-def test_a_publishers_own_delivery_count_is_nobodys_after_a_requeue(
+def test_a_publishers_own_delivery_count_does_not_count_after_a_requeue(
     profile: str, retry: dict[str, Any], parking: str, count: int
 ) -> None:
-    """4.3 counts no nack and so writes no x-delivery-count over the publisher's: what was given back was taken for a
-    message that had been delivered 25 times, and was parked for crashes that nobody had."""
+    """4.3 counts no nack and so writes no x-delivery-count over the publisher's: a requeued message was taken for
+    one that had been delivered 25 times, and was parked for crashes that never happened."""
     declared = shop(retry, type="quorum")
     app, seen = App(declared), []
 
@@ -291,7 +292,7 @@ def test_a_publishers_own_delivery_count_is_nobodys_after_a_requeue(
 
 
 @pytest.mark.parametrize(("profile", "retry", "parking"), COUNTING)
-def test_a_publishers_own_delivery_count_is_nobodys_after_a_run_that_failed(
+def test_a_publishers_own_delivery_count_does_not_count_after_a_failed_run(
     profile: str, retry: dict[str, Any], parking: str
 ) -> None:
     """The literal nack of 4.3 left it on the message as well, and the second run never came."""
@@ -318,7 +319,7 @@ def test_a_publishers_own_delivery_count_is_nobodys_after_a_run_that_failed(
 
 
 @pytest.mark.parametrize(("profile", "retry", "parking"), COUNTING)
-def test_a_return_without_a_copy_makes_the_queue_write_its_own_count_over_a_publishers(
+def test_a_requeue_without_a_copy_makes_the_queue_write_its_own_count_over_a_publishers(
     profile: str, retry: dict[str, Any], parking: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no copy can be made the message pays for one run, as after a death, and not for 25."""

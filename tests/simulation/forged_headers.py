@@ -1,10 +1,10 @@
-"""A publisher that forges every header we read: by accident, as somebody who copies the headers of other messages does.
+"""A publisher that forges every header we read, by accident: it copies the headers of other messages.
 
-It draws from a chance of its own, so that a seed means what it meant without it. What it sends is a new message
-whatever its headers say, and the auditor holds the runtime to that. It leaves out what nobody can tell apart, and what
-is documented so: an x-death without a digest straight to a queue that counts by it. It leaves out an x-delivery-count
-in the literal `requeue: nack` too: there the first return of such a message is a reject, which 4.3 counts, and later
-ones are not counted (test_found has that case).
+It draws from a random generator of its own, so that old seeds keep their meaning. What it sends is a new message,
+whatever its headers say, and the auditor holds the runtime to that. Left out is what can't be told apart, as
+documented: an x-death without a digest, published straight to a queue that counts by it. Also left out is an
+x-delivery-count in the literal `requeue: nack`: there the first requeue of such a message is a reject, which 4.3
+counts, and later ones are not counted (test_seed_regressions has that case).
 """
 
 from collections.abc import Sequence

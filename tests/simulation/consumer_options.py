@@ -1,4 +1,4 @@
-"""What the author of an app says about a queue, drawn; the same in every process that consumes it."""
+"""Draws the options of a queue's consumer; they are the same in every process that consumes the queue."""
 
 from dataclasses import dataclass
 from random import Random
@@ -10,7 +10,7 @@ from tests.simulation.errors import Broken, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
+class ConsumerOptions:
     """A consumer's options; None where the queue's declaration holds."""
 
     park_on: tuple[Any, ...] = ()
@@ -25,7 +25,7 @@ class Author:
 
     @property
     def pause_on(self) -> tuple[Any, ...]:
-        """Who pauses soon also names timeouts: not drawn, so that a seed means what it meant."""
+        """Consumers that pause soon also pause on timeouts. Not drawn, so that old seeds keep their meaning."""
         return (*PAUSE_ON, TimeoutError) if self.pause_after == 2 else PAUSE_ON
 
     def options(self) -> dict[str, Any]:
@@ -44,9 +44,9 @@ class Author:
         }
 
 
-def draw_author(random: Random) -> Author:
+def draw_consumer_options(random: Random) -> ConsumerOptions:
     """Options of all kinds; most consumers have few."""
-    return Author(
+    return ConsumerOptions(
         park_on=random.choice(((), (), (Refused,), (Refused, 418), (503,))),
         retry_on=random.choice((None, None, None, (Broken, ConnectionError, TimeoutError, range(500, 600)))),
         rules=random.choice(

@@ -1,7 +1,8 @@
-"""The broker's own books, kept for the auditor: which copies came from outside, what was in hand when somebody went.
+"""What the broker did with every message, for the auditor: which copies came from outside, and which deliveries were
+unsettled when their channel or connection ended.
 
-The engine's journal knows lives by message id, and not every message has one; here every message has its number. The
-engine offers no hook for that, so two of its methods are wrapped while a scenario runs.
+The engine's journal knows messages by their id, and not every message has one; here every message has a number. The
+engine has no hook for that, so two of its methods are wrapped while a scenario runs.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from tests.simulation.refusals import Refusals
 from tests.simulation.workloads import OUTSIDE, Unit, number_of
 
 
-class Books:
+class Ledger:
     """What the broker did with every unit."""
 
     def __init__(self, engine: Engine, *, sources: Iterable[str], queues: Iterable[str]) -> None:
@@ -31,11 +32,11 @@ class Books:
         self._sources = frozenset(sources)
         self._queues = frozenset(queues)
         self.entered: Counter[Unit] = Counter()
-        """Copies that came into a consumed queue from whoever published, not from the runtime."""
-        self.lost_in_hand: Counter[Unit] = Counter()
-        """Times a copy was in hand when its channel or connection ended."""
+        """Copies that came into a consumed queue from a publisher, not from the runtime."""
+        self.lost_unsettled: Counter[Unit] = Counter()
+        """How often a copy was unsettled when its channel or connection ended."""
 
-    def life(self, number: int) -> list[tuple[Any, ...]]:
+    def hops(self, number: int) -> list[tuple[Any, ...]]:
         """Every hop of a message's copies."""
         return self.engine.journal.history_of(f"#{number}")
 
@@ -43,26 +44,26 @@ class Books:
         """A publish is about to be routed."""
         number = number_of(message.body)
         if number is not None:
-            message.history = self.life(number)
+            message.history = self.hops(number)
 
     def routed(self, channel: PublisherMethods, message: Message) -> None:
         """A publish was routed."""
         number = number_of(message.body)
         if number is None or not (channel.connection.user == OUTSIDE or message.exchange in self._sources):
             return
-        hop = next(hop for hop in reversed(self.life(number)) if hop[1] == journal.PUBLISHED)
+        hop = next(hop for hop in reversed(self.hops(number)) if hop[1] == journal.PUBLISHED)
         for name in hop[4]:
             if name in self._queues:
                 self.entered[number, name] += 1
 
     def settled(self, items: list[Unacked], how: SettledBy | None) -> None:
-        """Messages in hand were settled, or lost."""
+        """Deliveries were settled, or lost with their channel."""
         if how is not SettledBy.CHANNEL_CLOSED:
             return
         for entry, queue, _ in items:
             number = number_of(entry.message.body)
             if number is not None:
-                self.lost_in_hand[number, queue.name] += 1
+                self.lost_unsettled[number, queue.name] += 1
 
     def contents(self) -> Iterator[tuple[Queue, str, QueueEntry]]:
         """Every copy there is: its queue, its state there, itself."""
@@ -85,24 +86,24 @@ def properties_of(entry: QueueEntry) -> wire.Properties:
 
 
 @contextmanager
-def kept(books: Books, refusals: Refusals) -> Iterator[None]:
-    """While it lasts, the engine tells the books, and refuses what it is to refuse."""
+def recording(ledger: Ledger, refusals: Refusals) -> Iterator[None]:
+    """Makes the engine report to the ledger, and refuse what it is to refuse."""
     send, settle = PublisherMethods._send, ConsumerMethods.apply_settlement
 
     def _send(self: PublisherMethods, message: Message, mandatory: bool) -> bool:
-        books.sent(self, message)
+        ledger.sent(self, message)
         refused = refusals.take(self, message, mandatory)
         if refused is not None:
             return refused
         taken = send(self, message, mandatory)
-        books.routed(self, message)
+        ledger.routed(self, message)
         return taken
 
     def apply_settlement(
         self: ConsumerMethods, items: Iterable[Unacked], how: SettledBy | None, *, requeue: bool
     ) -> None:
         listed = list(items)
-        books.settled(listed, how)
+        ledger.settled(listed, how)
         settle(self, listed, how, requeue=requeue)
 
     with (
