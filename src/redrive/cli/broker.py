@@ -17,7 +17,7 @@ from redrive.wiring import PROFILES, EmbeddedBrokerOptions, run_broker
     type=click.Choice(("real", "automatic")),
     default="real",
     show_default=True,
-    help="automatic: jump to the next deadline whenever nothing is in hand.",
+    help="automatic: jump to the next deadline whenever nothing is being processed.",
 )
 @click.option(
     "--user",

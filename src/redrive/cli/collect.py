@@ -95,12 +95,12 @@ def collect_command(
         refusals.extend(selected.refusals)
         if file is not None or patterns or yes:
             return
-        say(printable(f"Would collect from {_told(selected, connection)}"))
-        if not is_confirmed("Nobody has named these queues. Take from them?", yes=False):
+        say(printable(f"Would collect from {_queues_text(selected, connection)}"))
+        if not is_confirmed("You did not name these queues. Collect from them?", yes=False):
             raise SystemExit(EXIT_COULD_NOT)
 
     def started(selected: SourceSelection) -> None:
-        text = printable(f"Collecting from {_told(selected, connection)}")
+        text = printable(f"Collecting from {_queues_text(selected, connection)}")
         if once:
             say(text)
         else:
@@ -120,8 +120,8 @@ def _say_findings(selected: SourceSelection) -> None:
         (fail_line if finding.severity is Severity.ERROR else warn_line)(finding.text)
 
 
-def _told(selected: SourceSelection, connection: ConnectionSettings) -> str:
-    """From which queues messages are taken, and how many lie there now."""
+def _queues_text(selected: SourceSelection, connection: ConnectionSettings) -> str:
+    """The queues that are collected, and their depths."""
     sources = [one for one in selected.sources if not one.observe_only]
     shown = [_with_depth(one.dlq, selected.depths.get(one.dlq)) for one in sources[:_QUEUES_SHOWN]]
     more = "" if len(sources) <= _QUEUES_SHOWN else f" and {len(sources) - _QUEUES_SHOWN} more"

@@ -59,8 +59,8 @@ from redrive.wiring import (
     default=str(CRASHES_MAX),
     show_default=True,
     metavar="N|none",
-    help="Deaths of redrive with a message in hand before it is parked. With none they are not counted, and a message"
-    " answered 425 goes back by a plain nack, which keeps its x-death.",
+    help="Crashes of redrive during a message before it is parked. With none they are not counted, and a message"
+    " answered 425 is requeued by a plain nack, which keeps its x-death.",
 )
 @click.option("--secret-file", metavar="FILE", help="Signs requests; a secret a line. Else REDRIVE_PUSH_SECRET.")
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Goes with every request; repeatable.")

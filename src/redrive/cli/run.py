@@ -19,7 +19,9 @@ from redrive.wiring import PreparedApp, TelemetryOptions, load_app, run_app_comm
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes.")
 @click.option("--apply", "declare", is_flag=True, help="Declare what is missing first; otherwise nothing is declared.")
 @click.option("--no-wait", is_flag=True, help="Fail if queues are missing, instead of waiting for them.")
-@click.option("--grace", default="25s", show_default=True, metavar="T", help="For what is in hand when it is stopped.")
+@click.option(
+    "--grace", default="25s", show_default=True, metavar="T", help="Time for running handlers when it is stopped."
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True)
 @click.option(
@@ -43,7 +45,7 @@ def run_command(
     """Run the handlers of MODULE:APP.
 
     A handler that returns acks its message; one that raises has it retried by its queue's policy. SIGTERM or Ctrl-C
-    stops in order: no new messages, those in hand are handled within --grace, the rest goes back; exit code 0. With
+    stops in order: no new messages; running handlers get --grace; the rest is requeued; exit code 0. With
     --workers the nth process, counted from 0, serves metrics on --metrics-port + n.
 
     \b

@@ -81,7 +81,7 @@ def serve_command(
     else from FILE. Secrets may be in files: REDRIVE_URL_FILE, _DATABASE_FILE, _MANAGEMENT_URL_FILE, _PASSWORD_FILE.
 
     While the broker is away everything stored can be read, and redrives wait for it. Ctrl-C or SIGTERM ends what is in
-    hand first; a second one does not.
+    progress first; a second one ends it at once.
 
     \b
     Exit codes: 0 stopped in order; 1 ended at once by a second signal; 2 could not.

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from redrive.cli import main
-from tests.unit.deploy.test_apply import free_port
+from tests.unit.free_ports import free_port
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "examples" / "file-pipeline"

@@ -198,7 +198,7 @@ def test_auto_retry_is_off_until_a_rule_says_on(database: str) -> None:
     )
     assert on.out == (
         "Auto-retry is on for queue orders: 5 attempts, the first after 10s, at most 1m apart; "
-        "looked at every 30s by `redrive serve` or `redrive collect --auto-retry`.\n"
+        "checked every 30s by `redrive serve` or `redrive collect --auto-retry`.\n"
     )
     redrive("dlq", "auto-retry", "on", "--queue", "orders", "--max", "5m", "--database", database)
     (rule,) = redrive("dlq", "auto-retry", "show", "--database", database, "--format", "json").json["rules"]

@@ -14,6 +14,7 @@ from redrive.wire import methods
 from redrive.wiring import Setting, apply_topology, management_of, wait_connected
 from tests.unit.client.scenario import run_scenario, wait_until
 from tests.unit.client.scripted import ScriptedBroker
+from tests.unit.free_ports import free_port
 
 BINDING = Binding(source="domain.events", destination="orders", routing_key="orders.#")
 
@@ -100,12 +101,6 @@ def test_an_object_that_the_broker_can_not_tell_of_is_named_with_its_words() -> 
             assert "INTERNAL_ERROR - no leader" in difference.text
 
     run_scenario(scenario())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.slow

@@ -13,19 +13,19 @@ _SUBCOMMANDS = {
     "list": ("letter_list", "Find dead letters."),
     "show": ("show", "Everything about a dead letter."),
     "stats": ("stats", "Counts by status, queue, topic, service, type and group; over time."),
-    "groups": ("groups", "Dead letters of one kind, and what people said about them."),
-    "peek": ("peek", "Look into a queue on the broker, where looking destroys nothing."),
+    "groups": ("groups", "Groups of similar dead letters, their state and notes."),
+    "peek": ("peek", "Look at a queue's first messages, if that destroys nothing."),
     "redrive": ("redrive", "Send dead letters back to where they failed, or elsewhere."),
-    "retry": ("redrive", "Send single dead letters back, without questions."),
-    "return": ("redrive", "Give dead letters back to the dead-letter queues."),
-    "operations": ("operations", "What was sent back, how far it is; pause, resume, cancel."),
-    "resolve": ("resolve", "Say that nothing more need be done about dead letters."),
+    "retry": ("redrive", "Redrive single dead letters without asking."),
+    "return": ("redrive", "Restore dead letters to their dead-letter queues."),
+    "operations": ("operations", "Redrives and how far they are; pause, resume, cancel."),
+    "resolve": ("resolve", "Mark dead letters as resolved."),
     "reopen": ("resolve", "Make dead letters pending again."),
-    "delete": ("resolve", "Throw dead letters away."),
+    "delete": ("resolve", "Delete dead letters."),
     "edit": ("edit", "Change a dead letter's body or headers before it is sent back."),
-    "auto-retry": ("auto_retry", "Rules by which dead letters are sent back by themselves."),
+    "auto-retry": ("auto_retry", "Rules that redrive dead letters automatically."),
     "export": ("transfer", "Dead letters as JSON lines, nothing lost."),
-    "import": ("transfer", "Take in what export wrote."),
+    "import": ("transfer", "Import what export wrote."),
     "audit": ("audit", "Who did what, when and why."),
 }
 
@@ -54,8 +54,8 @@ def dlq_command() -> None:
     """Find, understand and send back dead letters.
 
     `redrive collect` fills the database that these commands read (--database, else REDRIVE_DATABASE, else
-    sqlite:///redrive.db). Only peek, queues and what sends messages needs the broker (--url, else REDRIVE_URL). An ID
-    may be shortened to a beginning or an ending that no other has.
+    sqlite:///redrive.db). Only peek, queues and commands that send messages need the broker (--url, else REDRIVE_URL).
+    An ID may be shortened to a beginning or an ending that no other has.
 
     \b
     Exit codes: 0 fine or nothing to do; 1 some messages were not moved; 2 could not.

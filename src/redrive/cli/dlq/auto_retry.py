@@ -1,4 +1,4 @@
-"""`redrive dlq auto-retry`: the rules by which dead letters are sent back by themselves, and the loop that does it."""
+"""`redrive dlq auto-retry`: rules that redrive dead letters automatically, and the loop that follows them."""
 
 import asyncio
 
@@ -30,15 +30,15 @@ _COLUMNS = (
 
 @click.group("auto-retry", cls=SuggestingGroup)
 def auto_retry_command() -> None:
-    """Send dead letters back by themselves, by rules.
+    """Redrive dead letters automatically, by rules.
 
     A rule is for everything, a queue, or a group; the most specific wins, and without one auto-retry is off. Attempt n
     is due --first after the death, doubled each time up to --max. A dead letter whose attempts are spent is failed, and
     has them all again once a person redrives it; one that has not come back for --settle is resolved. A file may say
     `auto_retry:` for its queues; a rule set here wins.
 
-    `redrive serve`, `redrive collect --auto-retry` or `redrive dlq auto-retry run` does the work: they look every 30s
-    for what is due, so that an attempt may come that much later than its rule says.
+    `redrive serve`, `redrive collect --auto-retry` or `redrive dlq auto-retry run` does the work: they check every 30s
+    what is due, so an attempt may be that much later than its rule says.
 
     \b
     Examples:
@@ -91,10 +91,10 @@ def show_command(connection: ConnectionOptions, form: str) -> None:
     "--first",
     "first_ms",
     type=DurationOption(),
-    help="Before the first attempt, doubled each time; 1s. Looked at every 30s.",
+    help="Before the first attempt, doubled each time; 1s. Checked every 30s.",
 )
 @click.option("--max", "ceiling_ms", type=DurationOption(), help="The longest pause; 1m.")
-@click.option("--settle", "settle_ms", type=DurationOption(), help="Not come back for so long is resolved; 10m.")
+@click.option("--settle", "settle_ms", type=DurationOption(), help="Resolve what has not come back for so long; 10m.")
 @with_who
 @with_connection
 def on_command(
@@ -107,7 +107,7 @@ def on_command(
     settle_ms: int | None,
     who: str,
 ) -> None:
-    """Turn it on for everything, a queue or a group; what is not said stays as it was.
+    """Turn it on for everything, a queue or a group; options that are not given keep their values.
 
     \b
     Example:
@@ -135,7 +135,7 @@ def on_command(
     print_line(
         f"Auto-retry is on for {_named(scope)}: {counted(rule.attempts, 'attempt')}, the first after "
         f"{format_duration_ms(rule.first_ms)}, at most {format_duration_ms(rule.ceiling_ms)} apart; "
-        f"looked at every {AUTO_RETRY_INTERVAL_S:g}s by `redrive serve` or `redrive collect --auto-retry`."
+        f"checked every {AUTO_RETRY_INTERVAL_S:g}s by `redrive serve` or `redrive collect --auto-retry`."
     )
 
 
@@ -167,11 +167,11 @@ def off_command(connection: ConnectionOptions, queue: str | None, group: str | N
 
 
 @auto_retry_command.command("run")
-@click.option("--once", is_flag=True, help="One round: what is due now.")
+@click.option("--once", is_flag=True, help="Redrive what is due now, then end.")
 @click.option("--every", "every_ms", type=DurationOption(), default="30s", show_default=True)
 @with_connection
 def run_command(connection: ConnectionOptions, once: bool, every_ms: int) -> None:
-    """Send back what is due, round by round, until Ctrl-C. Any number may run: one works at a time.
+    """Redrive what is due, every --every, until Ctrl-C. Any number may run: one works at a time.
 
     \b
     Examples:
@@ -185,21 +185,21 @@ def run_command(connection: ConnectionOptions, once: bool, every_ms: int) -> Non
         found = connection_settings_of(connection)
         async with opened_store(found) as store, opened_broker(found, store) as broker:
             for scope in await declare_rules(found, store):
-                warn_line(f"the rule for {_named(scope)} was set by a person and holds, whatever the file says")
+                warn_line(f"the rule for {_named(scope)} was set by a person, and wins over the file")
             if once:
-                _tell(await broker.auto_retry.once(), is_once=True)
+                _print_report(await broker.auto_retry.once(), is_once=True)
                 return
             say("Auto-retry runs; Ctrl-C ends it.")
             with stopping_on_signals() as stop:
-                await _rounds(broker, every_ms / 1000, stop)
+                await _run_until_stopped(broker, every_ms / 1000, stop)
 
     run_to_end(work)
 
 
-async def _rounds(broker: RedriveBroker, every_s: float, stop: asyncio.Event) -> None:
+async def _run_until_stopped(broker: RedriveBroker, every_s: float, stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
-            _tell(await broker.auto_retry.once(stop=stop), is_once=False)
+            _print_report(await broker.auto_retry.once(stop=stop), is_once=False)
         except (RedriveError, TimeoutError) as error:
             warn_line(f"{error}; it is tried again")
         try:
@@ -209,7 +209,7 @@ async def _rounds(broker: RedriveBroker, every_s: float, stop: asyncio.Event) ->
             pass
 
 
-def _tell(round: AutoRetryReport, *, is_once: bool) -> None:
+def _print_report(round: AutoRetryReport, *, is_once: bool) -> None:
     if round.is_elsewhere:
         if is_once:
             say("Another instance does it at the moment.")

@@ -43,7 +43,7 @@ def groups_command(
     limit: int,
     form: str,
 ) -> None:
-    """List groups: dead letters of one kind. A resolved group that gets a new one is `regressed`.
+    """List groups of similar dead letters. A resolved group that gets a new one is `regressed`.
 
     \b
     Examples:
@@ -120,18 +120,18 @@ def show_command(connection: ConnectionOptions, group_id: str, form: str) -> Non
         print_line(f"note      {moment_text(note.at_ms)} {note.who}: {note.text}")
 
 
-_Saying = Callable[[DeadLetterService, str, str, str], Awaitable[Group]]
-_SAY: dict[GroupState, _Saying] = {
-    GroupState.ACKNOWLEDGED: lambda desk, group, who, why: desk.acknowledge_group(group, who=who, why=why),
-    GroupState.RESOLVED: lambda desk, group, who, why: desk.resolve_group(group, who=who, why=why),
-    GroupState.IGNORED: lambda desk, group, who, why: desk.ignore_group(group, who=who, why=why),
-    GroupState.OPEN: lambda desk, group, who, why: desk.reopen_group(group, who=who, why=why),
+_ChangeState = Callable[[DeadLetterService, str, str, str], Awaitable[Group]]
+_CHANGES: dict[GroupState, _ChangeState] = {
+    GroupState.ACKNOWLEDGED: lambda service, group, who, why: service.acknowledge_group(group, who=who, why=why),
+    GroupState.RESOLVED: lambda service, group, who, why: service.resolve_group(group, who=who, why=why),
+    GroupState.IGNORED: lambda service, group, who, why: service.ignore_group(group, who=who, why=why),
+    GroupState.OPEN: lambda service, group, who, why: service.reopen_group(group, who=who, why=why),
 }
 
 
 _NEED_WHY = (GroupState.RESOLVED, GroupState.IGNORED)
 _WITH_WHY = {
-    True: click.option("--why", required=True, metavar="TEXT", help="Kept in the audit, for whoever looks later."),
+    True: click.option("--why", required=True, metavar="TEXT", help="Kept in the audit."),
     False: click.option("--why", default="", metavar="TEXT", help="Shown with the group, and kept in the audit."),
 }
 
@@ -148,7 +148,7 @@ def _state_command(name: str, state: GroupState, says: str) -> None:
         async def work(store: Store) -> None:
             for text in group_ids:
                 group = await _found(store, text)
-                await _SAY[state](dead_letter_service(store), group.id, who, why)
+                await _CHANGES[state](dead_letter_service(store), group.id, who, why)
                 print_line(f"{group.id} is {state}.")
 
         on_store(connection, work)

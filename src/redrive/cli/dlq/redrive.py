@@ -1,4 +1,4 @@
-"""`redrive dlq redrive`, `retry` and `return`: dead letters back to where they failed, elsewhere, or to their DLQ."""
+"""`redrive dlq redrive`, `retry` and `return`: send dead letters to where they failed, elsewhere, or to their DLQ."""
 
 from dataclasses import dataclass, replace
 
@@ -51,7 +51,7 @@ _ENDED = (OperationState.DONE, OperationState.CANCELLED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """How to go about it."""
+    """How the command was asked to run."""
 
     yes: bool
     dry_run: bool
@@ -70,7 +70,7 @@ class _Asked:
     "--ramp", is_flag=True, help="1, 2, 5, then 20 at a time; pauses as soon as one comes back. A collector must run."
 )
 @click.option("--keep-attempts", is_flag=True, help="Go on counting attempts instead of starting afresh.")
-@click.option("--include-in-doubt", is_flag=True, help="Doubtful ones too, which may make duplicates.")
+@click.option("--include-in-doubt", is_flag=True, help="Also those in doubt, which may make duplicates.")
 @click.option(
     "--settle",
     "settle_ms",
@@ -78,10 +78,10 @@ class _Asked:
     default="10m",
     show_default=True,
     metavar="T",
-    help="Not come back for so long is resolved.",
+    help="Resolve what has not come back for so long.",
 )
-@click.option("--idempotency-key", metavar="TEXT", help="The same request with the same key is done once.")
-@click.option("--witness", is_flag=True, help="Settle doubts by second copies, in a queue of the operation's own.")
+@click.option("--idempotency-key", metavar="TEXT", help="A request with the same key is done once.")
+@click.option("--witness", is_flag=True, help="Settle doubts by second copies in a queue of this operation.")
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent where, and send nothing.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -111,7 +111,7 @@ def redrive_command(
 
     The selection is frozen, the target shown with its consumers and backlog, and you are asked. Each copy is confirmed
     by the broker; what it refuses stays a dead letter. One that has not come back for --settle is resolved. Ctrl-C
-    pauses; `redrive dlq operations resume ID` goes on.
+    pauses; `redrive dlq operations resume ID` continues.
 
     \b
     Exit codes: 0 all sent or nothing to send; 1 some not sent, an ID left alone, or paused; 2 could not.
@@ -148,10 +148,10 @@ def redrive_command(
 def retry_command(
     connection: ConnectionOptions, ids: tuple[str, ...], keep_attempts: bool, why: str, form: str, who: str
 ) -> None:
-    """Send single dead letters back to the queue they failed in, without questions. Attempts start afresh.
+    """Redrive single dead letters to the queue they failed in, without asking. Attempts start afresh.
 
-    A doubtful one (in_doubt) is sent too, marked as a possible duplicate. A resolved one must be reopened first. What
-    is not sent is named, with the reason.
+    One in doubt is sent too, marked as a possible duplicate. A resolved one must be reopened first. What is not sent
+    is named, with the reason.
 
     \b
     Exit codes: 0 all sent; 1 some not sent; 2 could not.
@@ -185,11 +185,11 @@ def return_command(
     form: str,
     who: str,
 ) -> None:
-    """Give dead letters back to the dead-letter queues they were collected from, as they lay there.
+    """Restore dead letters to the dead-letter queues they were collected from, unchanged.
 
-    Pending and failed ones; resolved, retrying and waiting ones are left alone. What was returned is resolved here.
+    Pending and failed ones; resolved, retrying and waiting ones are left alone. What was restored is resolved here.
 
-    The way out of collecting: refused while `redrive collect` has one of the queues, and afterwards they are not
+    The way out of collecting: refused while `redrive collect` collects one of the queues, and afterwards they are not
     collected again until `redrive collect --resume-queue Q`.
 
     \b
@@ -221,13 +221,13 @@ def _send(
                 wanted,
                 moment_ms=store.clock_ms(),
                 includes_in_doubt=includes_in_doubt,
-                # The same request must be the same again; a bound in time would make it another.
+                # A repeated request must be equal to the first; a bound in time would make it another.
                 freezes=new.idempotency_key is None,
                 vhost=connection.target.vhost,
             )
             preview = await store.operations.preview(selection, now_ms=store.clock_ms(), is_patient=True)
             request = replace(new, selection=selection)
-            if new.idempotency_key is None:  # else they may be away because the same request has sent them
+            if new.idempotency_key is None:  # with a key, an earlier run of this request may have sent them
                 left.update(await _left_alone(store, selection))
             if preview.total == 0 and new.idempotency_key is None:
                 elsewhere = await selection_of(
@@ -259,7 +259,7 @@ def _send(
 
 
 async def _left_alone(store: Store, selection: Selection) -> dict[str, str]:
-    """Those that were asked for by their ids and are in no status to be sent, with the reason."""
+    """Dead letters whose ids were given but whose status does not allow sending, with the reason."""
     found = {}
     for letter_id in selection.ids:
         letter = await store.letters.get(letter_id)
@@ -269,7 +269,7 @@ async def _left_alone(store: Store, selection: Selection) -> dict[str, str]:
 
 
 async def _is_wanted(broker: RedriveBroker, request: NewOperation, preview: Preview, asked: _Asked) -> bool:
-    """Shows what would happen and asks. False after a dry run; ends the program where it may not or must not go on."""
+    """Shows the plan and asks. False after a dry run; ends the program if the answer is no or the targets refuse it."""
     preflight = (await broker.plan(request)).preflight
     if asked.form == "json" and asked.dry_run:
         print_json(plan_json(preview, preflight))

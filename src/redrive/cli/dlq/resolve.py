@@ -59,11 +59,10 @@ def resolve_command(
     form: str,
     who: str,
 ) -> None:
-    """Say that nothing more need be done about dead letters. They stay in the database and can be reopened.
+    """Mark dead letters as resolved. They stay in the database and can be reopened.
 
-    A doubtful one (in_doubt) is settled so when its copy did arrive. One that is retrying or waiting is left alone:
-    its copy was sent and may come back; --end-waiting says that nobody need wait for it. More than one asks first,
-    unless --yes.
+    Resolve one in doubt if its copy did arrive. One that is retrying or waiting is left alone: its copy was sent and
+    may come back; --end-waiting resolves it all the same. Asks first if there is more than one, unless --yes.
 
     \b
     Examples:
@@ -122,7 +121,7 @@ def reopen_command(
 
 @click.command("delete")
 @with_selection
-@click.option("--why", default="", metavar="TEXT", help="For the audit, which is all that stays.")
+@click.option("--why", default="", metavar="TEXT", help="For the audit; only its entry stays.")
 @_with_end_waiting
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @with_format
@@ -131,7 +130,7 @@ def reopen_command(
 def delete_command(
     connection: ConnectionOptions, wanted: SelectionOptions, why: str, end_waiting: bool, yes: bool, form: str, who: str
 ) -> None:
-    """Throw dead letters away for good. It asks first, unless --yes; with nobody to ask nothing is deleted.
+    """Delete dead letters for good. It asks first, unless --yes; without a terminal nothing is deleted.
 
     One that is retrying or waiting is only deleted with --end-waiting; a copy that comes back all the same is a new
     dead letter.

@@ -75,7 +75,7 @@ def export_command(connection: ConnectionOptions, wanted: SelectionOptions, outp
 @with_who
 @with_connection
 def import_command(connection: ConnectionOptions, file_name: str, form: str, who: str) -> None:
-    """Take in what `export` wrote: FILE, or stdin. Ids stay; what is there already is skipped.
+    """Import what `export` wrote, from FILE or stdin. Ids stay; what exists already is skipped.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What the command line says is what is so: sentences that a newcomer, with the documents alone, was misled by."""
+"""Texts of the command line that once misled a newcomer: they say exactly what happened and what to do."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def test_a_rule_says_how_often_it_is_looked_at(database: str) -> None:
     on = redrive("dlq", "auto-retry", "on", "--first", "1s", "--max", "2s", "--attempts", "1", "--database", database)
     assert on.out == (
-        "Auto-retry is on for everything: 1 attempt, the first after 1s, at most 2s apart; looked at every 30s by "
+        "Auto-retry is on for everything: 1 attempt, the first after 1s, at most 2s apart; checked every 30s by "
         "`redrive serve` or `redrive collect --auto-retry`.\n"
     )
     assert "every 30s" in redrive("dlq", "auto-retry", "--help").out
