@@ -41,7 +41,7 @@ async def four_kinds(store: Store) -> tuple[str, ...]:
 def test_what_a_bulk_change_leaves_is_counted_by_reason(store: Store, run: Run) -> None:
     async def scenario() -> None:
         ids = await four_kinds(store)
-        found = await store.letters.outlook(EVERYTHING, LetterEvent.DELETED, now_ms=NOW_MS)
+        found = await store.letters.preview_change(EVERYTHING, LetterEvent.DELETED, now_ms=NOW_MS)
         assert (found.able, by_status(found.not_able)) == (2, [2, 1, 0, 0, 0])
         reopened = await store.letters.reopen(EVERYTHING, **WHO)  # type: ignore[arg-type]
         assert (reopened.done, by_status(reopened.not_done)) == (0, [2, 1, 2, 0, 0])

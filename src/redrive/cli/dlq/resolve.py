@@ -179,7 +179,7 @@ def _apply(
                 # Leave out what changes while the person thinks: the question was not about it.
                 unchanged = TimeTerm(field="updated", from_ms=None, until_ms=moment_ms + 1)
                 selection = replace(selection, filter=Filter((*selection.filter.terms, unchanged)))
-            found = await store.letters.outlook(selection, change.event, now_ms=moment_ms)
+            found = await store.letters.preview_change(selection, change.event, now_ms=moment_ms)
             _say_left(found.not_able, "would be left")
             said.update(found.not_able)
             if found.able and not is_confirmed(f"{change.verb} {counted(found.able, 'dead letter')}?", yes=False):

@@ -1,9 +1,9 @@
-"""The collector's side of the store: a hand of messages becomes rows and the batch that lists them, all at once.
+"""The collector's side of the store: the messages of a batch become rows, together with the batch row that lists them.
 
-The batch row says "these are stored, but not yet known to be acked". It is deleted (`own`) when the ack is known to
-have arrived; one that is still there after a crash tells the next session what it may meet again.
+The batch row says "these are stored, but not yet known to be acked". The collector closes the batch when it knows that
+the ack has arrived. A batch that is still open after a crash tells the next session what it may meet again.
 
-What becomes a new row and what comes back to its old one is decided in `recurring`.
+`recurrences` decides what becomes a new row, and what overwrites the row it was before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ _STOPPED = "SELECT vhost, dlq, reason FROM stopped_queues ORDER BY vhost, dlq"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """What one collector had in hand and stored: (fingerprint, dead letter's id) of each message."""
+    """What one collector took and stored: (fingerprint, dead letter's id) of each message."""
 
     id: str
     vhost: str
@@ -56,7 +56,7 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What became of a hand: ids of new rows, of rows that came back, and which of the new ones are further copies."""
+    """What became of a batch: ids of new rows, of rows that came back, and which of the new ones are further copies."""
 
     batch_id: str
     inserted: tuple[str, ...]
@@ -71,7 +71,7 @@ class Batches:
         self._database = database
 
     async def open_batches(self, vhost: str, dlq: str) -> tuple[StoredBatch, ...]:
-        """Batches of a queue that nobody has owned yet, oldest first."""
+        """Batches of a queue that nobody has closed yet, oldest first."""
         async with self._database.read() as tx:
             return tuple(_read_batch(row) for row in await tx.rows(_OPEN, vhost, dlq))
 
@@ -86,9 +86,9 @@ class Batches:
         now_ms: int,
         queue: tuple[str, str] | None = None,
     ) -> BatchResult:
-        """Stores a hand and opens its batch, which also lists what is `known` (stored before, met again). The batches
-        it `replaces` are closed. With a batch id that is stored already: what was answered then, and nothing is done.
-        With `queue` (vhost, dlq) the batch is opened even if it lists nothing: a hand is about to be taken.
+        """Stores arrivals and opens their batch, which also lists what is `known` (stored before, met again). The
+        batches it `replaces` are closed. With a batch id that is stored already: the result of that time, and nothing
+        is done. With `queue` (vhost, dlq) the batch is opened even if it lists nothing: messages are about to be taken.
         Raises `LeaseLost`."""
         async with self._database.write() as tx:
             await check_lease(tx, lease)
@@ -97,21 +97,24 @@ class Batches:
                 return msgspec.msgpack.decode(done, type=BatchResult)
             count_changes = CountChanges()
             book = await rules_to_decide_by(tx)
-            hand = await _sort_out(tx, arrivals, book)
-            group_seqs = await upsert_groups(tx, hand.entries(), hand.left_groups())
-            await insert_letters(tx, count_changes, hand.new, group_seqs)
-            await apply_recurrences(tx, count_changes, hand.returned, group_seqs, now_ms=now_ms)
-            stored = BatchResult(
+            batch = await _sort_out(tx, arrivals, book)
+            group_seqs = await upsert_groups(tx, batch.incoming(), batch.left_groups())
+            await insert_letters(tx, count_changes, batch.new, group_seqs)
+            await apply_recurrences(tx, count_changes, batch.recurrences, group_seqs, now_ms=now_ms)
+            result = BatchResult(
                 batch_id=batch_id,
-                inserted=tuple([entry.id for entry in hand.new]),
-                came_back=tuple(one.standing.id for one in hand.returned),
-                copies=tuple(hand.copies),
+                inserted=tuple([letter.id for letter in batch.new]),
+                came_back=tuple(one.letter.id for one in batch.recurrences),
+                copies=tuple(batch.copies),
             )
-            await audit_recurrences(tx, hand.judged, now_ms=now_ms)
+            await audit_recurrences(tx, batch.classified, now_ms=now_ms)
             await tx.run(_DROP_BATCHES, list(replaces))
-            await _open_batch(tx, stored, arrivals, hand, known, queue=queue, owner=lease.owner, now_ms=now_ms)
+            listed = [*known, *zip((arrival.fingerprint for arrival in arrivals), batch.row_ids, strict=True)]
+            if queue is None and arrivals:
+                queue = arrivals[0].vhost, arrivals[0].dlq
+            await _open_batch(tx, result, listed, queue=queue, owner=lease.owner, now_ms=now_ms)
             await count_changes.write(tx)
-            return stored
+            return result
 
     async def close(self, batch_id: str) -> None:
         """The ack of the batch is known to have arrived: its messages are ours alone. Twice is as good as once."""
@@ -119,7 +122,7 @@ class Batches:
             await tx.run(_DROP_BATCHES, [batch_id])
 
     async def stop_queue(self, vhost: str, dlq: str, reason: str, *, now_ms: int, who: str) -> None:
-        """Nothing is collected from this queue until somebody says resume."""
+        """Nothing is collected from this queue until `resume_queue`."""
         async with self._database.write() as tx:
             await tx.run(_STOP, vhost, dlq, reason, now_ms)
             await write_audit(tx, _about_queue("queue.stopped", dlq, reason, now_ms=now_ms, who=who))
@@ -138,78 +141,72 @@ class Batches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SortedBatch:
-    """A hand, sorted: what becomes new rows and what comes back to old ones, each arrival's row, and which of the new
+    """A batch, sorted: what becomes new rows and what overwrites old ones, each arrival's row, and which of the new
     ones are further copies."""
 
     new: list[IncomingLetter]
-    returned: list[Recurrence]
+    recurrences: list[Recurrence]
     row_ids: list[str]
     copies: list[str]
-    judged: list[ClassifiedArrival]
+    classified: list[ClassifiedArrival]
 
-    def entries(self) -> Iterable[IncomingLetter]:
+    def incoming(self) -> Iterable[IncomingLetter]:
         yield from self.new
-        yield from (one.entry for one in self.returned)
+        yield from (one.incoming for one in self.recurrences)
 
     def left_groups(self) -> set[int]:
-        return {one.standing.place.group_seq for one in self.returned}
+        return {one.letter.key.group_seq for one in self.recurrences}
 
 
 async def _sort_out(tx: WriteTransaction, arrivals: Sequence[Arrival], book: RuleBook) -> _SortedBatch:
     """Which row each arrival belongs to."""
-    recurrences = await look_up_redriven(tx, arrivals)
-    hand = _SortedBatch(new=[], returned=[], row_ids=[], copies=[], judged=[])
+    redriven = await look_up_redriven(tx, arrivals)
+    batch = _SortedBatch(new=[], recurrences=[], row_ids=[], copies=[], classified=[])
     for arrived in arrivals:
-        judged = recurrences.judge(arrived)
-        hand.judged.append(judged)
-        arrival, row = judged.arrival, judged.standing
-        told = arrival.explanation
-        owner = owner_of(arrival.dlq, queue=told.queue) if told.owner is None else told.owner
-        rule = book.rule_for(told.queue, told.group_id, dlq=arrival.dlq, owner=owner)
-        if row is None or judged.verdict is not ArrivalKind.CAME_BACK:
+        classified = redriven.classify(arrived)
+        batch.classified.append(classified)
+        arrival, row = classified.arrival, classified.letter
+        explanation = arrival.explanation
+        owner = explanation.owner
+        if owner is None:
+            owner = owner_of(arrival.dlq, queue=explanation.queue)
+        rule = book.rule_for(explanation.queue, explanation.group_id, dlq=arrival.dlq, owner=owner)
+        if row is None or classified.kind is not ArrivalKind.CAME_BACK:
             due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=0)
-            copy_of = row.id if row is not None and judged.verdict is ArrivalKind.COPY else arrival.twin_of
-            hand.new.append(incoming_letter(arrival, due_at_ms=due_at_ms, copy_of=copy_of))
+            copy_of = row.id if row is not None and classified.kind is ArrivalKind.COPY else arrival.twin_of
+            batch.new.append(incoming_letter(arrival, due_at_ms=due_at_ms, copy_of=copy_of))
             if copy_of is not None:
-                hand.copies.append(arrival.id)
-            hand.row_ids.append(arrival.id)
+                batch.copies.append(arrival.id)
+            batch.row_ids.append(arrival.id)
             continue
         due_at_ms, event = None, LetterEvent.CAME_BACK
         if rule is not None and rule.enabled:
-            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=judged.counted)
+            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=classified.counted)
             event = LetterEvent.CAME_BACK if due_at_ms is not None else LetterEvent.SPENT
-        entry = incoming_letter(arrival, due_at_ms=due_at_ms, copy_of=None)
-        hand.returned.append(Recurrence(standing=row, event=event, entry=entry, returns=judged.returns))
-        hand.row_ids.append(row.id)
-    return hand
+        incoming = incoming_letter(arrival, due_at_ms=due_at_ms, copy_of=None)
+        batch.recurrences.append(Recurrence(letter=row, event=event, incoming=incoming, returns=classified.returns))
+        batch.row_ids.append(row.id)
+    return batch
 
 
 async def _open_batch(
     tx: WriteTransaction,
-    stored: BatchResult,
-    arrivals: Sequence[Arrival],
-    hand: _SortedBatch,
-    known: Sequence[tuple[bytes, str]],
+    result: BatchResult,
+    listed: Sequence[tuple[bytes, str]],
     *,
     queue: tuple[str, str] | None,
     owner: str,
     now_ms: int,
 ) -> None:
-    entries = [*known, *((arrival.fingerprint, id) for arrival, id in zip(arrivals, hand.row_ids, strict=True))]
-    if not entries and queue is None:
-        return
-    if queue is not None:
-        vhost, dlq = queue
-    elif arrivals:
-        vhost, dlq = arrivals[0].vhost, arrivals[0].dlq
-    else:
-        row = await tx.row(_QUEUE_OF, [id for _, id in known])
+    """Opens a batch that lists these. `queue`: None where it is that of the dead letters listed."""
+    if queue is None:
+        row = await tx.row(_QUEUE_OF, [id for _, id in listed]) if listed else None
         if row is None:
-            # All of them were deleted meanwhile: whatever comes again is new.
+            # It lists nothing, or all of it was deleted meanwhile: whatever comes again is new.
             return
-        vhost, dlq = row
-    packed, outcome = msgspec.msgpack.encode(entries), msgspec.msgpack.encode(stored)
-    await tx.run(_INSERT_BATCH, stored.batch_id, vhost, dlq, owner, now_ms, packed, outcome)
+        queue = row[0], row[1]
+    packed, outcome = msgspec.msgpack.encode(listed), msgspec.msgpack.encode(result)
+    await tx.run(_INSERT_BATCH, result.batch_id, *queue, owner, now_ms, packed, outcome)
 
 
 def _read_batch(row: Row) -> StoredBatch:

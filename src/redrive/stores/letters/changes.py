@@ -1,7 +1,8 @@
-"""What people do to dead letters: resolve, reopen, delete, edit. To one whose copy was sent only if they say so.
+"""What people do to dead letters: resolve, reopen, delete, edit.
 
-A selection is frozen first, then changed in pieces, each in a transaction of its own with its entries in the letters'
-lives and in the audit: an interrupted change is done for some letters and not for others, and the audit says for which.
+One whose copy was sent is changed only if they ask for that. A selection is frozen first, then changed in pieces, each
+in a transaction of its own with its entries in the letters' lives and in the audit: an interrupted change is done for
+some letters and not for others, and the audit says for which.
 """
 
 from collections import Counter
@@ -25,9 +26,16 @@ from redrive.stores.audit import write_audit
 from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.errors import StoreError, VersionConflict
 from redrive.stores.letters.counts import CountChanges
+from redrive.stores.letters.letter_columns import BEING_SENT
 from redrive.stores.letters.letter_rows import read_letter
-from redrive.stores.letters.transitions import LockedLetter, change_status, delete_letters, lock_letters, record_life
-from redrive.stores.operations.operation_rows import BEING_SENT
+from redrive.stores.letters.transitions import (
+    Assignments,
+    LockedLetter,
+    change_status,
+    delete_letters,
+    lock_letters,
+    record_life,
+)
 from redrive.stores.search.budgets import SELECT_BUDGET, within_budget
 from redrive.stores.search.filter_sql import split_filter, statuses_left
 from redrive.stores.search.walk import find_matching
@@ -78,9 +86,20 @@ class LetterBusy(StoreError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Who changed something, why and when. `told_by`: whom `who` names as the one who did it, kept beside `who` and
+    never in its place."""
+
+    who: str
+    why: str
+    now_ms: int
+    told_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """How many were changed; which of the ids asked for were not, with the reason; and how many of all that was asked
-    for were not, by reason."""
+    """How many were changed; which of the named ids were not, with the reason; and how many of the whole selection
+    were not, by reason."""
 
     done: int
     refused: dict[str, str] = field(default_factory=dict)
@@ -89,7 +108,7 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePreview:
-    """How many a change would change now, and how many of those asked for it would leave as they are, by reason."""
+    """How many a change would change now, and how many of the selection it would leave as they are, by reason."""
 
     able: int
     not_able: dict[str, int]
@@ -99,18 +118,12 @@ async def change(
     database: Database,
     selection: Selection,
     event: LetterEvent,
+    by: Attribution,
     *,
-    who: str,
-    why: str,
-    now_ms: int,
     if_version: int | None = None,
-    told_by: str | None = None,
 ) -> ChangeResult:
-    """What the event makes of the selection. `if_version` is for one id: raises VersionConflict when it has another.
-    Raises FilterTooExpensive before anything is changed.
-
-    `told_by`: whom `who` says to have done it, kept beside `who` and never in its place.
-    """
+    """Applies the event to the selection. `if_version` is for one id: raises VersionConflict when it has another.
+    Raises FilterTooExpensive before anything is changed."""
     done = 0
     refused: dict[str, str] = {}
     if selection.ids:
@@ -121,33 +134,30 @@ async def change(
             async with database.write() as tx:
                 named = await _find(tx, ids[start : start + PIECE])
                 refused |= {id: _GONE for id in ids[start : start + PIECE] if id not in named}
-                standings = await lock_letters(tx, list(named.values()))
+                letters = await lock_letters(tx, list(named.values()))
                 if if_version is not None:
-                    _check_version(standings, if_version)
-                standings = await _sort_out(tx, standings, event, selection, refused)
-                done += await _apply(tx, standings, event, who=who, why=why, now_ms=now_ms, subject="", told_by=told_by)
+                    _check_version(letters, if_version)
+                letters = await _sort_out(tx, letters, event, selection, refused)
+                done += await _apply(tx, letters, event, by, subject="")
         return ChangeResult(done=done, refused=refused, not_done=dict(Counter(refused.values())))
     statuses = _statuses(selection, event)
     async with within_budget(SELECT_BUDGET, database, selection.filter), database.read() as reading:
-        seqs = await _matching(reading, selection, statuses, now_ms)
-        not_done = Counter(await _left_out(reading, selection, statuses, len(seqs), now_ms))
+        seqs = await _matching(reading, selection, statuses, by.now_ms)
+        not_done = Counter(await _left_out(reading, selection, statuses, len(seqs), by.now_ms))
     for start in range(0, len(seqs), PIECE):
         async with database.write() as tx:
             piece = seqs[start : start + PIECE]
-            # Whoever changed one meanwhile has decided about it.
+            # Somebody who changed one meanwhile has decided about it.
             locked = [each for each in await lock_letters(tx, piece) if each.status in statuses]
             sending: dict[str, str] = {}
-            standings = await _sort_out(tx, locked, event, selection, sending)
+            letters = await _sort_out(tx, locked, event, selection, sending)
             not_done.update(sending.values())
             not_done[_MEANWHILE] += len(piece) - len(locked)
-            subject = selection.filter_text or "everything"
-            done += await _apply(
-                tx, standings, event, who=who, why=why, now_ms=now_ms, subject=subject, told_by=told_by
-            )
+            done += await _apply(tx, letters, event, by, subject=selection.filter_text or "everything")
     return ChangeResult(done=done, not_done={reason: n for reason, n in not_done.items() if n})
 
 
-async def outlook(database: Database, selection: Selection, event: LetterEvent, *, now_ms: int) -> ChangePreview:
+async def preview_change(database: Database, selection: Selection, event: LetterEvent, *, now_ms: int) -> ChangePreview:
     """What `change` would find now. Raises FilterTooExpensive."""
     async with within_budget(SELECT_BUDGET, database, selection.filter), database.read() as tx:
         if selection.ids:
@@ -159,27 +169,20 @@ async def outlook(database: Database, selection: Selection, event: LetterEvent, 
 
 
 async def edit(
-    database: Database,
-    id: str,
-    content: MessageContent,
-    *,
-    who: str,
-    why: str,
-    diff: str,
-    if_version: int | None,
-    now_ms: int,
+    database: Database, id: str, content: MessageContent, by: Attribution, *, diff: str, if_version: int | None
 ) -> DeadLetter:
     """Another content for the copies to come; the original is kept.
 
     Raises UnknownLetter, LetterBusy, VersionConflict.
     """
+    who, why, now_ms = by.who, by.why, by.now_ms
     async with database.write() as tx:
-        standings = await lock_letters(tx, list((await _find(tx, [id])).values()))
-        if not standings:
+        letters = await lock_letters(tx, list((await _find(tx, [id])).values()))
+        if not letters:
             raise UnknownLetter(id)
         if if_version is not None:
-            _check_version(standings, if_version)
-        seq, status = standings[0].seq, standings[0].status
+            _check_version(letters, if_version)
+        seq, status = letters[0].seq, letters[0].status
         if status in IN_FLIGHT:
             raise LetterBusy(id, _REFUSALS[status])
         texts = [storable(text) for text in (who, why, diff)]
@@ -217,18 +220,18 @@ def _statuses(selection: Selection, event: LetterEvent) -> tuple[Status, ...]:
 
 async def _sort_out(
     tx: WriteTransaction,
-    standings: list[LockedLetter],
+    letters: list[LockedLetter],
     event: LetterEvent,
     selection: Selection,
     refused: dict[str, str],
 ) -> list[LockedLetter]:
     """The locked ones that may be changed; why not each other one is put into `refused`."""
     able = [status for status in statuses_allowing(event) if selection.ends_waiting or status not in IN_FLIGHT]
-    retrying = [each.seq for each in standings if each.status is Status.RETRYING and Status.RETRYING in able]
+    retrying = [each.seq for each in letters if each.status is Status.RETRYING and Status.RETRYING in able]
     # Nobody can begin to send one that is locked here.
     sending = {row[0] for row in await tx.rows(_SENDING, retrying)} if retrying else set()
     changeable = []
-    for each in standings:
+    for each in letters:
         if each.status not in able:
             refused[each.id] = _REFUSALS.get(each.status, f"it is {each.status.value}")
         elif each.seq in sending:
@@ -267,48 +270,32 @@ async def _find(tx: ReadTransaction, ids: list[str]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def _check_version(standings: Sequence[LockedLetter], expected: int) -> None:
-    for each in standings:
+def _check_version(letters: Sequence[LockedLetter], expected: int) -> None:
+    for each in letters:
         if each.version != expected:
             raise VersionConflict(each.id, expected, each.version)
 
 
 async def _apply(
-    tx: WriteTransaction,
-    standings: list[LockedLetter],
-    event: LetterEvent,
-    *,
-    who: str,
-    why: str,
-    now_ms: int,
-    subject: str,
-    told_by: str | None = None,
+    tx: WriteTransaction, letters: list[LockedLetter], event: LetterEvent, by: Attribution, *, subject: str
 ) -> int:
-    """Changes locked letters that may be changed, with everything that is kept of it."""
-    if not standings:
+    """Changes locked letters that may be changed, with their lives, the counts and the audit."""
+    if not letters:
         return 0
-    who, why = storable(who), storable(why)
+    who, why, now_ms = storable(by.who), storable(by.why), by.now_ms
     count_changes = CountChanges()
     if event is LetterEvent.DELETED:
-        await delete_letters(tx, count_changes, standings)
+        await delete_letters(tx, count_changes, letters)
     else:
-        by = who if told_by is None else f"{storable(told_by)}{AS_TOLD_BY}{who}"
-        arguments = (by,) if event is LetterEvent.RESOLVED else ()
-        await change_status(
-            tx,
-            count_changes,
-            standings,
-            event,
-            now_ms=now_ms,
-            reason=why or None,
-            sets=_SETS[event],
-            arguments=arguments,
-        )
-        await record_life(tx, [each.seq for each in standings], event.value, now_ms=now_ms, who=who, detail=why)
-        for each in standings:
+        resolved_by = who if by.told_by is None else f"{storable(by.told_by)}{AS_TOLD_BY}{who}"
+        arguments = (resolved_by,) if event is LetterEvent.RESOLVED else ()
+        sets = Assignments(sql=_SETS[event], arguments=arguments)
+        await change_status(tx, count_changes, letters, event, now_ms=now_ms, reason=why or None, sets=sets)
+        await record_life(tx, [each.seq for each in letters], event.value, now_ms=now_ms, who=who, detail=why)
+        for each in letters:
             if event is LetterEvent.RESOLVED and each.status is not Status.RESOLVED:
-                count_changes.happened("resolved", each.place, now_ms)
-    ids = [each.id for each in standings]
+                count_changes.add_activity("resolved", each.key, now_ms)
+    ids = [each.id for each in letters]
     entry = AuditEntry(
         at_ms=now_ms,
         who=who,
@@ -316,7 +303,7 @@ async def _apply(
         subject=subject or (ids[0] if len(ids) == 1 else f"{len(ids)} dead letters"),
         count=len(ids),
         why=why,
-        detail={"ids": ids} if told_by is None else {"ids": ids, "told_by": told_by},
+        detail={"ids": ids} if by.told_by is None else {"ids": ids, "told_by": by.told_by},
     )
     await write_audit(tx, entry)
     await count_changes.write(tx)

@@ -44,7 +44,7 @@ ON CONFLICT (at_ms, queue, dlq) DO UPDATE SET dead = activity.dead + excluded.de
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountKey:
-    """Where a dead letter is counted."""
+    """What a dead letter is counted by."""
 
     queue: str
     dlq: str
@@ -53,8 +53,8 @@ class CountKey:
     type: str | None
     group_seq: int
 
-    def counted_as(self) -> tuple[tuple[str, str], ...]:
-        """Its key in every dimension that it has."""
+    def dimensions(self) -> tuple[tuple[str, str], ...]:
+        """Its value in every dimension that it has."""
         keys = [
             ("all", ""),
             ("queue", self.queue),
@@ -78,40 +78,40 @@ class CountChanges:
     """The changes of one transaction."""
 
     def __init__(self) -> None:
-        self._standing: Counter[tuple[CountKey, Status]] = Counter()
+        self._by_status: Counter[tuple[CountKey, Status]] = Counter()
         self._redriven: Counter[int] = Counter()
         self._returned: Counter[int] = Counter()
         self._activity: defaultdict[tuple[int, str, str], Counter[ActivityKind]] = defaultdict(Counter)
 
-    def moved(self, place: CountKey, before: Status | None, after: Status | None, *, n: int = 1) -> None:
-        """Dead letters changed their status there; None is not being in the store."""
+    def move(self, key: CountKey, before: Status | None, after: Status | None, *, n: int = 1) -> None:
+        """Dead letters of this key changed their status; None is not being in the store."""
         if before is not None:
-            self._standing[place, before] -= n
+            self._by_status[key, before] -= n
         if after is not None:
-            self._standing[place, after] += n
+            self._by_status[key, after] += n
 
-    def happened(self, deed: ActivityKind, place: CountKey, at_ms: int, *, n: int = 1) -> None:
-        """Something happened to dead letters of this place."""
-        self._activity[bucket_ms_of(at_ms), place.queue, place.dlq][deed] += n
-        if deed == "redriven":
-            self._redriven[place.group_seq] += n
-        elif deed == "returned":
-            self._returned[place.group_seq] += n
+    def add_activity(self, kind: ActivityKind, key: CountKey, at_ms: int, *, n: int = 1) -> None:
+        """Something happened to dead letters of this key."""
+        self._activity[bucket_ms_of(at_ms), key.queue, key.dlq][kind] += n
+        if kind == "redriven":
+            self._redriven[key.group_seq] += n
+        elif kind == "returned":
+            self._returned[key.group_seq] += n
 
     async def write(self, tx: WriteTransaction) -> None:
         """Adds everything to the counts. Once, as the last thing of a transaction."""
         await self._write_groups(tx)
         await self._write_tallies(tx)
         rows: list[tuple[int, str, str, int, int, int, int]] = []
-        for (at_ms, queue, dlq), deeds in sorted(self._activity.items()):
-            dead, redriven, returned, resolved = (deeds[deed] for deed in _ACTIVITY_KINDS)
+        for (at_ms, queue, dlq), counts in sorted(self._activity.items()):
+            dead, redriven, returned, resolved = (counts[kind] for kind in _ACTIVITY_KINDS)
             rows.append((at_ms, queue, dlq, dead, redriven, returned, resolved))
         await _many(tx, _ACTIVITY, rows)
 
     async def _write_groups(self, tx: WriteTransaction) -> None:
         letters: Counter[int] = Counter()
-        for (place, _), n in self._standing.items():
-            letters[place.group_seq] += n
+        for (key, _), n in self._by_status.items():
+            letters[key.group_seq] += n
         rows = [
             (seq, letters[seq], self._redriven[seq], self._returned[seq])
             for seq in sorted(letters.keys() | self._redriven.keys() | self._returned.keys())
@@ -120,14 +120,14 @@ class CountChanges:
 
     async def _write_tallies(self, tx: WriteTransaction) -> None:
         sums: Counter[tuple[str, str, str]] = Counter()
-        for (place, status), n in self._standing.items():
+        for (key, status), n in self._by_status.items():
             if not n:
                 continue  # it came and went, or stayed what it was
             name = status.value
-            for dimension, key in place.counted_as():
-                sums[dimension, key, name] += n
+            for dimension, value in key.dimensions():
+                sums[dimension, value, name] += n
         rows = [(*where, n) for where, n in sorted(sums.items()) if n]
-        # A count that may have come to nothing would stay as an empty line of statistics.
+        # A count that is zero now would stay as an empty line of statistics.
         empty = [where for where, n in sorted(sums.items()) if n < 0]
         if tx.dialect.kind == "postgresql":
             await _at_once(tx, _TALLY_AT_ONCE, rows)

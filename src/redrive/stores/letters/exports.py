@@ -6,7 +6,7 @@ is the other store's business: here one that was being sent is in doubt, and non
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redrive.core import Attempt
@@ -26,13 +26,14 @@ from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.letters.changes import KEEP_EDIT
 from redrive.stores.letters.counts import CountChanges
 from redrive.stores.letters.incoming import incoming_from_export, insert_letters, upsert_groups
+from redrive.stores.letters.letter_columns import text_fields
 from redrive.stores.letters.letter_rows import read_letters
 from redrive.stores.message_contents import headers_of, unpack_history, unwrap_envelope
 from redrive.stores.retry_rules import RuleBook, rules_to_decide_by
 from redrive.stores.search.walk import Key, start_walk
 
 PIECE = 200
-_TEXTS = tuple(field.name for field in fields(DeadLetter) if "str" in str(field.type))
+_TEXTS = text_fields(DeadLetter)
 BYTES_MAX = 16 << 20
 _SIZES = "SELECT seq, size_bytes FROM letters WHERE seq = ANY($1::bigint[])"
 _CONTENTS = "SELECT seq, history, properties, body FROM contents WHERE seq = ANY($1::bigint[])"

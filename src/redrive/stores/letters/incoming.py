@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redrive.core import Attempt
 from redrive.records import (
@@ -20,49 +20,23 @@ from redrive.records import (
 )
 from redrive.stores.database import WriteTransaction
 from redrive.stores.letters.counts import CountChanges, CountKey, bucket_ms_of
+from redrive.stores.letters.letter_columns import (
+    CONTENT_INSERTED,
+    INSERTED,
+    ORIGIN,
+    STATE,
+    explained_of,
+    new_state,
+    origin_of,
+    state_of,
+    text_fields,
+)
 from redrive.stores.message_contents import pack_history
 from redrive.stores.search.full_text import index_words
 
-_WHERE = ("vhost", "dlq", "dlq_exchange", "dlq_routing_key")
-_TOLD = (
-    "queue",
-    "exchange",
-    "routing_key",
-    "reason",
-    "told_by",
-    "error_type",
-    "error_message",
-    "status_code",
-    "attempts",
-    "message_id",
-    "correlation_id",
-    "type",
-    "service",
-)
-_STANDING = (
-    "collected_at_ms",
-    "updated_at_ms",
-    "redrives",
-    "returns",
-    "is_poison",
-    "due_at_ms",
-    "silent_at_ms",
-    "status_reason",
-    "resolved_by",
-    "copy_of",
-    "operation_id",
-    "is_edited",
-    "forgiven",
-)
-_COLUMNS = (
-    *("seq", "id", "version", "status", *_WHERE, *_TOLD),
-    *("error_folded", "group_seq", "size_bytes", "dead_at_ms", *_STANDING),
-)
-_CONTENT_COLUMNS = ("seq", "stack", "history", "properties", "body")
-_where, _told, _standing = attrgetter(*_WHERE), attrgetter(*_TOLD), attrgetter(*_STANDING)
 SCHEDULE_SILENCE_CHECK = "INSERT INTO silences (silent_at_ms, letter_seq) VALUES ($1, $2) ON CONFLICT DO NOTHING"
 """When to look whether a dead letter has not come back."""
-_SEE_GROUP = """
+_UPSERT_GROUP = """
 INSERT INTO groups (id, title, queue, error_type, state, first_seen_ms, last_seen_ms, letters, redriven, returned,
     owner)
 VALUES ($1, $2, $3, $4, 'open', $5, $6, 0, 0, 0, $7)
@@ -78,24 +52,30 @@ SELECT seq FROM groups WHERE id = ANY($1::text[]) OR seq = ANY($2::bigint[]) ORD
 """
 _GROUP_SEQS = "SELECT id, seq FROM groups WHERE id = ANY($1::text[])"
 
+_NEW_STATE = new_state()
+_COLLECTED_AT, _UPDATED_AT = STATE.index("collected_at_ms"), STATE.index("updated_at_ms")
+_DUE_AT, _COPY_OF = STATE.index("due_at_ms"), STATE.index("copy_of")
+_EXPLANATION_TEXTS = text_fields(Explanation)
+_texts_of = attrgetter(*ORIGIN, *(f"explanation.{name}" for name in _EXPLANATION_TEXTS))
+
 
 class IncomingLetter(NamedTuple):
     """A dead letter on its way into the store, with all that is kept of it. A tuple, for thousands are made a second.
 
-    `where` and `told` are what it was made of: an arrival and its explanation, or one letter that is both.
+    `origin` and `explanation` are what it was made of: an arrival and its explanation, or one letter that is both.
     """
 
     id: str
     version: int
     status: Status
-    where: Arrival | DeadLetter
-    told: Explanation | DeadLetter
+    origin: Arrival | DeadLetter
+    explanation: Explanation | DeadLetter
     dead_at_ms: int
     size_bytes: int
     due_at_ms: int | None
     silent_at_ms: int | None
-    standing: tuple[object, ...]
-    """The columns from `collected_at_ms` on."""
+    state: Sequence[object]
+    """The columns of `STATE`."""
     content: MessageContent
     history: tuple[Attempt, ...]
     search_text: str
@@ -103,24 +83,27 @@ class IncomingLetter(NamedTuple):
 
 
 def incoming_letter(arrival: Arrival, *, due_at_ms: int | None, copy_of: str | None) -> IncomingLetter:
-    """A new dead letter from what was collected; texts without what a database can't hold."""
+    """A new dead letter from what was collected; texts without characters that a database can't hold."""
     arrival = _storable(arrival)
-    told, at_ms = arrival.explanation, arrival.collected_at_ms
+    explanation = arrival.explanation
+    state = _NEW_STATE.copy()
+    state[_COLLECTED_AT] = state[_UPDATED_AT] = arrival.collected_at_ms
+    state[_DUE_AT], state[_COPY_OF] = due_at_ms, copy_of
     return IncomingLetter(
         arrival.id,
         1,
         Status.PENDING,
         arrival,
-        told,
+        explanation,
         died_at_ms(arrival),
         len(arrival.content.body),
         due_at_ms,
         None,
-        (at_ms, at_ms, 0, 0, 0, due_at_ms, None, None, None, copy_of, None, 0, 0),
+        state,
         arrival.content,
-        told.history,
+        explanation.history,
         arrival.search_text,
-        told.group_title,
+        explanation.group_title,
     )
 
 
@@ -132,13 +115,13 @@ def incoming_from_export(
         id=letter.id,
         version=letter.version,
         status=letter.status,
-        where=letter,
-        told=letter,
+        origin=letter,
+        explanation=letter,
         dead_at_ms=letter.dead_at_ms,
         size_bytes=letter.size_bytes,
         due_at_ms=letter.due_at_ms,
         silent_at_ms=letter.silent_at_ms,
-        standing=tuple([int(one) if isinstance(one, bool) else one for one in _standing(letter)]),
+        state=[int(value) if isinstance(value, bool) else value for value in state_of(letter)],
         content=content,
         history=history,
         search_text=search_text,
@@ -147,142 +130,108 @@ def incoming_from_export(
 
 
 def died_at_ms(arrival: Arrival) -> int:
-    """When it died, as far as anybody said; else when it was found."""
-    told_ms = arrival.explanation.died_at_ms
-    return arrival.collected_at_ms if told_ms is None else told_ms
+    """When it died, as far as its headers say; else when it was collected."""
+    reported_ms = arrival.explanation.died_at_ms
+    return arrival.collected_at_ms if reported_ms is None else reported_ms
 
 
 async def upsert_groups(
-    tx: WriteTransaction, entries: Iterable[IncomingLetter], left: Iterable[int] = ()
+    tx: WriteTransaction, letters: Iterable[IncomingLetter], left: Iterable[int] = ()
 ) -> dict[str, int]:
-    """Makes the groups there are not yet, moves `last seen` of the others, and makes resolved ones regressed. Their
+    """Makes the groups that are missing, moves `last seen` of the others, and makes resolved ones regressed. Their
     numbers by id. `left`: numbers of groups that letters of this transaction may leave."""
     seen: dict[str, tuple[str, str, str, str | None, int, int, str]] = {}
-    for entry in entries:
-        told = entry.told
-        first = last = entry.dead_at_ms
-        before = seen.get(told.group_id)
+    for letter in letters:
+        explanation = letter.explanation
+        first = last = letter.dead_at_ms
+        before = seen.get(explanation.group_id)
         if before is not None:
             if before[4] <= first <= before[5]:
                 continue
             first, last = min(first, before[4]), max(last, before[5])
-        seen[told.group_id] = (
-            told.group_id,
-            entry.group_title,
-            told.queue,
-            told.error_type,
+        seen[explanation.group_id] = (
+            explanation.group_id,
+            letter.group_title,
+            explanation.queue,
+            explanation.error_type,
             first,
             last,
-            _owner(entry),
+            _owner(letter),
         )
     if not seen:
         return {}
-    # By number, as the ledger counts in them: two transactions then wait for each other, and don't lock each other out.
+    # By number, as counts of groups are written: two transactions then wait for each other instead of deadlocking.
     await tx.rows(_LOCK_GROUPS, sorted(seen), sorted(left))
-    await tx.many(_SEE_GROUP, [seen[id] for id in sorted(seen)])
+    await tx.many(_UPSERT_GROUP, [seen[id] for id in sorted(seen)])
     return dict(await tx.rows(_GROUP_SEQS, sorted(seen)))
 
 
-def _owner(entry: IncomingLetter) -> str:
-    told = entry.told
-    known = told.owner if isinstance(told, Explanation) else None
-    return owner_of(entry.where.dlq, queue=told.queue) if known is None else storable(known)
+def _owner(letter: IncomingLetter) -> str:
+    explanation = letter.explanation
+    known = explanation.owner if isinstance(explanation, Explanation) else None
+    return owner_of(letter.origin.dlq, queue=explanation.queue) if known is None else known
 
 
 async def insert_letters(
-    tx: WriteTransaction, count_changes: CountChanges, entries: Sequence[IncomingLetter], group_seqs: dict[str, int]
+    tx: WriteTransaction, count_changes: CountChanges, letters: Sequence[IncomingLetter], group_seqs: dict[str, int]
 ) -> dict[str, int]:
     """Stores dead letters that are not there yet; their numbers by id."""
-    if not entries:
+    if not letters:
         return {}
-    seqs = [row[0] for row in await tx.rows(tx.dialect.next_letter_seqs, len(entries))]
-    letters, contents, texts = [], [], []
-    for seq, entry in zip(seqs, entries, strict=True):
-        told, content = entry.told, entry.content
-        group_seq = group_seqs[told.group_id]
-        about = explained_values(entry, group_seq)
-        letters.append((seq, entry.id, entry.version, entry.status.value, *about, *entry.standing))
-        contents.append((seq, told.stack, pack_history(entry.history), content.properties, content.body))
-        texts.append(text_to_index(seq, entry))
-    _count(count_changes, entries, group_seqs)
-    await tx.insert("letters", _COLUMNS, letters)
-    await tx.insert("contents", _CONTENT_COLUMNS, contents)
+    seqs = [row[0] for row in await tx.rows(tx.dialect.next_letter_seqs, len(letters))]
+    rows, contents, texts = [], [], []
+    for seq, letter in zip(seqs, letters, strict=True):
+        explanation, content = letter.explanation, letter.content
+        overwritten = overwritten_values(letter, group_seqs[explanation.group_id])
+        rows.append((seq, letter.id, letter.version, letter.status.value, *overwritten, *letter.state))
+        contents.append((seq, explanation.stack, pack_history(letter.history), content.properties, content.body))
+        texts.append(text_to_index(seq, letter))
+    _count(count_changes, letters, group_seqs)
+    await tx.insert("letters", INSERTED, rows)
+    await tx.insert("contents", CONTENT_INSERTED, contents)
     await index_words(tx, texts)
-    waiting = [(entry.silent_at_ms, seq) for seq, entry in zip(seqs, entries, strict=True)]
+    waiting = [(letter.silent_at_ms, seq) for seq, letter in zip(seqs, letters, strict=True)]
     await tx.many(SCHEDULE_SILENCE_CHECK, [one for one in waiting if one[0] is not None])
-    return {entry.id: seq for seq, entry in zip(seqs, entries, strict=True)}
+    return {letter.id: seq for seq, letter in zip(seqs, letters, strict=True)}
 
 
-def count_key(entry: IncomingLetter, group_seq: int) -> CountKey:
-    """Where a dead letter is counted."""
-    told = entry.told
+def count_key(letter: IncomingLetter, group_seq: int) -> CountKey:
+    """What a dead letter is counted by."""
+    explanation = letter.explanation
     return CountKey(
-        queue=told.queue,
-        dlq=entry.where.dlq,
-        topic=told.routing_key,
-        service=told.service,
-        type=told.type,
+        queue=explanation.queue,
+        dlq=letter.origin.dlq,
+        topic=explanation.routing_key,
+        service=explanation.service,
+        type=explanation.type,
         group_seq=group_seq,
     )
 
 
-def _storable_or_none(text: str | None) -> str | None:
-    """The text as both databases take it; None where there is none."""
-    return None if text is None else storable(text)
-
-
 def _storable(arrival: Arrival) -> Arrival:
     """The arrival, with texts that both databases take. Nearly all are as they come: one look tells."""
-    told = arrival.explanation
-    texts = (
-        arrival.vhost,
-        arrival.dlq,
-        arrival.dlq_exchange,
-        arrival.dlq_routing_key,
-        told.queue,
-        told.exchange,
-        told.routing_key,
-        told.reason,
-        told.group_title,
-        told.error_type or "",
-        told.error_message or "",
-        told.stack or "",
-        told.message_id or "",
-        told.correlation_id or "",
-        told.type or "",
-        told.service or "",
-    )
-    together = "".join(texts)
+    together = "".join(filter(None, _texts_of(arrival)))
     if together.isascii() and "\x00" not in together:
         return arrival
-    return replace(
-        arrival,
-        vhost=storable(arrival.vhost),
-        dlq=storable(arrival.dlq),
-        dlq_exchange=storable(arrival.dlq_exchange),
-        dlq_routing_key=storable(arrival.dlq_routing_key),
-        explanation=replace(
-            told,
-            queue=storable(told.queue),
-            exchange=storable(told.exchange),
-            routing_key=storable(told.routing_key),
-            reason=storable(told.reason),
-            group_title=storable(told.group_title),
-            error_type=_storable_or_none(told.error_type),
-            error_message=_storable_or_none(told.error_message),
-            stack=_storable_or_none(told.stack),
-            message_id=_storable_or_none(told.message_id),
-            correlation_id=_storable_or_none(told.correlation_id),
-            type=_storable_or_none(told.type),
-            service=_storable_or_none(told.service),
-        ),
+    explanation = arrival.explanation
+    texts = ((name, getattr(explanation, name)) for name in _EXPLANATION_TEXTS)
+    explained: dict[str, Any] = {name: storable(text) for name, text in texts if text is not None}
+    origin: dict[str, Any] = {name: storable(getattr(arrival, name)) for name in ORIGIN}
+    return replace(arrival, explanation=replace(explanation, **explained), **origin)
+
+
+def overwritten_values(letter: IncomingLetter, group_seq: int) -> tuple[object, ...]:
+    """The values of the columns `OVERWRITTEN`."""
+    explanation = letter.explanation
+    folded = folded_error(explanation.error_type, explanation.error_message)
+    return (
+        *origin_of(letter.origin),
+        *explained_of(explanation),
+        folded,
+        group_seq,
+        letter.size_bytes,
+        letter.dead_at_ms,
     )
-
-
-def explained_values(entry: IncomingLetter, group_seq: int) -> tuple[object, ...]:
-    """What a message told about itself, in the order of the table's columns from `vhost` to `dead_at_ms`."""
-    folded = folded_error(entry.told.error_type, entry.told.error_message)
-    return (*_where(entry.where), *_told(entry.told), folded, group_seq, entry.size_bytes, entry.dead_at_ms)
 
 
 def folded_error(error_type: str | None, error_message: str | None) -> str | None:
@@ -293,30 +242,30 @@ def folded_error(error_type: str | None, error_message: str | None) -> str | Non
     return f"{fold(error_type or '')}\uffff{fold(error_message or '')}"
 
 
-def text_to_index(seq: int, entry: IncomingLetter) -> tuple[int, str, bool]:
+def text_to_index(seq: int, letter: IncomingLetter) -> tuple[int, str, bool]:
     """A dead letter's number, the text it is found by, and whether that is all of it."""
-    return seq, entry.search_text, len(entry.content.body) <= BODY_BYTES_MAX
+    return seq, letter.search_text, len(letter.content.body) <= BODY_BYTES_MAX
 
 
-def _count(count_changes: CountChanges, entries: Sequence[IncomingLetter], group_seqs: dict[str, int]) -> None:
-    """Most letters of a hand are counted alike, and a place is dear to make: counted first, by what is at hand."""
+def _count(count_changes: CountChanges, letters: Sequence[IncomingLetter], group_seqs: dict[str, int]) -> None:
+    """Most letters of a batch are counted alike, and a key costs much to make: equal ones are summed up first."""
     alike = Counter(
         [
             (
-                told.queue,
-                where.dlq,
-                told.routing_key,
-                told.service,
-                told.type,
-                told.group_id,
+                explanation.queue,
+                origin.dlq,
+                explanation.routing_key,
+                explanation.service,
+                explanation.type,
+                explanation.group_id,
                 status,
                 bucket_ms_of(at_ms),
             )
-            for _, _, status, where, told, at_ms, *_ in entries
+            for _, _, status, origin, explanation, at_ms, *_ in letters
         ]
     )
     for (queue, dlq, topic, service, type, group_id, status, died_ms), n in alike.items():
         group_seq = group_seqs[group_id]
-        place = CountKey(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
-        count_changes.moved(place, None, status, n=n)
-        count_changes.happened("dead", place, died_ms, n=n)
+        key = CountKey(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
+        count_changes.move(key, None, status, n=n)
+        count_changes.add_activity("dead", key, died_ms, n=n)

@@ -16,7 +16,7 @@ from redrive.records import (
 )
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, ReadTransaction, Row
-from redrive.stores.letters.changes import ChangePreview, ChangeResult, change, edit, outlook
+from redrive.stores.letters.changes import Attribution, ChangePreview, ChangeResult, change, edit, preview_change
 from redrive.stores.letters.exports import ExportedLetter, ImportResult, PastContent, export, insert_exported
 from redrive.stores.letters.letter_rows import read_letter, read_letters, read_whole
 from redrive.stores.message_contents import unpack_history, unwrap_envelope
@@ -195,36 +195,26 @@ class Letters:
         told_by: str | None = None,
     ) -> ChangeResult:
         """Nothing more is to be done about them."""
-        return await change(
-            self._database,
-            selection,
-            LetterEvent.RESOLVED,
-            who=who,
-            why=why,
-            now_ms=now_ms,
-            if_version=if_version,
-            told_by=told_by,
-        )
+        by = Attribution(who=who, why=why, now_ms=now_ms, told_by=told_by)
+        return await change(self._database, selection, LetterEvent.RESOLVED, by, if_version=if_version)
 
     async def reopen(
         self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
     ) -> ChangeResult:
         """They are pending again."""
-        return await change(
-            self._database, selection, LetterEvent.REOPENED, who=who, why=why, now_ms=now_ms, if_version=if_version
-        )
+        by = Attribution(who=who, why=why, now_ms=now_ms)
+        return await change(self._database, selection, LetterEvent.REOPENED, by, if_version=if_version)
 
     async def delete(
         self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
     ) -> ChangeResult:
         """They are gone, with everything about them but the audit."""
-        return await change(
-            self._database, selection, LetterEvent.DELETED, who=who, why=why, now_ms=now_ms, if_version=if_version
-        )
+        by = Attribution(who=who, why=why, now_ms=now_ms)
+        return await change(self._database, selection, LetterEvent.DELETED, by, if_version=if_version)
 
-    async def outlook(self, selection: Selection, event: LetterEvent, *, now_ms: int) -> ChangePreview:
+    async def preview_change(self, selection: Selection, event: LetterEvent, *, now_ms: int) -> ChangePreview:
         """How many a change would change now, and how many it would leave, by reason."""
-        return await outlook(self._database, selection, event, now_ms=now_ms)
+        return await preview_change(self._database, selection, event, now_ms=now_ms)
 
     async def edit(
         self,
@@ -238,9 +228,8 @@ class Letters:
         now_ms: int,
     ) -> DeadLetter:
         """Another content for the copies to come. Raises UnknownLetter, LetterBusy, VersionConflict."""
-        return await edit(
-            self._database, id, content, who=who, why=why, diff=diff, if_version=if_version, now_ms=now_ms
-        )
+        by = Attribution(who=who, why=why, now_ms=now_ms)
+        return await edit(self._database, id, content, by, diff=diff, if_version=if_version)
 
     def stream(self, filter: Filter, *, now_ms: int) -> AsyncIterator[ExportedLetter]:
         """Everything that answers the filter with everything about it, the longest dead first."""

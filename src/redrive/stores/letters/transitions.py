@@ -24,7 +24,7 @@ _LOCK = " ".join(
 )
 # `coalesce` keeps PostgreSQL from the index on the status: with the letters' numbers it looks like a short way, and is
 # as long as the index for each of them.
-_MOVE = """
+_CHANGE_STATUS = """
 UPDATE letters SET status = $2, version = version + 1, updated_at_ms = $3, status_reason = $4{sets}
 WHERE seq = ANY($1::bigint[]) AND coalesce(status, '') = $5
 """
@@ -33,7 +33,7 @@ INSERT INTO happenings (letter_seq, version, at_ms, event, who, detail, operatio
 SELECT seq, version, $2, $3, $4, $5, CAST($6 AS TEXT) FROM letters WHERE seq = ANY($1::bigint[])
 """
 _STATUSES = {status.value: status for status in Status}
-_REMOVALS = (
+_DELETES = (
     "DELETE FROM contents WHERE seq = ANY($1::bigint[])",
     "DELETE FROM past_contents WHERE letter_seq = ANY($1::bigint[])",
     "DELETE FROM edits WHERE letter_seq = ANY($1::bigint[])",
@@ -44,76 +44,87 @@ _REMOVALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedLetter:
-    """How a dead letter stands, and where it is counted."""
+    """A dead letter that a transaction has locked: its status, and what it is counted by."""
 
     seq: int
     id: str
     status: Status
     version: int
     redrives: int
-    place: CountKey
+    key: CountKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignments:
+    """Further columns that a change of status sets, such as `, resolved_by = $6`; their arguments begin at $6."""
+
+    sql: str = ""
+    arguments: tuple[Any, ...] = ()
+
+
+NO_ASSIGNMENTS = Assignments()
 
 
 async def lock_letters(tx: WriteTransaction, seqs: Sequence[int]) -> list[LockedLetter]:
-    """How these dead letters stand; nobody else changes them before this transaction ends. Gone ones are missing."""
-    # Many stand in one place; equal ones are made once, which also makes counting in them cheap.
-    places: dict[Row, CountKey] = {}
-    return [read_locked(row, places) for row in await tx.rows(_LOCK, sorted(seqs))]
+    """These dead letters; nobody else changes them before this transaction ends. Deleted ones are missing."""
+    # Many have equal keys; each is made once, which also makes counting by them cheap.
+    keys: dict[Row, CountKey] = {}
+    return [read_locked(row, keys) for row in await tx.rows(_LOCK, sorted(seqs))]
 
 
-def read_locked(row: Row, places: dict[Row, CountKey] | None = None) -> LockedLetter:
-    """A row of `LOCKED_COLUMNS`'s columns. `places`: those that were made before."""
-    seq, id, status, version, redrives, *where = row
-    known = tuple(where)
-    place = None if places is None else places.get(known)
-    if place is None:
+def read_locked(row: Row, keys: dict[Row, CountKey] | None = None) -> LockedLetter:
+    """A row of `LOCKED_COLUMNS`. `keys`: those that were made before."""
+    seq, id, status, version, redrives, *counted_by = row
+    known = tuple(counted_by)
+    key = None if keys is None else keys.get(known)
+    if key is None:
         queue, dlq, topic, service, type, group_seq = known
-        place = CountKey(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
-        if places is not None:
-            places[known] = place
-    return LockedLetter(seq=seq, id=id, status=_STATUSES[status], version=version, redrives=redrives, place=place)
+        key = CountKey(queue=queue, dlq=dlq, topic=topic, service=service, type=type, group_seq=group_seq)
+        if keys is not None:
+            keys[known] = key
+    return LockedLetter(seq=seq, id=id, status=_STATUSES[status], version=version, redrives=redrives, key=key)
 
 
 async def change_status(
     tx: WriteTransaction,
     count_changes: CountChanges,
-    standings: Iterable[LockedLetter],
+    letters: Iterable[LockedLetter],
     event: LetterEvent,
     *,
     now_ms: int,
     reason: str | None,
-    sets: str = "",
-    arguments: tuple[Any, ...] = (),
+    sets: Assignments = NO_ASSIGNMENTS,
 ) -> list[LockedLetter]:
-    """What the event makes of locked dead letters; those it made something of, as they stand now.
+    """Moves locked dead letters along the table of transitions; those that moved, as they are now.
 
-    Those whose status the table does not know with this event are left as they are. `sets` are further columns, such as
-    `, resolved_by = $6`; its arguments begin at $6.
+    Those whose status has no entry for the event are left as they are.
     """
     sorted_out: defaultdict[tuple[Status, Status], list[LockedLetter]] = defaultdict(list)
-    for standing in standings:
-        after = TRANSITIONS.get((standing.status, event))
+    for letter in letters:
+        after = TRANSITIONS.get((letter.status, event))
         if after is not None:
-            sorted_out[standing.status, after].append(standing)
+            sorted_out[letter.status, after].append(letter)
     moved: list[LockedLetter] = []
     for (before, after), these in sorted_out.items():
-        seqs = [standing.seq for standing in these]
-        await tx.run(_MOVE.replace("{sets}", sets), seqs, after.value, now_ms, reason, before.value, *arguments)
-        for place, n in Counter([standing.place for standing in these]).items():
-            count_changes.moved(place, before, after, n=n)
-        moved += [_moved(standing, after) for standing in these]
+        seqs = [letter.seq for letter in these]
+        await tx.run(
+            _CHANGE_STATUS.replace("{sets}", sets.sql), seqs, after.value, now_ms, reason, before.value, *sets.arguments
+        )
+        for key, n in Counter([letter.key for letter in these]).items():
+            count_changes.move(key, before, after, n=n)
+        moved += [_moved(letter, after) for letter in these]
     return moved
 
 
-def _moved(standing: LockedLetter, after: Status) -> LockedLetter:
+def _moved(letter: LockedLetter, after: Status) -> LockedLetter:
     # Not by `replace`, which takes longer than all else that is done here for a letter.
     return LockedLetter(
-        seq=standing.seq,
-        id=standing.id,
+        seq=letter.seq,
+        id=letter.id,
         status=after,
-        version=standing.version + 1,
-        redrives=standing.redrives,
-        place=standing.place,
+        version=letter.version + 1,
+        redrives=letter.redrives,
+        key=letter.key,
     )
 
 
@@ -127,23 +138,23 @@ async def record_life(
     detail: str = "",
     operation_id: str | None = None,
 ) -> None:
-    """An entry in the life of each, under the version it has now: after the change it tells of."""
+    """Adds an entry to the life of each, under the version it has now: call it after the change."""
     if seqs:
         await tx.run(_LIFE, list(seqs), now_ms, event, who, detail, operation_id)
 
 
 async def delete_letters(
-    tx: WriteTransaction, count_changes: CountChanges, standings: Iterable[LockedLetter]
+    tx: WriteTransaction, count_changes: CountChanges, letters: Iterable[LockedLetter]
 ) -> list[LockedLetter]:
-    """Deletes locked dead letters with everything about them; those that may not be deleted now are left. The rest is
-    returned."""
-    removed = [standing for standing in standings if (standing.status, LetterEvent.DELETED) in TRANSITIONS]
-    seqs = [standing.seq for standing in removed]
+    """Deletes locked dead letters with everything about them, and returns them. Those in a status that forbids it are
+    left."""
+    deleted = [letter for letter in letters if (letter.status, LetterEvent.DELETED) in TRANSITIONS]
+    seqs = [letter.seq for letter in deleted]
     if not seqs:
         return []
     await forget_words(tx, seqs)
-    for sql in _REMOVALS:
+    for sql in _DELETES:
         await tx.run(sql, seqs)
-    for standing in removed:
-        count_changes.moved(standing.place, standing.status, None)
-    return removed
+    for letter in deleted:
+        count_changes.move(letter.key, letter.status, None)
+    return deleted

@@ -1,6 +1,6 @@
 """The next batch of an operation: which items, whether their dead letters may still be redriven, what to publish."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 
 from redrive.records import (
@@ -15,9 +15,8 @@ from redrive.records import (
 )
 from redrive.stores.database import WriteTransaction
 from redrive.stores.leases import Lease
-from redrive.stores.letters.counts import CountChanges
-from redrive.stores.letters.transitions import LockedLetter, change_status
-from redrive.stores.operations.operation_rows import OperationRow
+from redrive.stores.letters.transitions import Assignments, LockedLetter, change_status
+from redrive.stores.operations.operation_rows import OperationRow, RunTransaction
 from redrive.stores.operations.send_outcomes import by_settle_time
 
 TAKE_BYTES_MAX = 32 << 20
@@ -55,8 +54,8 @@ async def given_out_before(
     tx: WriteTransaction, row: OperationRow, lease: Lease, turn: int
 ) -> tuple[ClaimedLetter, ...]:
     """What was taken in this turn and is not recorded yet."""
-    marks = [tuple(mark) for mark in await tx.rows(_OF_TURN, row.seq, lease.fence, turn)]
-    return await _give_out(tx, row, marks) if marks else ()
+    taken = [tuple(one) for one in await tx.rows(_OF_TURN, row.seq, lease.fence, turn)]
+    return await _give_out(tx, row, taken) if taken else ()
 
 
 async def next_queued(tx: WriteTransaction, row: OperationRow, limit: int) -> dict[int, int]:
@@ -75,35 +74,27 @@ async def next_queued(tx: WriteTransaction, row: OperationRow, limit: int) -> di
 
 
 async def take_queued(
-    tx: WriteTransaction,
-    count_changes: CountChanges,
-    row: OperationRow,
-    lease: Lease,
-    queued: Mapping[int, int],
-    locked: Mapping[int, LockedLetter],
-    counts: Counter[ItemState],
-    *,
-    turn: int,
-    now_ms: int,
+    run: RunTransaction, queued: Mapping[int, int], locked: Mapping[int, LockedLetter], *, turn: int
 ) -> tuple[ClaimedLetter, ...]:
     """Makes retrying what may be of `next_queued`, whose letters the caller has `locked`; skips the rest. What to
     publish, in the operation's order."""
+    tx, row, now_ms = run.tx, run.row, run.now_ms
     claimable: list[LockedLetter] = []
     may_be_claimed = statuses_allowing(LetterEvent.CLAIMED)
     skipped: defaultdict[str, list[int]] = defaultdict(list)
     for seq, place in queued.items():
-        standing = locked.get(seq)
-        if standing is None:
+        letter = locked.get(seq)
+        if letter is None:
             skipped["it was deleted"].append(place)
-        elif standing.status not in may_be_claimed:
-            skipped[f"it is {standing.status.value}"].append(place)
-        elif standing.status is Status.IN_DOUBT and not row.includes_in_doubt:
+        elif letter.status not in may_be_claimed:
+            skipped[f"it is {letter.status.value}"].append(place)
+        elif letter.status is Status.IN_DOUBT and not row.includes_in_doubt:
             skipped["it is in doubt now, and doubtful ones were not asked for"].append(place)
         else:
-            claimable.append(standing)
+            claimable.append(letter)
     for reason, some in skipped.items():
         await tx.run(_SKIP_ITEMS, row.seq, some, reason, now_ms)
-        counts[ItemState.SKIPPED] += len(some)
+        run.item_counts[ItemState.SKIPPED] += len(some)
     if not claimable:
         return ()
     sets = ", redrives = redrives + 1, operation_id = $6, due_at_ms = NULL, silent_at_ms = $7"
@@ -112,24 +103,25 @@ async def take_queued(
         sets += ", forgiven = returns + 1"
     for settle_ms, these in (await by_settle_time(tx, row.operation, claimable)).items():
         arguments = (row.operation.id, None if settle_ms is None else now_ms + settle_ms)
+        claiming = Assignments(sql=sets, arguments=arguments)
         await change_status(
-            tx, count_changes, these, LetterEvent.CLAIMED, now_ms=now_ms, reason=None, sets=sets, arguments=arguments
+            tx, run.count_changes, these, LetterEvent.CLAIMED, now_ms=now_ms, reason=None, sets=claiming
         )
-    marks = [(one.seq, one.id, one.redrives + 1, int(one.status is Status.IN_DOUBT)) for one in claimable]
+    taken = [(one.seq, one.id, one.redrives + 1, int(one.status is Status.IN_DOUBT)) for one in claimable]
     places: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for seq, _, redrives, was_in_doubt in marks:
+    for seq, _, redrives, was_in_doubt in taken:
         places[was_in_doubt, redrives].append(queued[seq])
     for (was_in_doubt, redrives), some in places.items():
-        await tx.run(_TAKE_ITEMS, row.seq, some, now_ms, lease.fence, turn, was_in_doubt, redrives)
-    counts[ItemState.SENDING] += len(claimable)
-    return await _give_out(tx, row, marks)
+        await tx.run(_TAKE_ITEMS, row.seq, some, now_ms, run.fence, turn, was_in_doubt, redrives)
+    run.item_counts[ItemState.SENDING] += len(claimable)
+    return await _give_out(tx, row, taken)
 
 
 async def _give_out(
-    tx: WriteTransaction, row: OperationRow, marks: list[tuple[int, str, int, int]]
+    tx: WriteTransaction, row: OperationRow, taken: list[tuple[int, str, int, int]]
 ) -> tuple[ClaimedLetter, ...]:
     """What to publish: (number, id, redrives, whether it was in doubt) of each, with its content."""
-    seqs = [mark[0] for mark in marks]
+    seqs = [one[0] for one in taken]
     letters = {letter[0]: tuple(letter) for letter in await tx.rows(_WHENCE, seqs)}
     contents = {
         seq: MessageContent(properties=properties, body=body)
@@ -140,7 +132,7 @@ async def _give_out(
         for seq, properties, body in await tx.rows(_EDITED, edited):
             contents[seq] = MessageContent(properties=properties, body=body)
     given_out = []
-    for seq, letter_id, redrives, was_in_doubt in marks:
+    for seq, letter_id, redrives, was_in_doubt in taken:
         _, vhost, queue, dlq, dlq_exchange, dlq_routing_key, exchange, routing_key, attempts, _ = letters[seq]
         claimed = ClaimedLetter(
             id=letter_id,

@@ -1,12 +1,14 @@
 """Operations as rows: reading one, locking one, counting on, and ending it when nothing is left."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redrive.records import ItemState, Operation, OperationItem, OperationKind, OperationState, RedriveTarget
 from redrive.stores.database import ReadTransaction, Row, WriteTransaction
 from redrive.stores.errors import UnknownOperation
+from redrive.stores.letters.counts import CountChanges
 
 COLUMNS = """
 o.seq, o.id, o.kind, o.state, o.selection_text, o.target_exchange, o.target_routing_key, o.rate_per_s, o.keep_attempts,
@@ -14,13 +16,6 @@ o.ramp, o.settle_s, o.who, o.why, o.includes_in_doubt, o.request, o.total, o.sen
 o.skipped, o.created_at_ms, o.started_at_ms, o.ended_at_ms, o.note,
 o.secret, o.queues, o.token_id
 """
-# A letter is claimed with the time at which it may count as silent, and counts as nothing before its copy is confirmed.
-BEING_SENT = """
-(l.status = 'retrying' AND EXISTS (
-    SELECT 1 FROM items AS i WHERE i.letter_seq = l.seq AND i.state = 'sending' AND i.redrives = l.redrives))
-"""
-"""Whether the letter `l` has a copy on its way whose end is not recorded, as a condition."""
-
 _BY_ID = " ".join(("SELECT", COLUMNS, "FROM operations AS o WHERE o.id = $1"))
 _BY_ID_LOCKED = " ".join((_BY_ID, "FOR UPDATE OF o"))
 _COUNT = """
@@ -47,6 +42,23 @@ class OperationRow:
     secret: bytes
     """What the marks of its copies are made with; never told."""
     operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTransaction:
+    """One transaction of an operation's runner, with the counts that it changes."""
+
+    tx: WriteTransaction
+    row: OperationRow
+    fence: int
+    now_ms: int
+    count_changes: CountChanges = field(default_factory=CountChanges)
+    item_counts: Counter[ItemState] = field(default_factory=Counter)
+
+    async def write_counts(self) -> None:
+        """Adds up what has changed, and ends the operation when every item has ended. The last thing it does."""
+        await count_on(self.tx, self.row.seq, self.item_counts, now_ms=self.now_ms)
+        await self.count_changes.write(self.tx)
 
 
 def read_operation(row: Row) -> OperationRow:

@@ -10,8 +10,8 @@ in doubt too; in no case is one given out a second time as if it were the first.
 """
 
 import secrets
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from redrive.records import (
@@ -25,11 +25,10 @@ from redrive.records import (
 )
 from redrive.stores.database import WriteTransaction
 from redrive.stores.leases import Lease, check_lease
-from redrive.stores.letters.counts import CountChanges
-from redrive.stores.letters.transitions import lock_letters
+from redrive.stores.letters.transitions import LockedLetter, lock_letters
 from redrive.stores.operations.claims import given_out_before, next_queued, take_queued
-from redrive.stores.operations.operation_rows import OperationRow, count_on, lock_operation
-from redrive.stores.operations.send_outcomes import SentItem, end_letters
+from redrive.stores.operations.operation_rows import OperationRow, RunTransaction, lock_operation
+from redrive.stores.operations.send_outcomes import SendOutcome, SentItem, end_letters
 
 _STALE = """
 SELECT place, letter_seq, redrives FROM items /* INDEXED BY items_sending */
@@ -48,7 +47,13 @@ _END_ITEMS = (
     "UPDATE items SET state = $3, reason = $4, at_ms = $5 WHERE operation_seq = $1 AND place = ANY($2::bigint[])"
 )
 
-_Ends: TypeAlias = dict[tuple[ItemState, str, LetterEvent], list[SentItem]]
+_Ends: TypeAlias = dict[tuple[ItemState, LetterEvent, str], list[SentItem]]
+
+_SENDER_GONE = SendOutcome(
+    state=ItemState.IN_DOUBT,
+    event=LetterEvent.LOST,
+    reason="its sender was gone before it could say whether the broker has it",
+)
 
 
 async def claim(tx: WriteTransaction, id: str, lease: Lease, *, now_ms: int) -> Operation | None:
@@ -58,15 +63,11 @@ async def claim(tx: WriteTransaction, id: str, lease: Lease, *, now_ms: int) -> 
     row = await lock_operation(tx, id)
     stale = await tx.rows(_STALE, row.seq, lease.fence)
     if stale:
-        count_changes = CountChanges()
-        reason = "its sender was gone before it could say whether the broker has it"
+        run = RunTransaction(tx=tx, row=row, fence=lease.fence, now_ms=now_ms)
         items = [SentItem(place=place, seq=seq, redrives=redrives) for place, seq, redrives in stale]
         locked = {one.seq: one for one in await lock_letters(tx, [item.seq for item in items])}
-        await end_letters(tx, count_changes, row.operation, items, locked, LetterEvent.LOST, reason, now_ms=now_ms)
-        await _end_items(tx, row, items, ItemState.IN_DOUBT, reason, now_ms=now_ms)
-        changes = {ItemState.SENDING: -len(stale), ItemState.IN_DOUBT: len(stale)}
-        await count_on(tx, row.seq, changes, now_ms=now_ms)
-        await count_changes.write(tx)
+        await _end_items(run, items, locked, _SENDER_GONE)
+        await run.write_counts()
         row = await lock_operation(tx, id)
     if row.operation.state not in (OperationState.WAITING, OperationState.RUNNING):
         return None
@@ -99,23 +100,16 @@ async def exchange(
     queued = {} if again else await next_queued(tx, row, limit)
     if not ends and not queued:
         return row.operation, again
-    count_changes = CountChanges()
-    counts: Counter[ItemState] = Counter()
+    run = RunTransaction(tx=tx, row=row, fence=lease.fence, now_ms=now_ms)
     # Rows are locked once and in order; what becomes of each follows.
     ended = [item.seq for items in ends.values() for item in items]
     locked = {one.seq: one for one in await lock_letters(tx, [*ended, *queued])}
-    for (state, reason, event), items in ends.items():
-        await end_letters(tx, count_changes, row.operation, items, locked, event, reason, now_ms=now_ms)
-        await _end_items(tx, row, items, state, reason, now_ms=now_ms)
-        counts[ItemState.SENDING] -= len(items)
-        counts[state] += len(items)
+    for ended_as, items in ends.items():
+        await _end_items(run, items, locked, SendOutcome(*ended_as))
     taken = again
     if queued:
-        taken = await take_queued(
-            tx, count_changes, row, lease, queued, locked, counts, turn=0 if turn is None else turn, now_ms=now_ms
-        )
-    await count_on(tx, row.seq, counts, now_ms=now_ms)
-    await count_changes.write(tx)
+        taken = await take_queued(run, queued, locked, turn=0 if turn is None else turn)
+    await run.write_counts()
     operation = (await lock_operation(tx, id)).operation
     return operation, None if queued and not taken else taken
 
@@ -145,11 +139,16 @@ async def _ends(tx: WriteTransaction, row: OperationRow, lease: Lease, results: 
     for result in results:
         if result.id in sending:
             item, was_in_doubt = sending.pop(result.id)
-            ends[result.state, result.reason, _event(result.state, was_in_doubt)].append(item)
+            ends[result.state, _event(result.state, was_in_doubt), result.reason].append(item)
     return ends
 
 
 async def _end_items(
-    tx: WriteTransaction, row: OperationRow, items: list[SentItem], state: ItemState, reason: str, *, now_ms: int
+    run: RunTransaction, items: list[SentItem], locked: Mapping[int, LockedLetter], outcome: SendOutcome
 ) -> None:
-    await tx.run(_END_ITEMS, row.seq, [item.place for item in items], state.value, reason, now_ms)
+    """Ends items, with what that means for their dead letters, which the caller has `locked`."""
+    await end_letters(run, items, locked, outcome)
+    places = [item.place for item in items]
+    await run.tx.run(_END_ITEMS, run.row.seq, places, outcome.state.value, outcome.reason, run.now_ms)
+    run.item_counts[ItemState.SENDING] -= len(items)
+    run.item_counts[outcome.state] += len(items)

@@ -1,21 +1,30 @@
-"""What the end of a sending is to its dead letters: it waits to be missed, is pending again, or in doubt.
+"""What the outcome of a sending means for its dead letters: confirmed, pending again, or in doubt.
 
-And the end of the waiting: the broker gives no sign of success, so one that has not come back for long enough counts as
-resolved, with that reason.
+And the end of the waiting: the broker gives no sign of success, so a dead letter whose copy has not come back for long
+enough counts as resolved, with that reason.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redrive.core import format_duration_ms
-from redrive.records import AuditEntry, LetterEvent, Operation, OperationKind, RetryRule, Status
+from redrive.records import AuditEntry, ItemState, LetterEvent, Operation, OperationKind, RetryRule, Status
 from redrive.stores.audit import acting_as, write_audit
 from redrive.stores.database import ReadTransaction, WriteTransaction
 from redrive.stores.letters.counts import CountChanges
 from redrive.stores.letters.incoming import SCHEDULE_SILENCE_CHECK
-from redrive.stores.letters.transitions import LOCKED_COLUMNS, LockedLetter, change_status, read_locked, record_life
-from redrive.stores.operations.operation_rows import BEING_SENT
+from redrive.stores.letters.letter_columns import BEING_SENT
+from redrive.stores.letters.transitions import (
+    LOCKED_COLUMNS,
+    Assignments,
+    LockedLetter,
+    change_status,
+    read_locked,
+    record_life,
+)
+from redrive.stores.operations.operation_rows import RunTransaction
 from redrive.stores.retry_rules import RuleBook, read_rules, rules_to_decide_by
 
 _SILENT = " ".join(
@@ -33,13 +42,13 @@ SELECT s.silent_at_ms, s.letter_seq FROM silences AS s LEFT JOIN letters AS l ON
 WHERE s.silent_at_ms <= $1 AND ($3 = '' OR l.seq IS NULL OR l.vhost = $3)
 ORDER BY s.silent_at_ms, s.letter_seq LIMIT $2
 """
-_UNHEARD = """
+_NOT_COLLECTED = """
 SELECT l.seq FROM letters AS l JOIN stopped_queues AS s ON s.vhost = l.vhost AND s.dlq = l.dlq
 WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 ORDER BY l.seq
 """
-_LISTEN_ON = "UPDATE letters SET silent_at_ms = $2 WHERE seq = ANY($1::bigint[])"
-_LISTEN_ON_MS = 60_000
-_LISTEN_ONE = "UPDATE letters SET silent_at_ms = $1 WHERE seq = $2"
+_EXTEND = "UPDATE letters SET silent_at_ms = $2 WHERE seq = ANY($1::bigint[])"
+_CHECK_AGAIN_MS = 60_000
+_EXTEND_ONE = "UPDATE letters SET silent_at_ms = $1 WHERE seq = $2"
 # Of a letter that was imported the operation is not here; it was sent where it had failed, for all we know.
 _SENT_TO = " ".join(
     (
@@ -59,7 +68,7 @@ _SETTLE_MS = 600_000
 """Of a letter whose operation is not known here."""
 # From when it was confirmed, for as long as it was claimed with. The letter itself does not change: of all a redrive
 # writes that would be the dearest, since PostgreSQL has no room for it beside the row and writes every index again.
-_LISTEN_ALL = """
+_SCHEDULE_CHECKS = """
 INSERT INTO silences (silent_at_ms, letter_seq)
 SELECT $2 + l.silent_at_ms - l.updated_at_ms, l.seq FROM letters AS l
 WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms IS NOT NULL
@@ -80,6 +89,7 @@ _GROUP_IDS = "SELECT seq, id, owner FROM groups WHERE seq = ANY($1::bigint[])"
 
 _WHO = "auto-retry"
 _NAMED_MAX = 100
+_FORGET_SILENCE = Assignments(sql=", silent_at_ms = NULL")
 _TAKEN = "its copy no longer lies in its target unconsumed"
 _LIFE = {LetterEvent.CONFIRMED: "sent", LetterEvent.REFUSED: "refused", LetterEvent.LOST: "in doubt"}
 
@@ -91,61 +101,62 @@ class SentItem:
     place: int
     seq: int
     redrives: int
-    """Its dead letter's, when it was taken: if it has others now, it is about something else."""
+    """Its dead letter's, when it was taken: if that has others now, this result is about an earlier copy."""
+
+
+class SendOutcome(NamedTuple):
+    """How a sending ended: the item's state, the event that this is for its dead letter, and why."""
+
+    state: ItemState
+    event: LetterEvent
+    reason: str
 
 
 async def end_letters(
-    tx: WriteTransaction,
-    count_changes: CountChanges,
-    operation: Operation,
-    items: list[SentItem],
-    locked: Mapping[int, LockedLetter],
-    event: LetterEvent,
-    reason: str,
-    *,
-    now_ms: int,
+    run: RunTransaction, items: list[SentItem], locked: Mapping[int, LockedLetter], outcome: SendOutcome
 ) -> None:
-    """What the end of a sending is to its dead letters, which the caller has `locked`. One that came back meanwhile, or
-    was even sent again, is past this: it only counts as sent."""
+    """Applies the outcome of a sending to its dead letters, which the caller has `locked`. One that came back
+    meanwhile, or was even sent again, stays as it is: it only counts as sent."""
+    tx, operation, now_ms = run.tx, run.row.operation, run.now_ms
+    event, reason = outcome.event, outcome.reason
     redrives = {item.seq: item.redrives for item in items}
-    standings = [locked[seq] for seq in redrives if seq in locked]
-    current = [one for one in standings if one.redrives == redrives[one.seq] and one.status is Status.RETRYING]
+    letters = [locked[seq] for seq in redrives if seq in locked]
+    current = [one for one in letters if one.redrives == redrives[one.seq] and one.status is Status.RETRYING]
     seqs = [one.seq for one in current]
     match event:
         case LetterEvent.CONFIRMED if operation.kind is OperationKind.RETURN:
-            await _give_back(tx, count_changes, current, operation.who, now_ms=now_ms)
+            await _resolve_restored(tx, run.count_changes, current, operation.who, now_ms=now_ms)
         case LetterEvent.CONFIRMED:
             if seqs:
-                await tx.run(_LISTEN_ALL, seqs, now_ms)
-            for place, n in Counter([one.place for one in standings]).items():
-                count_changes.happened("redriven", place, now_ms, n=n)
+                await tx.run(_SCHEDULE_CHECKS, seqs, now_ms)
+            for key, n in Counter([one.key for one in letters]).items():
+                run.count_changes.add_activity("redriven", key, now_ms, n=n)
         case LetterEvent.REFUSED:
             for due_at_ms, these in (await _by_due(tx, current, now_ms=now_ms)).items():
-                sets, due = ", due_at_ms = $6, silent_at_ms = NULL", (due_at_ms,)
-                await change_status(
-                    tx, count_changes, these, event, now_ms=now_ms, reason=reason, sets=sets, arguments=due
-                )
+                sets = Assignments(sql=", due_at_ms = $6, silent_at_ms = NULL", arguments=(due_at_ms,))
+                await change_status(tx, run.count_changes, these, event, now_ms=now_ms, reason=reason, sets=sets)
         case _:
-            sets = ", silent_at_ms = NULL"
-            await change_status(tx, count_changes, current, event, now_ms=now_ms, reason=reason, sets=sets)
+            await change_status(
+                tx, run.count_changes, current, event, now_ms=now_ms, reason=reason, sets=_FORGET_SILENCE
+            )
     name = "given back" if operation.kind is OperationKind.RETURN and event is LetterEvent.CONFIRMED else _LIFE[event]
     await record_life(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
 
 
 async def by_settle_time(
-    tx: WriteTransaction, operation: Operation, standings: list[LockedLetter]
+    tx: WriteTransaction, operation: Operation, letters: list[LockedLetter]
 ) -> dict[int | None, list[LockedLetter]]:
     """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules. None: nobody
     waits for what is given back."""
     if operation.kind is OperationKind.RETURN:
-        return {None: standings}
+        return {None: letters}
     default_ms = round(operation.settle_s * 1000)
     if operation.kind is not OperationKind.AUTO_RETRY:
-        return {default_ms: standings}
+        return {default_ms: letters}
     book = await read_rules(tx)
-    groups = await _group_ids(tx, standings)
+    groups = await _group_ids(tx, letters)
     sorted_out: defaultdict[int | None, list[LockedLetter]] = defaultdict(list)
-    for one in standings:
+    for one in letters:
         rule = _rule_for(book, one, groups)
         sorted_out[default_ms if rule is None else rule.settle_ms].append(one)
     return sorted_out
@@ -173,30 +184,30 @@ async def settle_silent(
         return 0
     seqs = sorted({seq for _, seq in over})
     # Where nothing is collected nothing can come back, and silence says nothing.
-    unheard = [seq for (seq,) in await tx.rows(_UNHEARD, seqs, now_ms)]
-    if unheard:
-        await tx.run(_LISTEN_ON, unheard, now_ms + _LISTEN_ON_MS)
-        await tx.many(SCHEDULE_SILENCE_CHECK, [(now_ms + _LISTEN_ON_MS, seq) for seq in unheard])
+    not_collected = [seq for (seq,) in await tx.rows(_NOT_COLLECTED, seqs, now_ms)]
+    if not_collected:
+        await tx.run(_EXTEND, not_collected, now_ms + _CHECK_AGAIN_MS)
+        await tx.many(SCHEDULE_SILENCE_CHECK, [(now_ms + _CHECK_AGAIN_MS, seq) for seq in not_collected])
     count_changes = CountChanges()
     await _wait_on(tx, count_changes, seqs, waiting or {}, now_ms=now_ms)
     by_silence: defaultdict[int, list[LockedLetter]] = defaultdict(list)
-    for silence_ms, *standing in await tx.rows(_SILENT, seqs, now_ms):
-        by_silence[silence_ms].append(read_locked(tuple(standing)))
+    for silence_ms, *columns in await tx.rows(_SILENT, seqs, now_ms):
+        by_silence[silence_ms].append(read_locked(tuple(columns)))
     settled: list[LockedLetter] = []
-    for silence_ms, standings in by_silence.items():
+    for silence_ms, letters in by_silence.items():
         reason = f"has not come back for {format_duration_ms(silence_ms)}"
         moved = await change_status(
             tx,
             count_changes,
-            standings,
+            letters,
             LetterEvent.SILENCE,
             now_ms=now_ms,
             reason=reason,
-            sets=", silent_at_ms = NULL",
+            sets=_FORGET_SILENCE,
         )
         await record_life(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
         for one in moved:
-            count_changes.happened("resolved", one.place, now_ms)
+            count_changes.add_activity("resolved", one.key, now_ms)
         settled += moved
     await _audit(tx, "letters.settled", settled, "they have not come back in their time", now_ms=now_ms)
     await tx.many(_LOOKED_AT, over)
@@ -214,86 +225,85 @@ async def _wait_on(
     untaken: defaultdict[str, list[LockedLetter]] = defaultdict(list)
     taken: list[tuple[LockedLetter, str | None, float | None]] = []
     again: list[tuple[int, int]] = []
-    for *standing, reason, queue, kind, settle_s in await tx.rows(_SENT_TO_LOCKED, seqs, now_ms):
-        one = read_locked(tuple(standing))
+    for *columns, reason, queue, kind, settle_s in await tx.rows(_SENT_TO_LOCKED, seqs, now_ms):
+        one = read_locked(tuple(columns))
         if queue in waiting:
             if one.status is not Status.WAITING or reason != waiting[queue]:
                 untaken[waiting[queue]].append(one)
             again.append((now_ms + _WAIT_ON_MS, one.seq))
         elif one.status is Status.WAITING:
             taken.append((one, kind, settle_s))
-    for reason, standings in untaken.items():
+    for reason, letters in untaken.items():
         # One that waits already for another reason still waits.
-        new = [one for one in standings if one.status is not Status.WAITING]
+        new = [one for one in letters if one.status is not Status.WAITING]
         await _audit(tx, "letters.waiting", new, reason, now_ms=now_ms)
-        await change_status(tx, count_changes, standings, LetterEvent.UNTAKEN, now_ms=now_ms, reason=reason)
-        await record_life(tx, [one.seq for one in standings], "waiting", now_ms=now_ms, who="", detail=reason)
+        await change_status(tx, count_changes, letters, LetterEvent.UNTAKEN, now_ms=now_ms, reason=reason)
+        await record_life(tx, [one.seq for one in letters], "waiting", now_ms=now_ms, who="", detail=reason)
     if taken:
-        standings = [one for one, _, _ in taken]
-        await change_status(tx, count_changes, standings, LetterEvent.TAKEN, now_ms=now_ms, reason=_TAKEN)
-        await record_life(tx, [one.seq for one in standings], "taken", now_ms=now_ms, who="", detail=_TAKEN)
-        await _audit(tx, "letters.taken", standings, _TAKEN, now_ms=now_ms)
-        book, groups = await read_rules(tx), await _group_ids(tx, standings)
+        letters = [one for one, _, _ in taken]
+        await change_status(tx, count_changes, letters, LetterEvent.TAKEN, now_ms=now_ms, reason=_TAKEN)
+        await record_life(tx, [one.seq for one in letters], "taken", now_ms=now_ms, who="", detail=_TAKEN)
+        await _audit(tx, "letters.taken", letters, _TAKEN, now_ms=now_ms)
+        book, groups = await read_rules(tx), await _group_ids(tx, letters)
         for one, kind, settle_s in taken:
             rule = _rule_for(book, one, groups) if kind == OperationKind.AUTO_RETRY else None
             default_ms = _SETTLE_MS if settle_s is None else round(settle_s * 1000)
             again.append((now_ms + (default_ms if rule is None else rule.settle_ms), one.seq))
     if again:
-        await tx.many(_LISTEN_ONE, again)
+        await tx.many(_EXTEND_ONE, again)
         await tx.many(SCHEDULE_SILENCE_CHECK, again)
 
 
-async def _audit(tx: WriteTransaction, action: str, standings: list[LockedLetter], why: str, *, now_ms: int) -> None:
+async def _audit(tx: WriteTransaction, action: str, letters: list[LockedLetter], why: str, *, now_ms: int) -> None:
     """One entry for all that a look did to dead letters, none if it did nothing."""
-    if not standings:
+    if not letters:
         return
-    queues = sorted({one.place.queue for one in standings})
+    queues = sorted({one.key.queue for one in letters})
     entry = AuditEntry(
         at_ms=now_ms,
         who=_WHO,
         action=action,
         subject=queues[0] if len(queues) == 1 else f"{len(queues)} queues",
-        count=len(standings),
+        count=len(letters),
         why=why,
-        detail={"ids": [one.id for one in standings[:_NAMED_MAX]], "queues": queues[:_NAMED_MAX]},
+        detail={"ids": [one.id for one in letters[:_NAMED_MAX]], "queues": queues[:_NAMED_MAX]},
     )
     with acting_as(""):
         await write_audit(tx, entry)
 
 
-async def _give_back(
-    tx: WriteTransaction, count_changes: CountChanges, standings: list[LockedLetter], who: str, *, now_ms: int
+async def _resolve_restored(
+    tx: WriteTransaction, count_changes: CountChanges, letters: list[LockedLetter], who: str, *, now_ms: int
 ) -> None:
-    """The message is a dead letter of the broker's again, and nothing of ours: nobody waits for it to come back."""
-    reason, sets = "given back to its dead-letter queue", ", silent_at_ms = NULL, resolved_by = $6"
-    await change_status(
-        tx, count_changes, standings, LetterEvent.SILENCE, now_ms=now_ms, reason=reason, sets=sets, arguments=(who,)
-    )
-    for one in standings:
-        count_changes.happened("resolved", one.place, now_ms)
+    """The messages lie in their dead-letter queues again and are nothing of ours: nobody waits for them."""
+    reason = "given back to its dead-letter queue"
+    sets = Assignments(sql=", silent_at_ms = NULL, resolved_by = $6", arguments=(who,))
+    await change_status(tx, count_changes, letters, LetterEvent.SILENCE, now_ms=now_ms, reason=reason, sets=sets)
+    for one in letters:
+        count_changes.add_activity("resolved", one.key, now_ms)
 
 
 async def _by_due(
-    tx: WriteTransaction, standings: list[LockedLetter], *, now_ms: int
+    tx: WriteTransaction, letters: list[LockedLetter], *, now_ms: int
 ) -> dict[int | None, list[LockedLetter]]:
     """Dead letters that were not sent, by when auto-retry may try again: as if they had died now."""
     book = await rules_to_decide_by(tx)
-    groups = await _group_ids(tx, standings)
-    returns: dict[int, int] = dict(await tx.rows(_RETURNS, [one.seq for one in standings]))
+    groups = await _group_ids(tx, letters)
+    returns: dict[int, int] = dict(await tx.rows(_RETURNS, [one.seq for one in letters]))
     sorted_out: defaultdict[int | None, list[LockedLetter]] = defaultdict(list)
-    for one in standings:
+    for one in letters:
         rule = _rule_for(book, one, groups)
         due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=now_ms, returns=returns[one.seq])
         sorted_out[due_at_ms].append(one)
     return sorted_out
 
 
-async def _group_ids(tx: WriteTransaction, standings: list[LockedLetter]) -> dict[int, tuple[str, str]]:
+async def _group_ids(tx: WriteTransaction, letters: list[LockedLetter]) -> dict[int, tuple[str, str]]:
     """The ids of their groups, and whose those are."""
-    seqs = sorted({one.place.group_seq for one in standings})
+    seqs = sorted({one.key.group_seq for one in letters})
     return {seq: (id, owner) for seq, id, owner in await tx.rows(_GROUP_IDS, seqs)}
 
 
 def _rule_for(book: RuleBook, one: LockedLetter, groups: dict[int, tuple[str, str]]) -> RetryRule | None:
-    group_id, owner = groups[one.place.group_seq]
-    return book.rule_for(one.place.queue, group_id, dlq=one.place.dlq, owner=owner)
+    group_id, owner = groups[one.key.group_seq]
+    return book.rule_for(one.key.queue, group_id, dlq=one.key.dlq, owner=owner)
