@@ -11,7 +11,7 @@ from redrive.deadletters.redrive.auto_retry import AutoRetry
 from redrive.records import RetryRule, Status
 from redrive.wire import Properties
 from tests.live.client.accounts import drain
-from tests.live.deadletters.redriving_stage import RedrivingStage, redriving_stage
+from tests.live.deadletters.redriver_stage import RedrivingStage, redriving_stage
 from tests.unit.deadletters.arrivals import now_ms, random_bits
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

@@ -16,7 +16,7 @@ PLAYS = ((play_coming_back, "postgresql"), (play_strangers, "sqlite"))
 
 @pytest.mark.live
 @pytest.mark.parametrize(("play", "database"), PLAYS)
-def test_a_message_in_an_envelope_is_itself(
+def test_a_message_in_an_envelope_is_known_found_and_shown_as_itself(
     vhost: Vhost,
     play: Callable[[EnvelopeScene], Awaitable[None]],
     database: str,

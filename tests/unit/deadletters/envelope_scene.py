@@ -25,7 +25,7 @@ from redrive.stores import Store
 from redrive.topology import Compiled, compile_declaration, read_declaration
 from redrive.wire import ENVELOPE_CONTENT_TYPE, Got, Properties, wrap_in_envelope
 from redrive.wiring import declare_missing, describe_content, running
-from tests.unit.deadletters.collecting_scene import (
+from tests.unit.deadletters.collector_scene import (
     make_collector,
     now_ms,
     park,

@@ -7,7 +7,7 @@ from redrive.client import Client
 from redrive.deadletters.redrive.auto_retry import AutoRetry
 from redrive.records import OperationState, RetryRule
 from tests.unit.deadletters.memory_store import MemoryLetter
-from tests.unit.deadletters.runner_stage import RunnerStage, play
+from tests.unit.deadletters.redriver_stage import RedriverStage, play
 
 RULE = RetryRule(scope="*", attempts=3, first_ms=1_000, ceiling_ms=60_000, settle_ms=600_000)
 
@@ -23,18 +23,18 @@ class Luck:
         return self.given
 
 
-def auto_retry(on: RunnerStage, name: str = "first") -> AutoRetry:
+def auto_retry(on: RedriverStage, name: str = "first") -> AutoRetry:
     return AutoRetry(on.redriver(name), random_bits=Luck())
 
 
-async def copies(on: RunnerStage) -> list[tuple[str, int]]:
+async def copies(on: RedriverStage) -> list[tuple[str, int]]:
     """The copies in the queue, taken: dead letter and which redrive."""
     found = [wire.Properties(got.header).headers for got in await on.bodies()]
     return [(one["x-redriven-id"], one["x-redriven-count"]) for one in found]
 
 
 def test_one_that_comes_back_every_time_is_sent_three_times_and_then_failed() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.rule = RULE
         on.store.add(MemoryLetter("a", due_at_ms=on.now_ms() + 1_000))
         stop = asyncio.Event()
@@ -55,7 +55,7 @@ def test_one_that_comes_back_every_time_is_sent_three_times_and_then_failed() ->
 
 
 def test_one_that_does_not_come_back_is_resolved_after_its_silence() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.rule = RULE
         on.store.add(MemoryLetter("a", due_at_ms=on.now_ms()))
         sent = await auto_retry(on).once()
@@ -72,7 +72,7 @@ def test_one_that_does_not_come_back_is_resolved_after_its_silence() -> None:
 
 
 def test_without_a_rule_nothing_goes_back() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.add(MemoryLetter("a", due_at_ms=on.now_ms()))
         round = await auto_retry(on).once()
         assert (round.operations, round.is_elsewhere) == ((), False)
@@ -82,7 +82,7 @@ def test_without_a_rule_nothing_goes_back() -> None:
 
 
 def test_of_two_at_once_one_does_it() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.rule = RULE
         on.store.add(*(MemoryLetter(f"a{number}", due_at_ms=on.now_ms()) for number in range(30)))
         async with Client(on.broker.url, dial=on.broker.dial) as other:
@@ -95,7 +95,7 @@ def test_of_two_at_once_one_does_it() -> None:
 
 
 def test_one_that_was_killed_is_taken_over_and_its_batch_is_in_doubt_not_sent_again() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.rule = RULE
         on.store.add(*(MemoryLetter(f"a{number}", due_at_ms=on.now_ms()) for number in range(30)))
         there = asyncio.Event()
@@ -121,7 +121,7 @@ def test_one_that_was_killed_is_taken_over_and_its_batch_is_in_doubt_not_sent_ag
 
 
 def test_a_database_that_is_away_is_noted_and_tried_again() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.rule = RULE
         on.store.add(MemoryLetter("a", due_at_ms=on.now_ms()))
         on.store.away = True

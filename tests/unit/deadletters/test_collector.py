@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,49 +11,39 @@ import pytest
 
 from redrive.client import Client
 from redrive.deadletters.collect.collector import Collector
-from redrive.deadletters.collect.sources import Source
 from redrive.embedded import PROFILES, EmbeddedBroker
-from redrive.records import Arrival, Filter, group_of
-from redrive.stores import Store, StoreUnavailable
+from redrive.records import (
+    Arrival,
+    Filter,
+    group_of,
+)
+from redrive.stores import StoreUnavailable
 from redrive.wire import Float32, Int8, Properties, UInt32, sort_headers
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
-from tests.unit.deadletters.collecting_scene import (
+from tests.unit.deadletters.collector_scene import (
     PROMPT,
     Killed,
+    declare,
+    die,
     kill_at,
     make_collector,
     now_ms,
     numbered,
     park,
     ready,
+    source,
     sqlite_store,
     stored_bodies,
     stored_letters,
     wait_for,
 )
 
+DLQ = "orders.dlq"
+
 pytestmark = pytest.mark.slow
 
 KINDS = ("classic", "quorum")
 NO_HEADERS = Properties.of(delivery_mode=2)
-
-
-def source(kind: str = "classic", dlq: str = "orders.dlq", **changes: object) -> Source:
-    return Source(vhost="/", dlq=dlq, queue_type=kind, **changes)  # type: ignore[arg-type]
-
-
-async def declare(client: Client, kind: str = "classic", dlq: str = "orders.dlq") -> None:
-    channel = await client.channel()
-    await channel.declare_queue(dlq, arguments={"x-queue-type": kind})
-    await channel.close()
-
-
-async def die(broker: EmbeddedBroker, store: Store, kind: str, place: str) -> None:
-    """A collector on a connection of its own, killed at a place: its connection goes, its hand comes back."""
-    async with Client(broker.url) as client:
-        collector = make_collector(client, store, [source(kind)], pause_at=kill_at(place))
-        with pytest.raises(Killed):
-            await collector.run(once=True)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -166,7 +157,7 @@ def test_two_collectors_at_once_put_no_message_into_two_rows(tmp_path: Path) -> 
     run_scenario(steps(), timeout_s=60)
 
 
-def test_what_comes_later_is_collected_too_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_what_comes_later_is_collected_too_until_it_is_stopped(tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker() as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client)
@@ -184,7 +175,7 @@ def test_what_comes_later_is_collected_too_until_it_is_told_to_stop(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("kind", "waits"), [("classic", True), ("quorum", False)])
-def test_told_to_stop_it_keeps_a_batch_open_until_its_ack_is_on_the_brokers_disk(
+def test_once_stopped_it_keeps_a_batch_open_until_its_ack_is_on_the_brokers_disk(
     kind: str, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A classic queue whose broker is killed before gives the messages back: only an open batch knows them again."""
@@ -212,7 +203,7 @@ def test_told_to_stop_it_keeps_a_batch_open_until_its_ack_is_on_the_brokers_disk
     run_scenario(steps())
 
 
-def test_a_connection_that_goes_in_a_round_loses_nothing(tmp_path: Path) -> None:
+def test_a_connection_lost_while_a_batch_is_collected_loses_nothing(tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker("4.3") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, "quorum")
@@ -234,7 +225,7 @@ def test_a_connection_that_goes_in_a_round_loses_nothing(tmp_path: Path) -> None
     run_scenario(steps())
 
 
-def test_while_the_database_is_away_nothing_is_held_and_nothing_burns_the_delivery_limit(
+def test_while_the_database_is_away_no_message_is_held_and_no_delivery_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def steps() -> None:
@@ -393,3 +384,73 @@ def test_a_lease_that_was_lost_stores_nothing_and_the_new_holder_has_all(tmp_pat
 
 def _counts(notes: Notes) -> list[int]:
     return [int(str(fields["count"])) for event, fields in notes.heard if event == "collector.stored"]
+
+
+@pytest.mark.slow
+def test_a_collector_that_dies_of_every_batch_stops_the_queue_before_the_delivery_limit(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with EmbeddedBroker("4.0") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            await declare(client, "quorum")
+            await park(client, DLQ, numbered(3))
+            for _ in range(25):
+                if (await store.batches.stopped_queues()) or not await ready(client, DLQ):
+                    break
+                async with Client(broker.url) as doomed:
+                    with suppress(Killed):
+                        sources = [source("quorum")]
+                        await make_collector(doomed, store, sources, pause_at=kill_at("taken")).run(once=True)
+            assert (await store.batches.stopped_queues()).keys() == {("/", DLQ)}
+            assert await ready(client, DLQ) == 3
+
+    run_scenario(steps(), timeout_s=60)
+
+
+@pytest.mark.slow
+def test_a_queue_that_can_not_be_marked_as_stopped_is_not_consumed_up_to_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def steps() -> None:
+        async with EmbeddedBroker("4.0") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            await declare(client, "quorum")
+            await park(client, DLQ, numbered(3))
+            really_store = store.batches.store
+
+            async def only_small(arrivals: Any, **rest: Any) -> Any:
+                if arrivals:
+                    raise StoreUnavailable("the database", "its disk is full", "make room")
+                return await really_store(arrivals, **rest)
+
+            async def never(*_: object, **__: object) -> None:
+                raise StoreUnavailable("the database", "its disk is full", "make room")
+
+            monkeypatch.setattr(store.batches, "store", only_small)
+            monkeypatch.setattr(store.batches, "stop_queue", never)
+            options = replace(PROMPT, retry_s_max=0.02, once_s=5.0)
+            await make_collector(client, store, [source("quorum")], options=options).run(once=True)
+            assert await stored_bodies(store) == []
+            assert await ready(client, DLQ) == 3
+
+    run_scenario(steps(), timeout_s=60)
+
+
+@pytest.mark.slow
+def test_a_queue_stopped_while_a_collector_waits_for_its_lease_is_not_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def steps() -> None:
+        async with EmbeddedBroker() as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            await declare(client)
+            await park(client, DLQ, numbered(3))
+            really_acquire = store.leases.acquire
+
+            async def after_a_return(*names: Any, **rest: Any) -> Any:
+                monkeypatch.setattr(store.leases, "acquire", really_acquire)
+                await store.batches.stop_queue("/", DLQ, "ada returned dead letters", now_ms=now_ms(), who="ada")
+                return await really_acquire(*names, **rest)
+
+            monkeypatch.setattr(store.leases, "acquire", after_a_return)
+            report = await make_collector(client, store, [source()]).run(once=True)
+            assert report.total.inserted == 0
+            assert await ready(client, DLQ) == 3
+
+    run_scenario(steps(), timeout_s=60)

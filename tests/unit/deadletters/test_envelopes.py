@@ -17,7 +17,7 @@ PLAYS = (play_coming_back, play_strangers)
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("play", PLAYS)
-def test_a_message_in_an_envelope_is_itself(
+def test_a_message_in_an_envelope_is_known_found_and_shown_as_itself(
     play: Callable[[EnvelopeScene], Awaitable[None]], database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = f"sqlite:///{tmp_path}/redrive.db" if database == "sqlite" else request.getfixturevalue("postgres_url")

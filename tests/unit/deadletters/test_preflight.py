@@ -1,5 +1,7 @@
 """Targets before a redrive: what refuses it, what is only said."""
 
+from dataclasses import replace
+
 import pytest
 
 from redrive.client import Client
@@ -11,9 +13,12 @@ from redrive.deadletters.redrive.preflight import (
     TargetRefused,
     check_targets,
     judge,
+    judge_for_witness,
 )
 from redrive.embedded import EmbeddedBroker
-from redrive.records import RedriveTarget
+from redrive.records import (
+    RedriveTarget,
+)
 from tests.unit.client.scenario import run_scenario
 
 
@@ -50,7 +55,7 @@ def test_a_missing_queue_refuses_and_is_named() -> None:
     run_scenario(scenario())
 
 
-def test_a_queue_says_what_is_before_ours_and_who_consumes_it() -> None:
+def test_the_backlog_and_the_consumers_of_a_queue_are_reported() -> None:
     async def scenario() -> None:
         preflight = await looked_at({"orders": 5, "busy": 2}, RedriveTarget())
         assert preflight.targets == (
@@ -63,7 +68,7 @@ def test_a_queue_says_what_is_before_ours_and_who_consumes_it() -> None:
     run_scenario(scenario())
 
 
-def test_an_exchange_must_be_there_and_tells_no_more() -> None:
+def test_an_exchange_must_exist_and_has_no_counts() -> None:
     async def scenario() -> None:
         preflight = await looked_at(
             {"orders": 1, "busy": 1}, RedriveTarget(exchange="retry.{queue}", routing_key="retry")
@@ -105,10 +110,33 @@ def test_a_queue_too_small_for_all_refuses_where_it_would_push_out_others(
     run_scenario(scenario())
 
 
-def test_a_long_backlog_is_said() -> None:
+def test_a_long_backlog_is_reported() -> None:
     health = TargetHealth(
         exchange="", routing_key="q", copies=1, exists=True, messages_ready=123_456, consumers=1, limits=None
     )
     assert [finding.text for finding in judge(health)] == [
         "queue q: 123,456 messages are ready there already; ours go behind them"
     ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (QueueLimits(ttl_ms=60_000), ["target-expires"]),
+        (QueueLimits(ttl_ms=60_000, is_dead_lettered=True), []),
+        (QueueLimits(), []),
+    ],
+)
+def test_a_target_whose_messages_expire_and_are_lost_is_reported(limits: QueueLimits, said: list[str]) -> None:
+    health = TargetHealth(exchange="", routing_key="orders", copies=1, exists=True, consumers=1, limits=limits)
+    assert [one.code for one in judge(health)] == said
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx", "drop-head"])
+def test_a_target_that_rejects_publishes_when_full_gets_no_witness(overflow: str) -> None:
+    limits = QueueLimits(length_max=100, overflow=overflow)
+    health = TargetHealth(exchange="", routing_key="orders", copies=1, exists=True, consumers=1, limits=limits)
+    free = replace(health, routing_key="mail", limits=QueueLimits())
+    found = judge_for_witness(Preflight(targets=(health, free), findings=()))
+    expected = [] if overflow == "drop-head" else [("witness-unsure", "queue orders")]
+    assert [(one.code, one.address) for one in found.errors] == expected

@@ -19,11 +19,11 @@ from redrive.stores import LeaseLost, StoreUnavailable, UnknownOperation, open_s
 from redrive.wire import Properties
 from tests.unit.deadletters.arrivals import arrival, now_ms, store_arrivals
 from tests.unit.deadletters.memory_store import MemoryLetter, redrive_of
-from tests.unit.deadletters.runner_stage import OPTIONS, RunnerStage, play
+from tests.unit.deadletters.redriver_stage import OPTIONS, RedriverStage, play
 
 
 def test_every_dead_letter_is_in_its_queue_once_and_the_operation_is_done() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(50)
         operation = await on.begin(redrive_of(*ids))
         told: list[RedriveProgress] = []
@@ -39,7 +39,7 @@ def test_every_dead_letter_is_in_its_queue_once_and_the_operation_is_done() -> N
 
 
 def test_what_no_queue_takes_is_pending_again_with_the_reason_and_the_others_are_sent() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.add(MemoryLetter("a"), MemoryLetter("b", queue="gone"), MemoryLetter("c"))
         operation = await on.begin(redrive_of("a", "b", "c"))
         done = await on.redriver().run(operation.id)
@@ -52,7 +52,7 @@ def test_what_no_queue_takes_is_pending_again_with_the_reason_and_the_others_are
 
 
 def test_a_full_queue_refuses_what_does_not_fit() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         channel = await on.client.channel()
         await channel.declare_queue("small", arguments={"x-max-length": 3, "x-overflow": "reject-publish"})
         ids = await on.letters(5, queue="small")
@@ -70,7 +70,7 @@ def test_a_full_queue_refuses_what_does_not_fit() -> None:
 
 
 def test_a_missing_exchange_refuses_without_putting_anything_in_doubt() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         on.store.add(MemoryLetter("a"), MemoryLetter("b", queue="gone"))
         channel = await on.client.channel()
         await channel.declare_exchange("retry.orders")
@@ -87,7 +87,7 @@ def test_a_missing_exchange_refuses_without_putting_anything_in_doubt() -> None:
 
 
 def test_a_rate_is_kept() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(10)
         operation = await on.begin(redrive_of(*ids, rate_per_s=0.5))
         told: list[RedriveProgress] = []
@@ -102,7 +102,7 @@ def test_a_rate_is_kept() -> None:
 
 
 def test_a_ramp_pauses_the_operation_when_a_copy_comes_back_and_goes_on_where_it_was() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(12)
         operation = await on.begin(redrive_of(*ids, ramp=(1, 2, 5)))
         running = asyncio.create_task(on.redriver().run(operation.id))
@@ -123,7 +123,7 @@ def test_a_ramp_pauses_the_operation_when_a_copy_comes_back_and_goes_on_where_it
 
 
 def test_a_ramp_pauses_the_operation_when_the_broker_refuses() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(12, queue="gone")
         operation = await on.begin(redrive_of(*ids, ramp=(1, 20)))
         paused = await on.redriver().run(operation.id)
@@ -133,8 +133,8 @@ def test_a_ramp_pauses_the_operation_when_the_broker_refuses() -> None:
     play(scenario)
 
 
-def test_stop_finishes_the_batch_in_hand_and_pauses_the_operation() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_stop_finishes_the_current_batch_and_pauses_the_operation() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(30)
         operation = await on.begin(redrive_of(*ids))
         stop = asyncio.Event()
@@ -156,7 +156,7 @@ def test_stop_finishes_the_batch_in_hand_and_pauses_the_operation() -> None:
 
 
 def test_a_pause_by_somebody_else_is_seen_between_batches() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(10)
         operation = await on.begin(redrive_of(*ids, rate_per_s=1))
         running = asyncio.create_task(on.redriver().run(operation.id))
@@ -170,7 +170,7 @@ def test_a_pause_by_somebody_else_is_seen_between_batches() -> None:
 
 
 def test_what_was_in_flight_when_the_connection_went_is_in_doubt_and_the_rest_is_sent() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(20)
         operation = await on.begin(redrive_of(*ids))
         on.broker.faults.close_after("basic.publish", nth=7)
@@ -194,7 +194,7 @@ def test_what_was_in_flight_when_the_connection_went_is_in_doubt_and_the_rest_is
 
 
 def test_without_a_broker_nothing_is_in_doubt_and_it_goes_on_when_it_is_back() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(40)
         operation = await on.begin(redrive_of(*ids))
 
@@ -215,7 +215,7 @@ def test_without_a_broker_nothing_is_in_doubt_and_it_goes_on_when_it_is_back() -
 
 @pytest.mark.slow
 def test_a_batch_that_was_taken_when_the_broker_went_is_queued_again_not_refused_and_not_in_doubt() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(40)
         operation = await on.begin(redrive_of(*ids))
         batches: list[str] = []
@@ -238,7 +238,7 @@ def test_a_batch_that_was_taken_when_the_broker_went_is_queued_again_not_refused
 
 
 def test_without_a_broker_for_too_long_the_operation_is_paused() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(3)
         operation = await on.begin(redrive_of(*ids))
         await on.broker.stop()
@@ -252,8 +252,8 @@ def test_without_a_broker_for_too_long_the_operation_is_paused() -> None:
     play(scenario)
 
 
-def test_outcomes_wait_for_the_database_and_nothing_is_sent_before_they_are_recorded() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_results_wait_for_the_database_and_nothing_is_sent_before_they_are_recorded() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(30)
         operation = await on.begin(redrive_of(*ids))
 
@@ -278,7 +278,7 @@ def test_outcomes_wait_for_the_database_and_nothing_is_sent_before_they_are_reco
 
 
 def test_a_database_that_stays_away_ends_the_run_and_what_was_sent_is_in_doubt_for_the_next() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(5)
         operation = await on.begin(redrive_of(*ids))
 
@@ -297,8 +297,8 @@ def test_a_database_that_stays_away_ends_the_run_and_what_was_sent_is_in_doubt_f
     play(scenario)
 
 
-def test_two_runners_of_one_operation_never_send_twice() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_two_redrivers_of_one_operation_never_send_twice() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         async with Client(on.broker.url, dial=on.broker.dial) as other:
@@ -316,10 +316,10 @@ def test_two_runners_of_one_operation_never_send_twice() -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "doubts", "arrived"), [("claimed", 0, 0), ("taken", 5, 0), ("confirmed", 5, 5), ("recorded", 0, 5)]
 )
-def test_whoever_claims_it_after_a_runner_died_finds_exactly_its_batch_in_doubt(
+def test_exactly_the_batch_of_a_redriver_that_died_is_in_doubt_for_the_next(
     checkpoint: str, doubts: int, arrived: int
 ) -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(10)
         operation = await on.begin(redrive_of(*ids, ramp=(5,)))
         there = asyncio.Event()
@@ -342,8 +342,8 @@ def test_whoever_claims_it_after_a_runner_died_finds_exactly_its_batch_in_doubt(
     play(scenario)
 
 
-def test_a_runner_that_slept_over_its_lease_records_nothing_any_more() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_a_redriver_that_slept_over_its_lease_records_nothing() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(4)
         operation = await on.begin(redrive_of(*ids))
         wake = asyncio.Event()
@@ -367,8 +367,8 @@ def test_a_runner_that_slept_over_its_lease_records_nothing_any_more() -> None:
     play(scenario)
 
 
-def test_a_runner_that_slept_before_it_sent_sends_nothing_any_more() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_a_redriver_that_slept_over_its_lease_sends_nothing() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(4)
         operation = await on.begin(redrive_of(*ids))
         clock = Clock(on)
@@ -396,7 +396,7 @@ def test_a_runner_that_slept_before_it_sent_sends_nothing_any_more() -> None:
 class Clock:
     """The stage's clock, of a process that may have slept."""
 
-    def __init__(self, on: RunnerStage) -> None:
+    def __init__(self, on: RedriverStage) -> None:
         self._on = on
         self.slept_ms = 0
 
@@ -405,7 +405,7 @@ class Clock:
 
 
 def test_dead_letters_that_nobody_can_redrive_any_more_are_skipped_and_the_operation_ends() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(3)
         operation = await on.begin(redrive_of(*ids))
         for letter in on.store.rows.values():
@@ -418,7 +418,7 @@ def test_dead_letters_that_nobody_can_redrive_any_more_are_skipped_and_the_opera
 
 
 def test_an_unknown_operation_is_refused_and_a_paused_one_left_alone() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         with pytest.raises(UnknownOperation):
             await on.redriver().run("never was")
         ids = await on.letters(1)
@@ -430,8 +430,8 @@ def test_an_unknown_operation_is_refused_and_a_paused_one_left_alone() -> None:
     play(scenario)
 
 
-def test_waiting_operations_are_picked_up_and_left_to_the_next_when_the_runner_stops() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_waiting_operations_are_picked_up_and_left_to_the_next_when_the_redriver_stops() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(10)
         first = await on.begin(redrive_of(*ids[:2]))
         slow = await on.begin(redrive_of(*ids[2:], rate_per_s=1))

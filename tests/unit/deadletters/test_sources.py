@@ -59,7 +59,7 @@ def test_each_dead_letter_queue_knows_the_queue_that_parks_there_and_its_service
 
 
 @pytest.mark.parametrize("example", ["event-bus", "file-pipeline", "ladder"])
-def test_a_definitions_file_tells_the_same_by_its_dead_letter_routing(example: str) -> None:
+def test_a_definitions_file_gives_the_same_by_its_dead_letter_routing(example: str) -> None:
     built = compiled(example)
     plain = parse_definitions(write_definitions(built.topology), file="definitions.json").topology
     by_routing = {(one.dlq, one.known_queue) for one in select_from_topology(plain).sources}
@@ -195,7 +195,7 @@ def test_without_management_only_exact_names_do() -> None:
         (None, None, {V3: (None, False), V40: (20, False), V43: (20, False)}),
     ],
 )
-def test_limit_and_place_of_return_are_those_that_were_measured(
+def test_the_limit_and_the_place_of_requeued_messages_are_those_that_were_measured(
     type: str | None, limit: int | None, expected: dict[BrokerVersion, tuple[int | None, bool]]
 ) -> None:
     source = Source(vhost="/", dlq="x", queue_type=type, delivery_limit=limit)

@@ -8,7 +8,7 @@ from redrive.deadletters.collect.sources import Source
 from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.wiring import find_connection_settings, known_queues
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import make_collector, numbered, park, sqlite_store
+from tests.unit.deadletters.collector_scene import make_collector, numbered, park, sqlite_store
 
 DLQ = "orders.dlq"
 

@@ -12,7 +12,7 @@ from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.management import Management, QueueInfo, parse_management_url
 from redrive.topology import BrokerVersion
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import numbered, park, ready
+from tests.unit.deadletters.collector_scene import numbered, park, ready
 
 V3, V40, V43 = BrokerVersion
 ANY, WHOLE = PeekPermission(), PeekPermission(only_whole=True)

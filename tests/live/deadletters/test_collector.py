@@ -15,7 +15,7 @@ from redrive.records import Filter
 from redrive.stores import Store
 from redrive.wire import Float32, Int8, Int16, LongString, Properties, UInt32
 from tests.unit.client.scenario import Notes, run_scenario, wait_until
-from tests.unit.deadletters.collecting_scene import (
+from tests.unit.deadletters.collector_scene import (
     PROMPT,
     Killed,
     kill_at,

@@ -19,7 +19,7 @@ OPTIONS = RedriveOptions(lease_s=30, publish_s=60, broker_s=600, store_s=600, ca
 
 
 @dataclass
-class RunnerStage:
+class RedriverStage:
     """What a test has in hand; `orders` is a queue without consumers."""
 
     broker: EmbeddedBroker
@@ -77,7 +77,7 @@ class RunnerStage:
         return [wire.Properties(got.header).headers["x-redriven-id"] for got in await self.bodies(queue)]
 
 
-def play(scenario: Callable[[RunnerStage], Coroutine[Any, Any, None]]) -> None:
+def play(scenario: Callable[[RedriverStage], Coroutine[Any, Any, None]]) -> None:
     """Runs a scenario on a fresh stage, in virtual time."""
 
     async def main() -> None:
@@ -88,7 +88,7 @@ def play(scenario: Callable[[RunnerStage], Coroutine[Any, Any, None]]) -> None:
 
 
 @asynccontextmanager
-async def runner_stage() -> AsyncIterator[RunnerStage]:
+async def runner_stage() -> AsyncIterator[RedriverStage]:
     async with (
         EmbeddedBroker(listen=False, begin_s=1_800_000_000) as broker,
         Client(broker.url, dial=broker.dial) as client,
@@ -96,4 +96,4 @@ async def runner_stage() -> AsyncIterator[RunnerStage]:
         channel = await client.channel()
         await channel.declare_queue("orders")
         await channel.close()
-        yield RunnerStage(broker=broker, client=client)
+        yield RedriverStage(broker=broker, client=client)

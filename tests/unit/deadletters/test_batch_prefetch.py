@@ -9,30 +9,24 @@ import pytest
 
 from redrive.client import Client
 from redrive.deadletters.collect.batches import PREFETCH_FIRST
-from redrive.deadletters.collect.reconciliation import (
-    BatchContext,
-    DeliveryIdentity,
-    OpenBatch,
-    reconcile,
-    size_needed,
-)
 from redrive.embedded import EmbeddedBroker
 from redrive.records import Arrival
 from redrive.stores import Store, StoreUnavailable
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import (
+from tests.unit.deadletters.collector_scene import (
     Killed,
+    declare,
     make_collector,
     numbered,
     park,
     ready,
+    source,
     sqlite_store,
     stored_bodies,
     stored_letters,
     wait_for,
 )
-from tests.unit.deadletters.test_collector import declare, source
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +55,7 @@ def with_two_hands_out(client: Client, then: Callable[[], Awaitable[None]]) -> C
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_the_next_hand_is_taken_while_one_is_stored_and_the_store_knows_of_both(kind: str, tmp_path: Path) -> None:
+def test_the_next_batch_is_taken_while_one_is_stored_and_the_store_knows_of_both(kind: str, tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker("4.3") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, kind)
@@ -87,7 +81,9 @@ def test_the_next_hand_is_taken_while_one_is_stored_and_the_store_knows_of_both(
 
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_killed_with_two_hands_out_every_message_is_in_exactly_one_row(profile: str, kind: str, tmp_path: Path) -> None:
+def test_killed_while_it_holds_two_batches_every_message_is_in_exactly_one_row(
+    profile: str, kind: str, tmp_path: Path
+) -> None:
     async def die() -> None:
         raise Killed
 
@@ -109,7 +105,7 @@ def test_killed_with_two_hands_out_every_message_is_in_exactly_one_row(profile: 
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_a_connection_cut_with_two_hands_out_loses_and_doubles_nothing(kind: str, tmp_path: Path) -> None:
+def test_a_connection_cut_with_two_batches_held_loses_and_doubles_nothing(kind: str, tmp_path: Path) -> None:
     async def steps() -> None:
         async with (
             EmbeddedBroker("4.3") as broker,
@@ -132,7 +128,7 @@ def test_a_connection_cut_with_two_hands_out_loses_and_doubles_nothing(kind: str
     run_scenario(steps())
 
 
-def test_told_to_stop_it_stores_both_hands_and_gives_none_back(tmp_path: Path) -> None:
+def test_once_stopped_it_stores_both_batches_and_requeues_none(tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker("4.0") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, "quorum")
@@ -152,7 +148,7 @@ def test_told_to_stop_it_stores_both_hands_and_gives_none_back(tmp_path: Path) -
     run_scenario(steps())
 
 
-def test_a_database_that_fails_with_two_hands_out_gives_both_back_by_nack(tmp_path: Path) -> None:
+def test_a_database_that_fails_with_two_batches_held_requeues_both_by_nack(tmp_path: Path) -> None:
     class Full(Exception):
         """What nobody expects of a database."""
 
@@ -179,7 +175,7 @@ def test_a_database_that_fails_with_two_hands_out_gives_both_back_by_nack(tmp_pa
     run_scenario(steps())
 
 
-def test_a_failure_with_two_hands_out_costs_each_message_one_delivery(
+def test_a_failure_with_two_batches_held_costs_each_message_one_delivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def steps() -> None:
@@ -236,7 +232,7 @@ def test_a_connection_cut_after_the_ack_does_not_stop_a_queue_with_a_small_limit
     run_scenario(steps())
 
 
-def test_cancelled_twice_it_still_gives_back_what_was_taken_ahead(tmp_path: Path) -> None:
+def test_cancelled_twice_it_still_requeues_the_prefetched_batch(tmp_path: Path) -> None:
     async def steps() -> None:
         async with (
             EmbeddedBroker("4.3") as broker,
@@ -267,42 +263,6 @@ def test_cancelled_twice_it_still_gives_back_what_was_taken_ahead(tmp_path: Path
             await wait_for(all_back)
 
     run_scenario(steps())
-
-
-def test_what_was_stored_and_what_was_lost_may_come_back_together() -> None:
-    stored = OpenBatch(id="a", entries=((b"1", "x"), (b"2", "y")), at_ms=0)
-    lost = OpenBatch(id="b-hand-40", entries=(), at_ms=0, size_max=40)
-    lost_again = OpenBatch(id="c-hand-30", entries=(), at_ms=0, size_max=30)
-    assert size_needed([]) == 0
-    assert size_needed([stored]) == 2
-    assert size_needed([stored, lost, lost_again]) == 42
-
-
-@pytest.mark.parametrize("is_drained", [True, False])
-def test_a_lost_hand_is_kept_for_as_long_as_the_batch_beside_it_may_come_back(is_drained: bool) -> None:
-    stored = OpenBatch(id="a", entries=tuple((b"a%d" % n, f"letter {n}") for n in range(20)), at_ms=0)
-    lost = OpenBatch(id="b-hand-60", entries=(), at_ms=0, size_max=60)
-    fresh = [DeliveryIdentity(fingerprint=b"fresh", redelivered=False, has_id=True)]
-
-    def circumstances(now_ms: int) -> BatchContext:
-        return BatchContext(
-            requeues_to_front=True,
-            is_complete=True,
-            is_drained=is_drained,
-            is_first=False,
-            now_ms=now_ms,
-            grace_ms=75_000,
-        )
-
-    soon = reconcile(fresh, [stored, lost], circumstances(60_000))
-    assert (soon.settled, soon.left) == ((), (stored, lost))
-    # The broker noticed the death late, and the hand that was lost comes first.
-    back = [b"b%d" % n for n in range(40)] + [b"a%d" % n for n in range(20)]
-    held = [DeliveryIdentity(fingerprint=one, redelivered=True, has_id=True) for one in back]
-    late = reconcile(held, soon.left, circumstances(80_000))
-    assert [one for one in late.known if one is not None] == [id for _, id in stored.entries]
-    later = reconcile(fresh, [lost], circumstances(80_000))
-    assert (later.settled, later.left) == (("b-hand-60",), ())
 
 
 async def _delivery_counts(store: Store) -> set[object]:

@@ -6,10 +6,10 @@ from redrive.client import Client
 from redrive.embedded import EmbeddedBroker
 from redrive.wiring import CollectRequest, find_connection_settings, select_sources
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import numbered, park
+from tests.unit.deadletters.collector_scene import numbered, park
 
 
-def test_a_queue_that_is_somebody_elses_alone_hides_nothing_of_those_named_after_it(tmp_path: Path) -> None:
+def test_an_exclusive_queue_of_another_connection_does_not_hide_those_named_after_it(tmp_path: Path) -> None:
     async def steps() -> None:
         async with (
             EmbeddedBroker() as broker,

@@ -25,7 +25,7 @@ from redrive.records import ItemState, NewOperation, OperationKind, OperationSta
 from redrive.wire import Properties
 from tests.live.client.accounts import drain, wait_ready
 from tests.live.cutting_proxy import cutting_proxy
-from tests.live.deadletters.redriving_stage import RedrivingStage, redrive_of, redriving_stage
+from tests.live.deadletters.redriver_stage import RedrivingStage, redrive_of, redriving_stage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 SCENARIO_S_MAX = 120.0

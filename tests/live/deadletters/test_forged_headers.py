@@ -9,7 +9,7 @@ from rig.brokers import Vhost
 from redrive.client import Client
 from redrive.stores import open_store
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.forging_scene import (
+from tests.unit.deadletters.forged_headers_scene import (
     ForgingScene,
     play_copied_marks,
     play_forged_count,

@@ -20,25 +20,35 @@ from redrive.records import (
     Filter,
     MessageContent,
     NewOperation,
+    Operation,
     OperationKind,
     OperationState,
+    RedriveTarget,
     Selection,
     Status,
     make_id,
 )
+from redrive.stores import Store
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import (
+from tests.unit.deadletters.collector_scene import (
+    declare,
+    die,
     make_collector,
     now_ms,
+    numbered,
     park,
     random_bits,
     ready,
+    source,
     sqlite_store,
     stored_letters,
     wait_for,
 )
 from tests.unit.runtime.odd_messages import messages, unreadable
+from tests.unit.stores.arrivals import NOW_MS
+
+DLQ = "orders.dlq"
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +91,7 @@ def test_a_copy_is_the_message_as_it_was_with_its_x_death() -> None:
     assert copied(ORIGINAL).raw == ORIGINAL.raw
 
 
-def test_what_would_harm_is_taken_off_and_kept_beside() -> None:
+def test_what_would_do_harm_is_taken_off_and_kept_in_stripped() -> None:
     harmful = ORIGINAL.edit(
         headers={"x-delivery-count": 19, "x-acquired-count": 3, "CC": ["live"], "x-redrive-stripped": {"priority": 5}},
         expiration="1000",
@@ -96,7 +106,7 @@ def test_what_would_harm_is_taken_off_and_kept_beside() -> None:
 
 
 @pytest.mark.parametrize("name", messages("orders"))
-def test_an_x_death_that_no_broker_wrote_is_not_sent_again_and_kept_beside(name: str) -> None:
+def test_an_x_death_that_no_broker_wrote_is_not_sent_again_and_kept_in_stripped(name: str) -> None:
     """3.10 would crash on it, if the copy died where it is returned to."""
     odd = messages("orders")[name]
     copy = copied(odd)
@@ -107,7 +117,7 @@ def test_an_x_death_that_no_broker_wrote_is_not_sent_again_and_kept_beside(name:
 
 
 @pytest.mark.parametrize("name", unreadable())
-def test_what_is_nested_too_deep_goes_along_as_it_is(name: str) -> None:
+def test_headers_nested_too_deep_are_copied_as_they_are(name: str) -> None:
     copy = copied(unreadable()[name])
     assert copy.header("mine") == "kept"
     for entry in ("stranger", "x-redrive-id", "x-original-queue"):
@@ -118,7 +128,7 @@ def test_a_copy_that_may_be_the_second_says_so() -> None:
     assert copied(ORIGINAL, was_in_doubt=True).header("x-redrive-possible-duplicate") is True
 
 
-def test_what_cannot_be_read_cannot_be_returned() -> None:
+def test_what_cannot_be_read_cannot_be_restored() -> None:
     with pytest.raises(Uncopyable, match="its properties can't be copied"):
         copied(b"\xff")
     with pytest.raises(Uncopyable, match="nobody knows the queue"):
@@ -126,7 +136,7 @@ def test_what_cannot_be_read_cannot_be_returned() -> None:
 
 
 @pytest.mark.parametrize("profile", ["3.10", "4.3"])
-def test_all_that_was_collected_is_in_its_queue_again_and_stays_there(profile: str, tmp_path: Path) -> None:
+def test_restored_letters_are_in_their_queue_again_and_stay_there(profile: str, tmp_path: Path) -> None:
     source = Source(vhost="/", dlq="orders.dlq", queue_type="classic")
 
     async def steps() -> None:
@@ -157,7 +167,7 @@ def test_all_that_was_collected_is_in_its_queue_again_and_stays_there(profile: s
     run_scenario(steps())
 
 
-def test_while_a_collector_has_the_queue_nothing_is_returned_to_it(tmp_path: Path) -> None:
+def test_while_a_collector_has_the_queue_nothing_is_restored_to_it(tmp_path: Path) -> None:
     source = Source(vhost="/", dlq="orders.dlq", queue_type="classic")
 
     async def steps() -> None:
@@ -183,3 +193,40 @@ def test_while_a_collector_has_the_queue_nothing_is_returned_to_it(tmp_path: Pat
             await running
 
     run_scenario(steps())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_restored_letters_that_were_peeked_at_are_collected_again_after_a_crash(kind: str, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with EmbeddedBroker("4.3") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
+            await declare(client, kind)
+            await park(client, DLQ, numbered(3))
+            await die(broker, store, kind, "barrier")  # acked, and its batch is still open
+            assert await ready(client, DLQ) == 0
+            assert (await _give_back(client, store)).sent == 3
+            channel = await client.channel()
+            held = [await channel.get_message(DLQ) for _ in range(3)]
+            for got in held:
+                assert got is not None
+                channel.nack(got, requeue=True)
+            await channel.qos(0)
+            await channel.close()
+            await store.batches.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
+            report = await make_collector(client, store, [source(kind)]).run(once=True)
+            assert (report.total.inserted, report.total.known) == (3, 0)
+            standing = [one.status.value for one in await stored_letters(store)]
+            assert standing == ["resolved"] * 3 + ["pending"] * 3
+            assert await ready(client, DLQ) == 0
+
+    run_scenario(steps(), timeout_s=60)
+
+
+async def _give_back(client: Client, store: Store) -> Operation:
+    every = Selection(filter=Filter(), filter_text="all")
+    new = NewOperation(kind=OperationKind.RETURN, selection=every, target=RedriveTarget(), who="ada")
+    async with keep_collectors_away(
+        LeaseHolder(store=store, owner="ada", clock_ms=now_ms, observer=SILENT), "/", [DLQ], who="ada"
+    ):
+        made = await store.operations.create(new, id=make_id(now_ms(), random_bits()), now_ms=now_ms())
+        return await Redriver(RedriverParts(store=store, client=client, owner="ada", clock_ms=now_ms)).run(made.id)

@@ -17,15 +17,15 @@ from redrive.stores import LeaseLost, StoreUnavailable, open_store
 from redrive.wire import Properties
 from tests.unit.deadletters.arrivals import arrival, now_ms, store_arrivals
 from tests.unit.deadletters.memory_store import MemoryLetter, claimed_letter, redrive_of
-from tests.unit.deadletters.runner_stage import OPTIONS, RunnerStage, play
+from tests.unit.deadletters.redriver_stage import OPTIONS, RedriverStage, play
 
 SMALL = replace(OPTIONS, batch=10)
 """The first batch has ten; then two of five are in hand."""
 STEPS = ["taken", "published", "confirmed", "recorded"]
 
 
-def test_everything_is_sent_once_in_order_and_no_more_is_in_hand_than_a_batch() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_everything_is_sent_once_in_order_and_no_more_is_taken_than_a_batch() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(63)
         operation = await on.begin(redrive_of(*ids))
         seen: list[int] = []
@@ -43,7 +43,7 @@ def test_everything_is_sent_once_in_order_and_no_more_is_in_hand_than_a_batch() 
 
 
 def test_a_small_operation_is_taken_sent_and_recorded_and_nothing_else() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(30)
         operation = await on.begin(redrive_of(*ids))
         await on.redriver().run(operation.id)
@@ -59,8 +59,8 @@ def test_a_small_operation_is_taken_sent_and_recorded_and_nothing_else() -> None
 
 
 @pytest.mark.parametrize("plain", [{"rate_per_s": 1_000.0}, {"ramp": (5, 5)}])
-def test_batches_that_are_spaced_or_judged_are_never_taken_ahead(plain: dict[str, Any]) -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_batches_with_a_rate_a_ramp_or_a_witness_never_overlap(plain: dict[str, Any]) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(40)
         operation = await on.begin(redrive_of(*ids, **plain))
         done = await on.redriver(options=replace(SMALL, canary_s=0.1)).run(operation.id)
@@ -73,8 +73,8 @@ def test_batches_that_are_spaced_or_judged_are_never_taken_ahead(plain: dict[str
 
 @pytest.mark.parametrize("turn", [2, 3, 4])
 @pytest.mark.parametrize("checkpoint", STEPS)
-def test_whoever_claims_it_after_a_runner_died_finds_what_it_had_in_hand_in_doubt(checkpoint: str, turn: int) -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_what_a_redriver_had_taken_when_it_died_is_in_doubt_for_the_next(checkpoint: str, turn: int) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(50)
         operation = await on.begin(redrive_of(*ids))
         there = asyncio.Event()
@@ -107,8 +107,8 @@ def test_whoever_claims_it_after_a_runner_died_finds_what_it_had_in_hand_in_doub
 
 
 @pytest.mark.parametrize("checkpoint", STEPS)
-def test_stop_brings_what_is_in_hand_to_its_end_and_pauses_the_operation(checkpoint: str) -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_stop_finishes_what_is_taken_and_pauses_the_operation(checkpoint: str) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         stop = asyncio.Event()
@@ -131,8 +131,8 @@ def test_stop_brings_what_is_in_hand_to_its_end_and_pauses_the_operation(checkpo
     play(scenario)
 
 
-def test_a_pause_by_somebody_else_leaves_nothing_in_hand() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_a_pause_by_somebody_else_leaves_nothing_taken() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         reached: list[str] = []
@@ -150,8 +150,8 @@ def test_a_pause_by_somebody_else_leaves_nothing_in_hand() -> None:
     play(scenario)
 
 
-def test_outcomes_wait_for_the_database_and_nothing_more_is_taken_or_sent_meanwhile() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_results_wait_for_the_database_and_nothing_more_is_taken_or_sent_meanwhile() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         reached: list[str] = []
@@ -175,8 +175,8 @@ def test_outcomes_wait_for_the_database_and_nothing_more_is_taken_or_sent_meanwh
     play(scenario)
 
 
-def test_a_database_that_stays_away_ends_the_run_and_what_was_in_hand_is_in_doubt_for_the_next() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_a_database_that_stays_away_ends_the_run_and_what_was_taken_is_in_doubt_for_the_next() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         reached: list[str] = []
@@ -199,8 +199,8 @@ def test_a_database_that_stays_away_ends_the_run_and_what_was_in_hand_is_in_doub
 
 
 @pytest.mark.slow
-def test_without_a_broker_what_is_in_hand_is_queued_again_and_sent_when_it_is_back() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_without_a_broker_what_is_taken_is_queued_again_and_sent_when_it_is_back() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         reached: list[str] = []
@@ -223,7 +223,7 @@ def test_without_a_broker_what_is_in_hand_is_queued_again_and_sent_when_it_is_ba
 
 
 def test_what_was_on_the_wire_when_the_connection_went_is_in_doubt_and_the_rest_is_sent() -> None:
-    async def scenario(on: RunnerStage) -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         on.broker.faults.close_after("basic.publish", nth=23)
@@ -239,8 +239,8 @@ def test_what_was_on_the_wire_when_the_connection_went_is_in_doubt_and_the_rest_
     play(scenario)
 
 
-def test_a_runner_that_lost_its_lease_to_another_sends_no_batch_after_that() -> None:
-    async def scenario(on: RunnerStage) -> None:
+def test_a_redriver_that_lost_its_lease_to_another_sends_no_batch_after_that() -> None:
+    async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(60)
         operation = await on.begin(redrive_of(*ids))
         reached: list[str] = []

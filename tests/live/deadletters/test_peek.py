@@ -7,7 +7,7 @@ from redrive.client import Client
 from redrive.deadletters.actions.peek import PeekRefused, peek
 from redrive.management import Management, parse_management_url
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import numbered, park, ready
+from tests.unit.deadletters.collector_scene import numbered, park, ready
 
 BODIES = [b"body %d" % number for number in range(8)]
 LOOKS = 100

@@ -19,6 +19,9 @@ from redrive.deadletters.collect.reconciliation import (
 )
 from tests.examples import examples
 
+HOUR_MS = 3_600_000
+
+
 GRACE_MS = 1000
 
 
@@ -220,7 +223,7 @@ BATCH = OpenBatch(id="b", entries=((b"A", "1"), (b"b", "2")), at_ms=0)
 LOST = OpenBatch(id="lost", entries=(), at_ms=0, size_max=20)
 
 
-def test_a_batch_that_came_back_whole_is_only_acked() -> None:
+def test_a_batch_that_is_redelivered_whole_is_only_acked() -> None:
     decided = reconcile(held("A", "b", "c"), [BATCH], front())
     assert decided == Reconciled(known=("1", "2", None), settled=("b",), left=())
 
@@ -237,7 +240,7 @@ def test_a_young_batch_is_kept_for_a_broker_that_has_not_noticed_the_death_yet()
     assert later.known == ("1", "2")
 
 
-def test_where_messages_return_to_the_back_each_is_matched_as_it_comes() -> None:
+def test_where_messages_are_requeued_to_the_back_each_is_matched_as_it_comes() -> None:
     given_back = front(requeues_to_front=False)
     first = reconcile([Message("c").held, *held("A")], [BATCH], given_back)
     assert first.known == (None, "1")
@@ -264,15 +267,82 @@ def test_one_message_with_an_id_makes_the_whole_batch_certain() -> None:
 
 
 @pytest.mark.parametrize(("fresh", "settled"), [(True, ("lost",)), (False, ())])
-def test_a_lost_hand_is_over_when_a_fresh_message_came_behind_it(fresh: bool, settled: tuple[str, ...]) -> None:
+def test_a_lost_batch_is_removed_when_a_fresh_message_came_behind_it(fresh: bool, settled: tuple[str, ...]) -> None:
     hand = [*held("x"), *([Message("y").held] if fresh else [])]
     assert reconcile(hand, [LOST], front()).settled == settled
 
 
-def test_a_twin_that_another_client_had_in_hand_before_is_not_taken_for_a_stored_one() -> None:
+def test_a_twin_that_another_client_held_before_is_not_taken_for_a_stored_one() -> None:
     world = World(requeues_to_front=True)
     world.publish("aa")
     world.queue = [replace(one, redelivered=True) for one in world.queue]  # somebody peeked
     world.session(prefetch=1, rounds=1, crash="acked")
     world.finish()
     assert (world.rows["a"], world.doubted["a"]) == (2, 1)
+
+
+def test_a_letter_that_came_back_twice_keeps_both_messages_in_their_batches() -> None:
+    older = OpenBatch(id="older", entries=((b"first copy", "letter"), (b"met again", "other")), at_ms=1)
+    newer = OpenBatch(id="newer", entries=((b"second copy", "letter"), (b"met again", "other")), at_ms=2)
+    left = without_repeats([older, newer])
+    assert [one.entries for one in left] == [((b"first copy", "letter"),), newer.entries]
+
+
+def met_again(*, has_id: bool) -> Reconciled:
+    """A batch of one was stored; now a message like it comes, redelivered, and the queue is empty."""
+    batch = OpenBatch(id="batch", entries=((b"print", "letter"),), at_ms=0)
+    given = BatchContext(
+        requeues_to_front=True,
+        is_complete=True,
+        is_drained=True,
+        is_first=True,
+        now_ms=HOUR_MS,
+        grace_ms=75_000,
+    )
+    return reconcile([DeliveryIdentity(fingerprint=b"print", redelivered=True, has_id=has_id)], [batch], given)
+
+
+def test_a_redelivered_message_without_id_may_be_a_twin_and_is_stored_as_a_copy() -> None:
+    decided = met_again(has_id=False)
+    assert (decided.known, decided.doubtful, decided.settled) == ((None,), {0: "letter"}, ("batch",))
+
+
+def test_a_redelivered_message_with_an_id_is_the_one_that_is_stored() -> None:
+    decided = met_again(has_id=True)
+    assert (decided.known, decided.doubtful, decided.settled) == (("letter",), {}, ("batch",))
+
+
+def test_a_stored_batch_and_a_lost_one_may_be_redelivered_together() -> None:
+    stored = OpenBatch(id="a", entries=((b"1", "x"), (b"2", "y")), at_ms=0)
+    lost = OpenBatch(id="b-hand-40", entries=(), at_ms=0, size_max=40)
+    lost_again = OpenBatch(id="c-hand-30", entries=(), at_ms=0, size_max=30)
+    assert size_needed([]) == 0
+    assert size_needed([stored]) == 2
+    assert size_needed([stored, lost, lost_again]) == 42
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_a_lost_batch_is_kept_for_as_long_as_the_stored_one_beside_it_may_be_redelivered(is_drained: bool) -> None:
+    stored = OpenBatch(id="a", entries=tuple((b"a%d" % n, f"letter {n}") for n in range(20)), at_ms=0)
+    lost = OpenBatch(id="b-hand-60", entries=(), at_ms=0, size_max=60)
+    fresh = [DeliveryIdentity(fingerprint=b"fresh", redelivered=False, has_id=True)]
+
+    def circumstances(now_ms: int) -> BatchContext:
+        return BatchContext(
+            requeues_to_front=True,
+            is_complete=True,
+            is_drained=is_drained,
+            is_first=False,
+            now_ms=now_ms,
+            grace_ms=75_000,
+        )
+
+    soon = reconcile(fresh, [stored, lost], circumstances(60_000))
+    assert (soon.settled, soon.left) == ((), (stored, lost))
+    # The broker noticed the death late, and the hand that was lost comes first.
+    back = [b"b%d" % n for n in range(40)] + [b"a%d" % n for n in range(20)]
+    held = [DeliveryIdentity(fingerprint=one, redelivered=True, has_id=True) for one in back]
+    late = reconcile(held, soon.left, circumstances(80_000))
+    assert [one for one in late.known if one is not None] == [id for _, id in stored.entries]
+    later = reconcile(fresh, [lost], circumstances(80_000))
+    assert (later.settled, later.left) == (("b-hand-60",), ())

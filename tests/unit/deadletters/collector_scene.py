@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from redrive.client import Client, Confirmed, Outgoing
 from redrive.deadletters.collect.collect_loop import CollectOptions, CollectorParts
 from redrive.deadletters.collect.collector import Collector
 from redrive.deadletters.collect.sources import Source
+from redrive.embedded import EmbeddedBroker
 from redrive.records import ID_RANDOM_BITS, DeadLetter, Filter
 from redrive.stores import Store, open_store
 from redrive.wire import Properties
@@ -130,3 +133,21 @@ async def wait_for(condition: Callable[[], Awaitable[bool]], *, timeout_s: float
     async with asyncio.timeout(timeout_s):
         while not await condition():  # noqa: ASYNC110 - conditions are of many kinds, and a deadline bounds the wait
             await asyncio.sleep(0.05)
+
+
+def source(kind: str = "classic", dlq: str = "orders.dlq", **changes: object) -> Source:
+    return Source(vhost="/", dlq=dlq, queue_type=kind, **changes)  # type: ignore[arg-type]
+
+
+async def declare(client: Client, kind: str = "classic", dlq: str = "orders.dlq") -> None:
+    channel = await client.channel()
+    await channel.declare_queue(dlq, arguments={"x-queue-type": kind})
+    await channel.close()
+
+
+async def die(broker: EmbeddedBroker, store: Store, kind: str, place: str) -> None:
+    """A collector on a connection of its own, killed at a place: its connection goes, its hand comes back."""
+    async with Client(broker.url) as client:
+        collector = make_collector(client, store, [source(kind)], pause_at=kill_at(place))
+        with pytest.raises(Killed):
+            await collector.run(once=True)

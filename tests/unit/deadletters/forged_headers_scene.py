@@ -11,7 +11,7 @@ from redrive.deadletters.redrive.redriver import Redriver
 from redrive.records import DeadLetter, NewOperation, OperationKind, Selection, Status, make_id
 from redrive.stores import Store
 from redrive.wire import Got, Properties
-from tests.unit.deadletters.collecting_scene import (
+from tests.unit.deadletters.collector_scene import (
     make_collector,
     now_ms,
     park,

@@ -15,7 +15,7 @@ from redrive.records import RetryRule, Selection
 from redrive.stores import acting_as
 from redrive.wire import Properties
 from tests.unit.client.scenario import run_scenario
-from tests.unit.deadletters.collecting_scene import (
+from tests.unit.deadletters.collector_scene import (
     make_collector,
     now_ms,
     park,
@@ -23,7 +23,13 @@ from tests.unit.deadletters.collecting_scene import (
     sqlite_store,
     stored_letters,
 )
-from tests.unit.deadletters.forging_scene import DLQ, ForgingScene, play_copied_marks, play_forged_headers, play_origin
+from tests.unit.deadletters.forged_headers_scene import (
+    DLQ,
+    ForgingScene,
+    play_copied_marks,
+    play_forged_headers,
+    play_origin,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +59,7 @@ def test_a_count_that_the_broker_never_reaches_stops_no_queue(profile: str, tmp_
     run_scenario(steps())
 
 
-def test_what_redrive_does_by_itself_is_nobody_s_in_the_audit_whoever_started_it(tmp_path: Path) -> None:
+def test_what_redrive_does_by_itself_has_no_person_in_the_audit(tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker() as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             scene = ForgingScene(client, store)
