@@ -90,8 +90,8 @@ async def redrive(client: Client, store: Store, chosen: argparse.Namespace, watc
     id = make_id(_now_ms(), _luck())
     watch.start()
     await store.operations.create(request, id=id, now_ms=_now_ms())
-    runner = Redriver(RedriverParts(store=store, client=client, owner="bench", clock_ms=_now_ms))
-    ended = await runner.run(id, on_progress=lambda progress: watch.look(progress.operation.sent))
+    redriver = Redriver(RedriverParts(store=store, client=client, owner="bench", clock_ms=_now_ms))
+    ended = await redriver.run(id, on_progress=lambda progress: watch.look(progress.operation.sent))
     retrying = Filter((NameTerm(field="status", values=("retrying",)),))
     found = await store.letters.count(retrying, now_ms=_now_ms())
     if (ended.sent, found) != (chosen.messages, chosen.messages):

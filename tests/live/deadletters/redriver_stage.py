@@ -18,14 +18,14 @@ from tests.unit.deadletters.arrivals import arrival, now_ms, random_bits, store_
 
 @dataclass
 class RedrivingStage:
-    """What a test has in hand."""
+    """What a test works with."""
 
     store: Store
     client: Client
     vhost: str
 
     @property
-    def desk(self) -> RedriveService:
+    def service(self) -> RedriveService:
         return RedriveService(
             self.store,
             clock_ms=now_ms,

@@ -145,17 +145,17 @@ def test_a_death_by_the_broker_is_told_by_its_queue_and_reason(
     with connected(vhost) as channel:
         make_queues(channel, queue_type, **arguments)
         die(channel)
-    ((told, delivery),) = collected(vhost)
+    ((letter, delivery),) = collected(vhost)
     assert delivery.body == b'{"order": 17}'
-    assert (told.told_by, told.queue, told.reason) == ("x-death", "orders", reason)
-    assert (told.exchange, told.routing_key) == ("shop", "order.placed")
-    assert (told.error_type, told.error_message, told.stack) == (None, None, None)
-    assert (told.message_id, told.type, told.service) == ("m-17", "order.placed", "web")
-    assert told.group_title == f"{reason} in orders (order.placed)"
-    assert told.attempts == (1 if reason == "rejected" else None)
-    assert told.died_at_ms is not None
-    assert abs(told.died_at_ms - before_ms) < 3_600_000
-    words = words_of(search_text(told, headers=delivery.properties.headers, body=delivery.body))
+    assert (letter.told_by, letter.queue, letter.reason) == ("x-death", "orders", reason)
+    assert (letter.exchange, letter.routing_key) == ("shop", "order.placed")
+    assert (letter.error_type, letter.error_message, letter.stack) == (None, None, None)
+    assert (letter.message_id, letter.type, letter.service) == ("m-17", "order.placed", "web")
+    assert letter.group_title == f"{reason} in orders (order.placed)"
+    assert letter.attempts == (1 if reason == "rejected" else None)
+    assert letter.died_at_ms is not None
+    assert abs(letter.died_at_ms - before_ms) < 3_600_000
+    words = words_of(search_text(letter, headers=delivery.properties.headers, body=delivery.body))
     assert {"order", "17", "orders", reason.partition("_")[0]} <= set(words)
 
 
@@ -177,10 +177,10 @@ def test_after_a_retry_loop_of_the_broker_the_failed_queue_is_the_main_one(vhost
             assert time.monotonic() < deadline
         channel.basic_publish("", DLQ, body, properties, mandatory=True)
         channel.basic_ack(method.delivery_tag)
-    ((told, _),) = collected(vhost)
-    assert (told.told_by, told.queue, told.reason) == ("x-death", "orders", "rejected")
-    assert (told.exchange, told.routing_key, told.attempts) == ("shop", "order.placed", 2)
-    assert told.group_title == "rejected in orders (order.placed)"
+    ((letter, _),) = collected(vhost)
+    assert (letter.told_by, letter.queue, letter.reason) == ("x-death", "orders", "rejected")
+    assert (letter.exchange, letter.routing_key, letter.attempts) == ("shop", "order.placed", 2)
+    assert letter.group_title == "rejected in orders (order.placed)"
 
 
 @TYPES
@@ -196,9 +196,9 @@ def test_a_copy_that_waited_first_and_was_then_rejected_failed_where_it_was_reje
         channel.confirm_delivery()
         channel.basic_publish("", "pause.5s", b"{}", pika.BasicProperties(delivery_mode=2), mandatory=True)
         channel.basic_reject(take(channel), requeue=False)
-    ((told, delivery),) = collected(vhost)
+    ((letter, delivery),) = collected(vhost)
     assert delivery.properties.header("x-first-death-queue") == "pause.5s"
-    assert (told.queue, told.reason, told.group_title) == ("orders", "rejected", "rejected in orders")
+    assert (letter.queue, letter.reason, letter.group_title) == ("orders", "rejected", "rejected in orders")
 
 
 @pytest.mark.live
@@ -225,13 +225,13 @@ def test_each_framework_s_headers_survive_the_broker_and_are_explained(vhost: Vh
         channel.confirm_delivery()
         for headers, _, _ in styles.values():
             for number in ("4711", "4712"):
-                told = {
+                letter = {
                     name: value.replace("4711", number) if isinstance(value, str) else value
                     for name, value in headers.items()
                 }
-                properties = pika.BasicProperties(delivery_mode=2, headers=told)
+                properties = pika.BasicProperties(delivery_mode=2, headers=letter)
                 channel.basic_publish("", DLQ, b"{}", properties, mandatory=True)
-    found = [told for told, _ in collected(vhost, 2 * len(styles))]
+    found = [letter for letter, _ in collected(vhost, 2 * len(styles))]
     assert [one.told_by for one in found] == [name for name in styles for _ in range(2)]
     for one, again in zip(found[::2], found[1::2], strict=True):
         _, error_type, queue = styles[one.told_by]
@@ -242,7 +242,7 @@ def test_each_framework_s_headers_survive_the_broker_and_are_explained(vhost: Vh
         if one.told_by != "event-bus":
             assert one.error_message == "payment 4711 took 3000 ms"
             assert again.error_message == "payment 4712 took 3000 ms"
-    # The two .NET ones tell of one failure in one queue: that is one group, whoever tells it.
+    # The two .NET ones report one failure in one queue: that is one group.
     groups = {one.told_by: one.group_id for one in found}
     assert groups["masstransit"] == groups["nservicebus"]
     assert len(set(groups.values())) == len(styles) - 1

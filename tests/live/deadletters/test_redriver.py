@@ -120,7 +120,7 @@ def test_bodies_and_typed_headers_arrive_once_and_byte_for_byte_with_the_same_id
             for number, body in enumerate(bodies)
         ]
         ids = await on.collected(messages)
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         done = await on.redriver().run(operation.id)
         assert (done.state, done.sent, done.left) == (OperationState.DONE, len(bodies), 0)
         assert set((await on.statuses(ids)).values()) == {"retrying"}
@@ -153,9 +153,11 @@ def test_a_missing_target_is_refused_before_anything_is_changed(vhost: Vhost, da
     async def scenario(on: RedrivingStage) -> None:
         ids = await on.collected(numbered(3))
         with pytest.raises(TargetRefused, match="queue orders: it does not exist"):
-            await on.desk.start(redrive_of(*ids))
+            await on.service.start(redrive_of(*ids))
         with pytest.raises(TargetRefused, match=r"exchange retry\.orders with key retry: it does not exist"):
-            await on.desk.start(redrive_of(*ids, target=RedriveTarget(exchange="retry.{queue}", routing_key="retry")))
+            await on.service.start(
+                redrive_of(*ids, target=RedriveTarget(exchange="retry.{queue}", routing_key="retry"))
+            )
         assert set((await on.statuses(ids)).values()) == {"pending"}
         assert (await on.store.operations.page(10))[0] == []
 
@@ -166,7 +168,7 @@ def test_a_target_that_goes_after_the_start_returns_every_copy(vhost: Vhost, dat
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(3))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         channel = await on.client.channel()
         await channel.delete_queue("orders")
         done = await on.redriver().run(operation.id)
@@ -188,7 +190,7 @@ def test_the_file_pipelines_target_is_its_retry_exchange(vhost: Vhost, database_
         await channel.bind_queue("q.thumbnail.retry", "retry.q.thumbnail", "retry")
         ids = await on.collected(numbered(2), queue="q.thumbnail")
         target = RedriveTarget(exchange="retry.{queue}", routing_key="retry")
-        operation = await on.desk.start(redrive_of(*ids, target=target))
+        operation = await on.service.start(redrive_of(*ids, target=target))
         done = await on.redriver().run(operation.id)
         assert (done.state, done.sent) == (OperationState.DONE, 2)
         held = drain(vhost.amqp_url, "q.thumbnail.retry")
@@ -208,7 +210,7 @@ def test_an_operation_that_gives_back_puts_messages_into_the_queue_they_came_fro
         parked = Properties.of(headers={**TYPED, "x-final-error": "no"}, message_id="m", delivery_mode=2)
         ids = await on.collected([(parked, b"\x00\xff")])
         new = NewOperation(kind=OperationKind.RETURN, selection=Selection(ids=ids), who="ann")
-        done = await on.redriver().run((await on.desk.start(new)).id)
+        done = await on.redriver().run((await on.service.start(new)).id)
         assert (done.state, done.sent) == (OperationState.DONE, 1)
         (got,) = await taken(on, "orders.parked")
         made = Properties(got.header)
@@ -230,7 +232,7 @@ def test_a_full_queue_leaves_pending_what_it_refuses_with_the_reason(vhost: Vhos
         # Classic: a quorum queue may take a few more than its limit before it refuses.
         await channel.declare_queue("orders", arguments={"x-max-length": 4, "x-overflow": "reject-publish"})
         ids = await on.collected(numbered(10))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         done = await on.redriver().run(operation.id)
         assert (done.state, done.sent + done.refused) == (OperationState.DONE, 10)
         assert done.refused > 0
@@ -248,10 +250,10 @@ def test_two_redrivers_of_one_operation_send_everything_once(vhost: Vhost, datab
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(300))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         async with Client(vhost.amqp_url) as other:
-            runners = [on.redriver(), on.redriver("second", client=other), on.redriver("third", client=other)]
-            ran = await asyncio.gather(*(one.run(operation.id) for one in runners), return_exceptions=True)
+            redrivers = [on.redriver(), on.redriver("second", client=other), on.redriver("third", client=other)]
+            ran = await asyncio.gather(*(one.run(operation.id) for one in redrivers), return_exceptions=True)
         for one in ran:
             # Who comes last may find it done.
             assert isinstance(one, RunsElsewhere) or getattr(one, "state", None) is OperationState.DONE
@@ -268,10 +270,10 @@ def test_two_operations_for_the_same_dead_letters_send_each_once(vhost: Vhost, d
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(200))
-        operations = [await on.desk.start(redrive_of(*ids)) for _ in range(2)]
+        operations = [await on.service.start(redrive_of(*ids)) for _ in range(2)]
         async with Client(vhost.amqp_url) as other:
-            runners = [on.redriver(), on.redriver("second", client=other)]
-            done = await asyncio.gather(*(r.run(one.id) for r, one in zip(runners, operations, strict=True)))
+            redrivers = [on.redriver(), on.redriver("second", client=other)]
+            done = await asyncio.gather(*(r.run(one.id) for r, one in zip(redrivers, operations, strict=True)))
         assert sum(one.sent for one in done) == 200
         assert sum(one.skipped for one in done) == 200
         copies = Counter(held.properties.headers["x-redriven-id"] for held in drain(vhost.amqp_url, "orders"))
@@ -301,7 +303,7 @@ def test_a_connection_cut_while_sending_leaves_every_dead_letter_accounted_for(
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected([(one, body + b"x" * 200) for one, body in numbered(300)])
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         async with cutting_proxy(host, port, cuts=4, bytes_max=60_000, seed=seed) as proxy:
             shaky = await connected(vhost.amqp_url.replace(f":{port}/", f":{proxy.port}/"))
             done = await on.redriver(client=shaky, options=RedriveOptions(publish_s=20)).run(operation.id)
@@ -317,7 +319,7 @@ def test_a_connection_cut_while_sending_leaves_every_dead_letter_accounted_for(
         assert len(doubtful) == done.in_doubt
         if not doubtful:
             return
-        again = await on.desk.start(redrive_of(*doubtful))
+        again = await on.service.start(redrive_of(*doubtful))
         done = await on.redriver().run(again.id)
         assert (done.state, done.sent) == (OperationState.DONE, len(doubtful))
         for held in drain(vhost.amqp_url, "orders"):
@@ -348,7 +350,7 @@ def test_what_dies_again_comes_back_to_its_row_and_is_poison_after_the_third_tim
         await reject()
         (id,) = (await on.collect("orders.parked")).inserted
         for times in (1, 2, 3):
-            operation = await on.desk.start(redrive_of(id))
+            operation = await on.service.start(redrive_of(id))
             assert (await on.redriver().run(operation.id)).sent == 1
             await reject()
             stored = await on.collect("orders.parked")
@@ -372,7 +374,7 @@ def test_a_runner_that_ends_at_any_step_leaves_nothing_uncertain_but_its_batch(
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(60))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         there = asyncio.Event()
 
         async def die(at: str) -> None:
@@ -403,7 +405,7 @@ def test_with_a_witness_nothing_stays_in_doubt_and_everything_arrives_once(
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(50))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         there = asyncio.Event()
 
         async def die(at: str) -> None:
@@ -422,7 +424,7 @@ def test_with_a_witness_nothing_stays_in_doubt_and_everything_arrives_once(
         assert set(statuses.values()) <= {"retrying", "resolved", "pending"}
         left = tuple(one for one in ids if statuses[one] == "pending")
         if left:
-            again = await on.desk.start(redrive_of(*left))
+            again = await on.service.start(redrive_of(*left))
             assert (await on.redriver().run(again.id)).sent == len(left)
         copies = Counter(held.properties.headers["x-redriven-id"] for held in drain(vhost.amqp_url, "orders"))
         assert copies == Counter(ids)
@@ -435,7 +437,7 @@ def test_a_witness_does_not_hide_a_missing_target(vhost: Vhost, database_url: st
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(5))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         channel = await on.client.channel()
         await channel.delete_queue("orders")
         done = await on.redriver(has_witness=True).run(operation.id)
@@ -451,7 +453,7 @@ def test_a_target_that_goes_while_the_witness_watches_leaves_its_copies_in_doubt
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(5))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
 
         async def pull(at: str) -> None:
             if at == "published":
@@ -494,7 +496,7 @@ def test_a_database_killed_in_the_middle_is_waited_for_and_nothing_is_in_doubt(
     async def scenario(on: RedrivingStage) -> None:
         await declare(on)
         ids = await on.collected(numbered(60))
-        operation = await on.desk.start(redrive_of(*ids))
+        operation = await on.service.start(redrive_of(*ids))
         kills: list[str] = []
 
         async def kill(at: str) -> None:

@@ -164,7 +164,7 @@ def test_a_redriver_that_slept_over_its_lease_sends_nothing_twice(together: Toge
         await together.run_past_sleeper(job, step)
         sent = await together.sent()
         assert set(sent.values()) == {1}
-        # What the sleeper had in hand is in doubt: whether its copies are there or not, nobody says that it knows.
+        # What the sleeper had taken is in doubt: whether its copies arrived, nobody claims to know.
         statuses = (await together.stored())[1]
         assert set(statuses) <= {Status.RETRYING, Status.IN_DOUBT}
         assert statuses.total() == MESSAGES

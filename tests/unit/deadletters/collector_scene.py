@@ -146,7 +146,7 @@ async def declare(client: Client, kind: str = "classic", dlq: str = "orders.dlq"
 
 
 async def die(broker: EmbeddedBroker, store: Store, kind: str, place: str) -> None:
-    """A collector on a connection of its own, killed at a place: its connection goes, its hand comes back."""
+    """A collector on a connection of its own, killed at a place: its connection closes, its batch is requeued."""
     async with Client(broker.url) as client:
         collector = make_collector(client, store, [source(kind)], pause_at=kill_at(place))
         with pytest.raises(Killed):

@@ -53,8 +53,8 @@ def large(message_id: str | None = "m1", **headers: Any) -> Properties:
 
 def envelope(inner: Properties, body: bytes, **headers: Any) -> tuple[Properties, bytes]:
     """What anybody can make of a message."""
-    told = {"x-redrive-envelope": 1, **headers}
-    return Properties.of(headers=told, content_type=ENVELOPE_CONTENT_TYPE, delivery_mode=2), wrap_in_envelope(
+    named = {"x-redrive-envelope": 1, **headers}
+    return Properties.of(headers=named, content_type=ENVELOPE_CONTENT_TYPE, delivery_mode=2), wrap_in_envelope(
         inner, body
     )
 
@@ -151,8 +151,8 @@ async def play_coming_back(scene: EnvelopeScene) -> None:
         assert await scene.found(text) == set(), text
     assert not (await scene.store.audit.page(10, action="letters.unproven"))[0]
     # EditedContent, it is the message that is edited, and goes out so.
-    desk = DeadLetterService(scene.store, clock_ms=now_ms)
-    await desk.edit(first.id, LetterEdit(body=b"mended", drop_headers=("large",)), who="ada", why="mend")
+    service = DeadLetterService(scene.store, clock_ms=now_ms)
+    await service.edit(first.id, LetterEdit(body=b"mended", drop_headers=("large",)), who="ada", why="mend")
     await scene.redrive(first.id)
     channel = await scene.client.channel()
     sent = await channel.get_message(MAIN, no_ack=True)

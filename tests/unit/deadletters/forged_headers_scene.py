@@ -180,8 +180,8 @@ async def play_copied_marks(scene: ForgingScene) -> None:
     await scene.collect()
     back = (await scene.letters())[first.id]
     assert (back.status, back.returns, back.queue, back.dlq) == (Status.PENDING, 1, MAIN, DLQ)
-    (told,) = (await scene.store.audit.page(10, action="letters.came_back"))[0]
-    assert (told.count, told.detail["ids"]) == (1, [first.id])
+    (entry,) = (await scene.store.audit.page(10, action="letters.came_back"))[0]
+    assert (entry.count, entry.detail["ids"]) == (1, [first.id])
     await scene.resend(copy, DLQ)
     await scene.collect()
     letters = await scene.letters()
@@ -191,7 +191,7 @@ async def play_copied_marks(scene: ForgingScene) -> None:
 
 
 async def play_origin(scene: ForgingScene) -> None:
-    """Where a message came from is known after every redrive as after the first death, whoever parked it."""
+    """Where a message came from is known after every redrive as after the first death, however it was parked."""
     await scene.set_up()
     await scene.publish_as("shop", "orders.placed")
     await scene.die()
@@ -201,8 +201,8 @@ async def play_origin(scene: ForgingScene) -> None:
     for turn in (1, 2, 3):
         await scene.redrive(first.id)
         copy = await scene.take()
-        told = {name: copy.properties.header(f"x-original-{name}") for name in ("queue", "exchange", "routing-key")}
-        assert told == {"queue": MAIN, "exchange": "shop", "routing-key": "orders.placed"}
+        origin = {name: copy.properties.header(f"x-original-{name}") for name in ("queue", "exchange", "routing-key")}
+        assert origin == {"queue": MAIN, "exchange": "shop", "routing-key": "orders.placed"}
         # Somebody's handler may drop what it does not know before it parks.
         headers = copy.properties.headers
         if turn == 3:

@@ -1,4 +1,4 @@
-"""A store in memory for tests in virtual time: what runners ask of operations, leases and dead letters, no more.
+"""A store in memory for tests in virtual time: what redrivers ask of operations, leases and dead letters, no more.
 
 The real stores work in threads, which virtual time does not wait for. It keeps the contract's rules: one holder of a
 lease with a growing fence, `take` before `record`, what an older fence was sending is in doubt.

@@ -1,4 +1,4 @@
-"""A stage for runners: an embedded broker and a store in memory, in one event loop and virtual time."""
+"""A stage for redrivers: an embedded broker and a store in memory, in one event loop and virtual time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ OPTIONS = RedriveOptions(lease_s=30, publish_s=60, broker_s=600, store_s=600, ca
 
 @dataclass
 class RedriverStage:
-    """What a test has in hand; `orders` is a queue without consumers."""
+    """What a test works with; `orders` is a queue without consumers."""
 
     broker: EmbeddedBroker
     client: Client

@@ -74,8 +74,8 @@ def test_one_that_does_not_come_back_is_resolved_after_its_silence() -> None:
 def test_without_a_rule_nothing_goes_back() -> None:
     async def scenario(on: RedriverStage) -> None:
         on.store.add(MemoryLetter("a", due_at_ms=on.now_ms()))
-        round = await auto_retry(on).once()
-        assert (round.operations, round.is_elsewhere) == ((), False)
+        report = await auto_retry(on).once()
+        assert (report.operations, report.is_elsewhere) == ((), False)
         assert await copies(on) == []
 
     play(scenario)
@@ -87,8 +87,8 @@ def test_of_two_at_once_one_does_it() -> None:
         on.store.add(*(MemoryLetter(f"a{number}", due_at_ms=on.now_ms()) for number in range(30)))
         async with Client(on.broker.url, dial=on.broker.dial) as other:
             second = AutoRetry(on.redriver("second", client=other), random_bits=Luck())
-            rounds = await asyncio.gather(auto_retry(on).once(), second.once())
-        assert sorted(round.is_elsewhere for round in rounds) == [False, True]
+            reports = await asyncio.gather(auto_retry(on).once(), second.once())
+        assert sorted(report.is_elsewhere for report in reports) == [False, True]
         assert sorted(await copies(on)) == sorted((f"a{number}", 1) for number in range(30))
 
     play(scenario)
@@ -113,8 +113,8 @@ def test_one_that_was_killed_is_taken_over_and_its_batch_is_in_doubt_not_sent_ag
         on.store.held_leases.update(held)  # a killed process gives nothing back
         assert (await auto_retry(on, "second").once()).is_elsewhere
         await asyncio.sleep(31)
-        round = await auto_retry(on, "second").once()
-        assert [(one.state, one.sent, one.in_doubt) for one in round.operations] == [(OperationState.DONE, 10, 20)]
+        report = await auto_retry(on, "second").once()
+        assert [(one.state, one.sent, one.in_doubt) for one in report.operations] == [(OperationState.DONE, 10, 20)]
         assert sorted(await copies(on)) == sorted((f"a{number}", 1) for number in range(30))
 
     play(scenario)

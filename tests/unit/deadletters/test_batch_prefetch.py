@@ -1,4 +1,4 @@
-"""Two hands out at once: whatever happens then, every message is in exactly one row, or back in its queue."""
+"""Two batches held at once: whatever happens then, every message is in exactly one row, or in its queue again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,12 +31,12 @@ from tests.unit.deadletters.collector_scene import (
 pytestmark = pytest.mark.slow
 
 MESSAGES = 60
-"""More than a first hand holds: the rest is the second one."""
+"""More than a first batch holds: the rest is the second one."""
 BODIES = sorted(body for _, body in numbered(MESSAGES))
 
 
 def with_two_hands_out(client: Client, then: Callable[[], Awaitable[None]]) -> Callable[[str], Awaitable[None]]:
-    """Waits at the first `stored` until the next hand has all the rest, and does something then."""
+    """Waits at the first `stored` until the next batch has all the rest, and does something then."""
     is_done = False
 
     async def pause(name: str) -> None:
@@ -190,7 +190,7 @@ def test_a_failure_with_two_batches_held_costs_each_message_one_delivery(
                 nonlocal fails
                 if arrivals and fails:
                     fails -= 1
-                    await asyncio.sleep(0.02)  # the next hand is on its way, and can still catch what is given back
+                    await asyncio.sleep(0.02)  # the next batch is being taken, and can still get what is requeued
                     raise StoreUnavailable("sqlite:///x", "is away", "wait")
                 return await real(arrivals, **named)
 

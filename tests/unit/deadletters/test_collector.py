@@ -256,7 +256,7 @@ def test_while_the_database_is_away_no_message_is_held_and_no_delivery_is_counte
             first = (await stored_letters(store))[0]
             content = await store.letters.content(first.id)
             assert content is not None
-            # Only the hands that could not be stored were ever taken.
+            # Only the batches that could not be stored were ever taken.
             assert Properties(content.properties).header("x-delivery-count") == 3
 
     run_scenario(steps(), timeout_s=60)

@@ -112,7 +112,7 @@ def test_a_parked_message_goes_back_to_its_queue_without_the_marks_of_the_life_t
     }
 
 
-def test_a_copy_says_where_its_message_came_from_whoever_parked_it() -> None:
+def test_a_copy_says_where_its_message_came_from_however_it_was_parked() -> None:
     names = ("x-original-queue", "x-original-exchange", "x-original-routing-key")
 
     def origin(parked: dict[str, Any], **fields: Any) -> list[Any]:

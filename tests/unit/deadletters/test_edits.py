@@ -82,15 +82,17 @@ def test_an_edit_that_can_not_be_made_is_refused_in_a_sentence(edit: LetterEdit,
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "lines"),
     [
         (b"\xff\x00", b"text", ["body: 2 bytes of binary → 4 bytes of text"]),
         (b"a\n", b"a\r\n", ["body: 2 bytes of text → 3 bytes of text, only its line ends"]),
         (b"", b"x" * (2 << 20), ["body: 0 bytes of text → 2,097,152 bytes of text"]),
     ],
 )
-def test_bodies_that_have_no_lines_to_compare_are_told_by_their_size(old: bytes, new: bytes, told: list[str]) -> None:
-    assert body_diff(old, new) == told
+def test_bodies_that_have_no_lines_to_compare_are_compared_by_their_size(
+    old: bytes, new: bytes, lines: list[str]
+) -> None:
+    assert body_diff(old, new) == lines
 
 
 def test_a_long_difference_is_bounded_and_says_so() -> None:

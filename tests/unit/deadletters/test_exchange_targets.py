@@ -7,7 +7,7 @@ from tests.unit.deadletters.memory_store import redrive_of
 from tests.unit.deadletters.redriver_stage import RedriverStage, play
 
 
-def test_a_connection_lost_before_an_exchange_was_asked_for_refuses_nothing() -> None:
+def test_a_connection_lost_before_an_exchange_was_looked_up_refuses_nothing() -> None:
     """Whether the exchange exists is not known then: the send finds out, and no letter is refused for it."""
 
     async def scenario(on: RedriverStage) -> None:
@@ -45,7 +45,9 @@ def test_a_connection_lost_before_an_exchange_was_asked_for_refuses_nothing() ->
     ],
     ids=["missing", "reserved", "odd", "longest", "too long"],
 )
-def test_a_doubtful_exchange_refuses_its_letters_and_harms_no_neighbour(name: str, reason: str | None) -> None:
+def test_letters_for_an_exchange_that_does_not_exist_are_refused_and_no_other_is_harmed(
+    name: str, reason: str | None
+) -> None:
     async def scenario(on: RedriverStage) -> None:
         if reason is None:
             channel = await on.client.channel()

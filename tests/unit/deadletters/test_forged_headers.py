@@ -71,8 +71,8 @@ def test_what_redrive_does_by_itself_has_no_person_in_the_audit(tmp_path: Path) 
                 await scene.die()
                 await scene.collect()
                 parts = RedriverParts(store=store, client=client, owner="runner", clock_ms=lambda: now_ms() + 10_000)
-                round = await AutoRetry(Redriver(parts), random_bits=random_bits).once()
-                assert [one.sent for one in round.operations] == [1]
+                report = await AutoRetry(Redriver(parts), random_bits=random_bits).once()
+                assert [one.sent for one in report.operations] == [1]
                 await scene.die()
                 await scene.collect()
                 (letter,) = (await scene.letters()).values()

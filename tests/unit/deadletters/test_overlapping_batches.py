@@ -1,4 +1,4 @@
-"""A long redrive has two batches in hand: where every dead letter and every copy is, whatever happens then."""
+"""A long redrive has two batches at once: where every dead letter and every copy is, whatever happens then."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tests.unit.deadletters.memory_store import MemoryLetter, claimed_letter, re
 from tests.unit.deadletters.redriver_stage import OPTIONS, RedriverStage, play
 
 SMALL = replace(OPTIONS, batch=10)
-"""The first batch has ten; then two of five are in hand."""
+"""The first batch has ten; then two of five are taken."""
 STEPS = ["taken", "published", "confirmed", "recorded"]
 
 

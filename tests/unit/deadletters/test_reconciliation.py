@@ -41,7 +41,7 @@ class Message:
 
 @dataclass(slots=True)
 class World:
-    """A broker with one queue, a store, and a collector that dies where it is told to."""
+    """A broker with one queue, a store, and a collector that dies where the test says."""
 
     requeues_to_front: bool
     flags_all: bool = False
@@ -61,29 +61,29 @@ class World:
             self.published[name] += 1
             self.queue.append(Message(name, redelivered=self.flags_all))
 
-    def give_back(self, hand: list[Message]) -> None:
-        again = [replace(one, redelivered=True) for one in hand]
+    def requeue(self, taken: list[Message]) -> None:
+        again = [replace(one, redelivered=True) for one in taken]
         self.queue = again + self.queue if self.requeues_to_front else self.queue + again
 
     def new_id(self) -> str:
         self.made += 1
         return f"{self.made}"
 
-    def session(self, prefetch: int, rounds: int, crash: str | None) -> None:
-        """Some rounds; the last one ends at `crash`, if that is given."""
+    def session(self, prefetch: int, batches: int, crash: str | None) -> None:
+        """Collects some batches; the last one ends at `crash`, if that is given."""
         left = without_repeats(self.batches)
-        for number in range(rounds):
-            dies_at = crash if number == rounds - 1 else None
+        for number in range(batches):
+            dies_at = crash if number == batches - 1 else None
             self.now_ms += 1
             room = max(prefetch, size_needed(left) + 1 if left else 0)
             marker = OpenBatch(id=self.new_id(), entries=(), at_ms=self.now_ms, size_max=room)
             self.batches.append(marker)
-            hand, self.queue = self.queue[:room], self.queue[room:]
+            taken, self.queue = self.queue[:room], self.queue[room:]
             if dies_at == "taken":
-                self.give_back(hand)
+                self.requeue(taken)
                 return
             decided = reconcile(
-                [one.held for one in hand],
+                [one.held for one in taken],
                 left,
                 BatchContext(
                     requeues_to_front=self.requeues_to_front,
@@ -95,23 +95,23 @@ class World:
                 ),
             )
             left = decided.left
-            batch = self.store(hand, decided, marker)
+            batch = self.store(taken, decided, marker)
             if dies_at == "unshrunk":
-                self.give_back(hand)
+                self.requeue(taken)
                 return
             rest = {one.id: one for one in left if one.id in decided.shrunk}
             self.batches = [rest.get(one.id, one) for one in self.batches]
             if dies_at == "stored":
-                self.give_back(hand)
+                self.requeue(taken)
                 return
             if dies_at == "acked":
                 return
             self.batches = [one for one in self.batches if one.id != batch.id]
 
-    def store(self, hand: list[Message], decided: Reconciled, marker: OpenBatch) -> OpenBatch:
+    def store(self, taken: list[Message], decided: Reconciled, marker: OpenBatch) -> OpenBatch:
         """tx 1."""
         entries = []
-        for place, one in enumerate(hand):
+        for place, one in enumerate(taken):
             letter = decided.known[place]
             if letter is None:
                 letter = self.new_id()
@@ -125,12 +125,12 @@ class World:
         return batch
 
     def finish(self) -> None:
-        """Clean rounds until nothing is left, and until every batch is old."""
+        """Collects without crashes until nothing is left, and until every batch is old."""
         for _ in range(100):
             if not self.queue and not self.batches:
                 return
             self.now_ms += GRACE_MS
-            self.session(prefetch=50, rounds=1, crash=None)
+            self.session(prefetch=50, batches=1, crash=None)
         raise AssertionError(f"it never ends: {self.queue} {self.batches}")
 
 
@@ -156,8 +156,8 @@ def play(requeues_to_front: bool, steps: list[tuple[str, object]], *, flags_all:
         match kind, what:
             case "publish", str(names):
                 world.publish(names)
-            case "session", (int(prefetch), int(rounds), crash):
-                world.session(prefetch, rounds, crash if isinstance(crash, str) else None)
+            case "session", (int(prefetch), int(batches), crash):
+                world.session(prefetch, batches, crash if isinstance(crash, str) else None)
             case "wait", int(pause_ms):
                 world.now_ms += pause_ms
     world.finish()
@@ -268,15 +268,15 @@ def test_one_message_with_an_id_makes_the_whole_batch_certain() -> None:
 
 @pytest.mark.parametrize(("fresh", "settled"), [(True, ("lost",)), (False, ())])
 def test_a_lost_batch_is_removed_when_a_fresh_message_came_behind_it(fresh: bool, settled: tuple[str, ...]) -> None:
-    hand = [*held("x"), *([Message("y").held] if fresh else [])]
-    assert reconcile(hand, [LOST], front()).settled == settled
+    taken = [*held("x"), *([Message("y").held] if fresh else [])]
+    assert reconcile(taken, [LOST], front()).settled == settled
 
 
 def test_a_twin_that_another_client_held_before_is_not_taken_for_a_stored_one() -> None:
     world = World(requeues_to_front=True)
     world.publish("aa")
     world.queue = [replace(one, redelivered=True) for one in world.queue]  # somebody peeked
-    world.session(prefetch=1, rounds=1, crash="acked")
+    world.session(prefetch=1, batches=1, crash="acked")
     world.finish()
     assert (world.rows["a"], world.doubted["a"]) == (2, 1)
 
@@ -339,7 +339,7 @@ def test_a_lost_batch_is_kept_for_as_long_as_the_stored_one_beside_it_may_be_red
 
     soon = reconcile(fresh, [stored, lost], circumstances(60_000))
     assert (soon.settled, soon.left) == ((), (stored, lost))
-    # The broker noticed the death late, and the hand that was lost comes first.
+    # The broker noticed the death late, and the lost batch comes first.
     back = [b"b%d" % n for n in range(40)] + [b"a%d" % n for n in range(20)]
     held = [DeliveryIdentity(fingerprint=one, redelivered=True, has_id=True) for one in back]
     late = reconcile(held, soon.left, circumstances(80_000))

@@ -69,7 +69,7 @@ def test_an_operation_is_paused_resumed_and_cancelled_once(play: Play) -> None:
         ({"why": "a" * 2001}, "the reason is longer than 2,000 characters"),
     ],
 )
-def test_what_can_not_be_asked_for_is_refused_in_a_sentence(play: Play, fields: dict[str, Any], reason: str) -> None:
+def test_a_bad_request_is_refused_in_a_sentence(play: Play, fields: dict[str, Any], reason: str) -> None:
     async def scenario(on: ServicesStage) -> None:
         known: dict[str, Any] = {"kind": OperationKind.REDRIVE, "selection": EVERYTHING, "who": "ann"}
         with pytest.raises(ActionRefused, match=reason):

@@ -26,13 +26,13 @@ def test_every_dead_letter_is_in_its_queue_once_and_the_operation_is_done() -> N
     async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(50)
         operation = await on.begin(redrive_of(*ids))
-        told: list[RedriveProgress] = []
-        done = await on.redriver().run(operation.id, on_progress=told.append)
+        reports: list[RedriveProgress] = []
+        done = await on.redriver().run(operation.id, on_progress=reports.append)
         assert (done.state, done.sent, done.left) == (OperationState.DONE, 50, 0)
         assert await on.ids() == list(ids)
         assert set(on.store.statuses().values()) == {"retrying"}
-        assert told[0].operation.sent == 0
-        assert (told[-1].operation.sent, told[-1].eta_s) == (50, 0)
+        assert reports[0].operation.sent == 0
+        assert (reports[-1].operation.sent, reports[-1].eta_s) == (50, 0)
         assert on.store.held_leases == {}
 
     play(scenario)
@@ -90,12 +90,12 @@ def test_a_rate_is_kept() -> None:
     async def scenario(on: RedriverStage) -> None:
         ids = await on.letters(10)
         operation = await on.begin(redrive_of(*ids, rate_per_s=0.5))
-        told: list[RedriveProgress] = []
+        reports: list[RedriveProgress] = []
         began_s = asyncio.get_running_loop().time()
-        await on.redriver().run(operation.id, on_progress=told.append)
+        await on.redriver().run(operation.id, on_progress=reports.append)
         took_s = asyncio.get_running_loop().time() - began_s
         assert 18 <= took_s < 19  # nine pauses of 2 s
-        assert told[5].rate_per_s == pytest.approx(0.5, rel=0.3)
+        assert reports[5].rate_per_s == pytest.approx(0.5, rel=0.3)
         assert len(await on.ids()) == 10
 
     play(scenario)

@@ -58,10 +58,10 @@ async def fill(store: Store) -> list[str]:
         arrival(Properties.of(message_id="d"), b"x" * 100_000),
     ]
     await store_arrivals(store, arrivals)
-    desk = DeadLetterService(store, clock_ms=now_ms)
+    service = DeadLetterService(store, clock_ms=now_ms)
     ids = [one.id for one in arrivals]
-    await desk.edit(ids[1], LetterEdit(body=b"\xfe new"), who="ann", why="was empty")
-    await desk.resolve(Selection(ids=(ids[2],)), who="ann", why="done by hand")
+    await service.edit(ids[1], LetterEdit(body=b"\xfe new"), who="ann", why="was empty")
+    await service.resolve(Selection(ids=(ids[2],)), who="ann", why="done by hand")
     return ids
 
 
@@ -140,15 +140,15 @@ def test_a_filter_says_what_goes_out(tmp_path: Path) -> None:
 
 
 BAD_LINES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
-    (lambda told: "no object", "it is no JSON object"),
-    (lambda told: {**told, "format": "other/2"}, "its format is 'other/2', not 'redrive-dead-letter/1'"),
-    (lambda told: {**told, "letter": {}}, "it is no dead letter"),
-    (lambda told: {**told, "letter": {**told["letter"], "status": "lost"}}, "it is no dead letter"),
-    (lambda told: {**told, "body": {"base64": "?"}}, "its body is no base64"),
-    (lambda told: {**told, "body": {}}, "its body is neither `text` nor `base64`"),
-    (lambda told: {**told, "properties": {"nonsense": 1}}, "there is no property 'nonsense'"),
-    (lambda told: {**told, "past": [{}]}, "it is no dead letter"),
-    (lambda told: {name: told[name] for name in told if name != "life"}, "it is no dead letter"),
+    (lambda fields: "no object", "it is no JSON object"),
+    (lambda fields: {**fields, "format": "other/2"}, "its format is 'other/2', not 'redrive-dead-letter/1'"),
+    (lambda fields: {**fields, "letter": {}}, "it is no dead letter"),
+    (lambda fields: {**fields, "letter": {**fields["letter"], "status": "lost"}}, "it is no dead letter"),
+    (lambda fields: {**fields, "body": {"base64": "?"}}, "its body is no base64"),
+    (lambda fields: {**fields, "body": {}}, "its body is neither `text` nor `base64`"),
+    (lambda fields: {**fields, "properties": {"nonsense": 1}}, "there is no property 'nonsense'"),
+    (lambda fields: {**fields, "past": [{}]}, "it is no dead letter"),
+    (lambda fields: {name: fields[name] for name in fields if name != "life"}, "it is no dead letter"),
 ]
 
 

@@ -51,9 +51,7 @@ class PatientWitness(Witness):
 
 
 @pytest.mark.parametrize("arrived", [True, False])
-def test_the_witness_says_nothing_about_a_letter_that_came_back_while_it_was_asked(
-    tmp_path: Path, arrived: bool
-) -> None:
+def test_a_letter_that_came_back_while_the_witness_was_asked_is_left_alone(tmp_path: Path, arrived: bool) -> None:
     async def steps() -> None:
         async with sqlite_store(tmp_path) as store:
             ids = await collect(store, make_arrival(1), make_arrival(2))
@@ -95,7 +93,7 @@ class DeafWitness:
         self.purged += 1
 
 
-def test_the_witness_does_not_forget_while_a_doubt_is_unsettled(tmp_path: Path) -> None:
+def test_the_witness_queue_is_not_purged_while_a_doubt_is_unsettled(tmp_path: Path) -> None:
     async def steps() -> None:
         async with sqlite_store(tmp_path) as store:
             ids = await collect(store, make_arrival(1))
@@ -128,7 +126,7 @@ def test_the_witness_does_not_forget_while_a_doubt_is_unsettled(tmp_path: Path) 
     run_scenario(steps())
 
 
-def test_a_witness_that_was_not_there_from_the_beginning_is_not_asked(tmp_path: Path) -> None:
+def test_an_operation_begun_without_a_witness_gets_none_later(tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker("4.3") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, dlq="orders")
@@ -145,7 +143,7 @@ def test_a_witness_that_was_not_there_from_the_beginning_is_not_asked(tmp_path: 
     run_scenario(steps())
 
 
-def test_a_witness_is_heard_by_whoever_goes_on_with_its_operation(tmp_path: Path) -> None:
+def test_the_next_redriver_asks_the_witness_of_the_operation(tmp_path: Path) -> None:
     async def steps() -> None:
         async with EmbeddedBroker("4.3") as broker, Client(broker.url) as client, sqlite_store(tmp_path) as store:
             await declare(client, dlq="orders")

@@ -167,7 +167,7 @@ class Copier:
     def _copy(self, operation: Operation, letter: ClaimedLetter, rules: CopyRules, now_ms: int) -> Outgoing:
         vhost = self._client.target.vhost
         if letter.vhost != vhost:
-            raise Uncopyable(f"it is of vhost {letter.vhost}, and this runner works on {vhost}; run it there")
+            raise Uncopyable(f"it is of vhost {letter.vhost}, and this redriver works on {vhost}; run it there")
         if operation.kind is OperationKind.RETURN:
             return restored_copy(letter)
         copy = copy_of(letter, rules, now_ms=now_ms)
@@ -321,12 +321,12 @@ def _origin(letter: ClaimedLetter, properties: Properties) -> dict[str, str]:
 def _first_routing_key(letter: ClaimedLetter) -> str:
     properties, _ = _unwrapped(letter)
     died = deaths_in(properties.header(headers.DEATHS), letter.queue).route
-    told = {headers.ORIGINAL_ROUTING_KEY: properties.header(headers.ORIGINAL_ROUTING_KEY)}
+    known = {headers.ORIGINAL_ROUTING_KEY: properties.header(headers.ORIGINAL_ROUTING_KEY)}
     return original_routing_key(
         PlainMessage(
             queue=letter.queue,
             exchange=letter.dlq_exchange,
             routing_key=letter.dlq_routing_key if died is None else died[1],
-            headers=told,
+            headers=known,
         )
     )

@@ -131,7 +131,7 @@ class OperationRun:
         while self._operation.state is OperationState.RUNNING:
             if self._stop.is_set():
                 if self._pauses_when_stopped:
-                    await self._pause("its runner was stopped; resume it to go on")
+                    await self._pause("its redriver was stopped; resume it to go on")
                 return self._operation
             if await self._waited_for_rate() or await self._waited_for_broker():
                 continue  # it may have been paused meanwhile

@@ -60,7 +60,7 @@ WRITES: dict[Flow, tuple[str, ...]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One kill. It happens when the window is reached for the `turn`-th time: in the first batch, or in the second; for
-    the third time a redriver has two batches in hand."""
+    the third time a redriver has two batches."""
 
     flow: Flow
     victim: Victim

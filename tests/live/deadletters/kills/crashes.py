@@ -114,7 +114,7 @@ class Party:
 
 
 def crash_of_broker(node: Node, parties: int, *, is_late: bool) -> SharedCrash:
-    """SIGKILL of the node; then it is started with its data. `is_late`: when all it was told is on its disk."""
+    """SIGKILL of the node; then it is started with its data. `is_late`: when all that it received is on its disk."""
     delay_s = ON_DISK_S if is_late else 0.0
     return SharedCrash(
         parties, lambda: asyncio.to_thread(node.kill), lambda: asyncio.to_thread(node.start), delay_s=delay_s

@@ -1,4 +1,4 @@
-"""The place where a worker stands still: it says so through its pipe, and goes on when it is told to.
+"""The place where a worker stands still: it says so through its pipe, and goes on when it is let go.
 
 Between steps the parts of Redrive call `pause_at` themselves. Inside a transaction, and after a commit whose answer is
 not to arrive, the database is wrapped: what is written is committed, or not, as ever.
@@ -123,7 +123,7 @@ def _named(
     method: Callable[..., Awaitable[Any]], writing: str, gate: Gate, step: str | None
 ) -> Callable[..., Awaitable[Any]]:
     async def named(*arguments: Any, **options: Any) -> Any:
-        # A hand is announced by storing nothing.
+        # A batch is announced by storing nothing.
         is_announcing = writing == "storing" and not arguments[0] and not options["known"]
         token = _writing.set("announcing" if is_announcing else writing)
         try:

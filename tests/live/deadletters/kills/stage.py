@@ -15,9 +15,9 @@ from tests.live.deadletters.kills.cells import QueueType
 from tests.live.deadletters.kills.ledger import Copy
 
 MESSAGES = 26
-"""More than the first hand of a collector and the first batch of a redriver hold."""
+"""More than the first batch of a collector and the first batch of a redriver hold."""
 HAND = 20
-"""A collector's first hand."""
+"""A collector's first batch."""
 TWINS = {"twin": 3, "twin with id": 2}
 """Byte for byte the same, so many times."""
 PATIENCE_S = 60.0
@@ -99,7 +99,7 @@ class Stage:
 
     @asynccontextmanager
     async def holding(self, queue: str) -> AsyncIterator[list[Got]]:
-        """All messages of a queue, in hand for a while; then they go back."""
+        """All messages of a queue, held for a while; then they are requeued."""
         async with self._channel() as (_, channel):
             yield await _take_all(channel, queue)
 
@@ -172,7 +172,7 @@ def _properties(content: str) -> PropertyChanges:
 
 
 async def _take(channel: Channel, queue: str, count: int) -> list[Got]:
-    """So many messages, in hand of the channel."""
+    """So many messages, held by the channel."""
     deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
     taken: list[Got] = []
     while len(taken) < count:
@@ -186,7 +186,7 @@ async def _take(channel: Channel, queue: str, count: int) -> list[Got]:
 
 
 async def _take_all(channel: Channel, queue: str) -> list[Got]:
-    """All there are. A queue counts as empty when it was so twice: messages given back need a moment."""
+    """All there are. A queue counts as empty when it was so twice: requeued messages need a moment."""
     taken: list[Got] = []
     empty = 0
     while empty < 2:

@@ -26,7 +26,7 @@ from tests.live.deadletters.kills.cells import Flow, QueueType
 from tests.live.deadletters.kills.gate import Gate, open_gated_store
 
 BATCH = 8
-"""A redriver's first batch; from then on it has two of half that size in hand."""
+"""A redriver's first batch; from then on it has two of half that size."""
 LEASE_S = 4.0
 """How long after a death others wait. Short: a worker whose database was away waits for itself."""
 
