@@ -1,4 +1,4 @@
-"""docs/reference/decisions.md: the table of decisions as the code has it, what it makes of every HTTP status, and the
+"""docs/reference/decisions.md: the decision table, its decision for every HTTP status, and the
 policies."""
 
 from redrive.core import (

@@ -23,16 +23,16 @@ from redrive import App
 from redrive.wiring import running
 from tests.live.admin.test_bookly_runbook import LIST, RESOLVE, RETRY, STATS, by_event
 from tests.live.client.accounts import drain
-from tests.live.documents.stage import (
-    Service,
+from tests.live.documents.document_apps import (
+    RecordingService,
+    assert_other_queues_empty,
     bindings_of,
     document,
     exchanges_of,
-    is_left_nowhere_else,
-    play,
     publish,
     queues_of,
     redrive,
+    run_services,
 )
 
 FILE = str(document("bookly"))
@@ -46,7 +46,7 @@ def fail(name: str, _message: object) -> None:
 
 
 @contextmanager
-def failing(url: str, service: Service) -> Iterator[None]:
+def failing(url: str, service: RecordingService) -> Iterator[None]:
     """A consumer whose handler always fails, at work beside the test."""
     stop = threading.Event()
     app = App(FILE)
@@ -74,8 +74,8 @@ def test_the_topology_and_three_requeues_are_the_documents(vhost: Vhost) -> None
     assert exchanges_of(vhost) == {EXCHANGE: "topic", DLX: "topic"}
     assert {(EXCHANGE, QUEUE, "availability.#"), (DLX, DLQ, DLQ)} <= bindings_of(vhost)
 
-    service = Service(fail)
-    play(
+    service = RecordingService(fail)
+    run_services(
         vhost.amqp_url,
         FILE,
         {QUEUE: service},
@@ -89,7 +89,7 @@ def test_the_topology_and_three_requeues_are_the_documents(vhost: Vhost) -> None
     assert (dead.exchange, dead.routing_key) == (DLX, DLQ)
     assert dead.properties.headers["x-final-retry-count"] == 3
     assert dead.properties.headers["x-original-routing-key"] == KEY
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)
 
 
 @pytest.mark.live
@@ -98,7 +98,7 @@ def test_the_runbook_with_events_that_auto_retry_gave_up(vhost: Vhost, tmp_path:
     operator = Operator(vhost, tmp_path)
     operator.fine("apply", FILE, "--yes")
     operator.publish(EXCHANGE, KEY, "a", "b")
-    service = Service(fail)
+    service = RecordingService(fail)
     is_paced = vhost.label == "4.3"
     flags = [] if is_paced else ["--no-auto-retry"]
     with failing(vhost.amqp_url, service), serving(tmp_path, operator.environment, FILE, *flags) as served:
@@ -124,7 +124,7 @@ def test_the_runbook_with_events_that_auto_retry_gave_up(vhost: Vhost, tmp_path:
             assert served.ask(f"/dlq/{one['id']}", "-X", "DELETE").status == 204
         assert served.sh(STATS).json["total"] == 0
         assert served.stop() == 0
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)
 
 
 @contextmanager
@@ -179,8 +179,8 @@ def test_a_queue_that_was_there_without_its_dead_letter_exchange_is_used_as_it_i
         command = left["migrate_with"]
         assert queues_of(vhost)[DLQ] == ("classic", {})
 
-    service = Service(fail)
-    notes = play(
+    service = RecordingService(fail)
+    notes = run_services(
         vhost.amqp_url,
         FILE,
         {QUEUE: service},
@@ -203,7 +203,7 @@ def test_a_queue_that_was_there_without_its_dead_letter_exchange_is_used_as_it_i
     connection.close()
     (dead,) = drain(vhost.amqp_url, DLQ)
     assert dead.properties.message_id == "rejected"
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)
 
 
 def migrate(vhost: Vhost, command: str) -> None:

@@ -6,17 +6,17 @@ from rig.brokers import Vhost
 from redrive import Message
 from redrive.core import Answered
 from tests.live.client.accounts import drain
-from tests.live.documents.stage import (
-    Service,
+from tests.live.documents.document_apps import (
+    RecordingService,
+    assert_other_queues_empty,
     bindings_of,
     compiled,
     document,
     exchanges_of,
-    is_left_nowhere_else,
-    play,
     publish,
     queues_of,
     redrive,
+    run_services,
 )
 
 PREFIXES = {"wms-cincout": "wms", "xyz-service": "xyz", "noprefix": "default"}
@@ -34,7 +34,7 @@ def rejections(headers: object) -> int:
     return sum(one["count"] for one in headers["x-death"] if (one["queue"], one["reason"]) == (QUEUE, "rejected"))
 
 
-def make_service() -> Service:
+def make_service() -> RecordingService:
     """Each message is named after its answer."""
 
     def answer(name: str, _message: Message) -> Answered:
@@ -44,7 +44,7 @@ def make_service() -> Service:
             return Answered(status=425, detail="too early")
         return Answered(status=int(name[:3]), detail=f"said {name}")
 
-    service = Service(answer)
+    service = RecordingService(answer)
     return service
 
 
@@ -75,7 +75,7 @@ def test_ten_retries_of_5_seconds_then_the_dlq_and_only_the_failed_service_sees_
     """All answers at once, so that it takes a minute and not ten."""
     plan = compiled("services: [wms-cincout, wms-stock]")
     failing = ("503", "500", "429", "409", "exception", EARLY)
-    service, neighbour = make_service(), Service(lambda *_: None)
+    service, neighbour = make_service(), RecordingService(lambda *_: None)
     done = {"200", "404"}
 
     def publishing() -> None:
@@ -85,7 +85,7 @@ def test_ten_retries_of_5_seconds_then_the_dlq_and_only_the_failed_service_sees_
         return all(len(service.runs.get(one, ())) == 11 + (one == EARLY) for one in failing)
 
     services = {QUEUE: service, NEIGHBOUR: neighbour}
-    notes = play(vhost.amqp_url, plan, services, publishing, is_over, timeout_s=90, declare=True)
+    notes = run_services(vhost.amqp_url, plan, services, publishing, is_over, timeout_s=90, declare=True)
     assert service.attempts(EARLY) == [1, 2, 3, *range(3, 12)], "a 425 is no attempt"
     assert 50.5 <= service.elapsed_s(EARLY)[-1] <= 51.5 + SLACK_S
     for name in failing[:-1]:
@@ -120,7 +120,7 @@ def test_ten_retries_of_5_seconds_then_the_dlq_and_only_the_failed_service_sees_
     assert {fields["tag"] for fields in told} == {"RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"}
     assert len(told) == len(failing)
     assert notes.count("runtime.paused") == 0
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)
 
 
 @pytest.mark.live
@@ -134,8 +134,10 @@ def test_a_plain_move_out_of_the_dlq_goes_on_counting(vhost: Vhost) -> None:
     def publishing() -> None:
         publish(vhost.amqp_url, "", QUEUE, "503", headers=headers)
 
-    play(vhost.amqp_url, plan, {QUEUE: service}, publishing, lambda: "503" in service.runs, timeout_s=20, declare=True)
+    run_services(
+        vhost.amqp_url, plan, {QUEUE: service}, publishing, lambda: "503" in service.runs, timeout_s=20, declare=True
+    )
     (dead,) = drain(vhost.amqp_url, DLQ)
     assert len(service.runs["503"]) == 1
     assert dead.properties.headers["x-final-retry-count"] == 10
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)

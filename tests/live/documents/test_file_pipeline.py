@@ -11,15 +11,15 @@ from rig.serve_process import serving
 
 from redrive import Message
 from tests.live.client.accounts import ready
-from tests.live.documents.stage import (
-    Service,
+from tests.live.documents.document_apps import (
+    RecordingService,
+    assert_other_queues_empty,
     bindings_of,
     document,
     exchanges_of,
-    is_left_nowhere_else,
-    play,
     publish,
     queues_of,
+    run_services,
 )
 
 BOUND = {
@@ -64,9 +64,12 @@ def test_retries_parking_and_redrive_are_the_documents(vhost: Vhost, tmp_path: P
         if not is_mended and (name == "poison" or message.attempt == 1):
             raise TimeoutError("no thumbnail of it")
 
-    thumbnail, others = Service(fails), {name: Service(lambda *_: None) for name in BOUND if name != "q.thumbnail"}
+    thumbnail, others = (
+        RecordingService(fails),
+        {name: RecordingService(lambda *_: None) for name in BOUND if name != "q.thumbnail"},
+    )
     names = ("poison", "passing")
-    notes = play(
+    notes = run_services(
         vhost.amqp_url,
         file,
         {"q.thumbnail": thumbnail, **others},
@@ -96,7 +99,7 @@ def test_retries_parking_and_redrive_are_the_documents(vhost: Vhost, tmp_path: P
     for one in told:
         assert (one["correlation_id"], one["routing_key"], one["message_type"]) == ("c-1", KEY, "FileValidated")
     assert sorted(int(str(one["attempt"])) for one in told) == [1, 1, 2, 3]
-    is_left_nowhere_else(vhost, "q.thumbnail.dlq")
+    assert_other_queues_empty(vhost, "q.thumbnail.dlq")
     assert ready(vhost.amqp_url, "q.thumbnail.dlq") == 1
 
     is_mended = True
@@ -113,7 +116,9 @@ def test_retries_parking_and_redrive_are_the_documents(vhost: Vhost, tmp_path: P
         assert (redriven.status, redriven.json["redriven"]) == (202, 1), redriven.text
         # Through retry.q.thumbnail, so it waits out its 15 s before it runs again.
         assert operator.depths("q.thumbnail", "q.thumbnail.retry") == {"q.thumbnail": 0, "q.thumbnail.retry": 1}
-        play(vhost.amqp_url, file, {"q.thumbnail": thumbnail}, lambda: None, lambda: bool(thumbnail.runs), timeout_s=40)
+        run_services(
+            vhost.amqp_url, file, {"q.thumbnail": thumbnail}, lambda: None, lambda: bool(thumbnail.runs), timeout_s=40
+        )
         assert served.stop() == 0
     (run,) = thumbnail.runs["poison"]
     assert (run.attempt, run.exchange, run.routing_key) == (1, "domain.events", KEY)
@@ -121,4 +126,4 @@ def test_retries_parking_and_redrive_are_the_documents(vhost: Vhost, tmp_path: P
     assert run.headers["x-redriven-count"] == 1
     assert run.headers["x-redriven-by"] == "admin"
     assert str(run.headers["x-redriven-at"]).endswith("Z")
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)

@@ -8,17 +8,17 @@ from rig.brokers import Vhost
 
 from redrive import Message, Park
 from tests.live.client.accounts import drain
-from tests.live.documents.stage import (
-    Service,
+from tests.live.documents.document_apps import (
+    RecordingService,
+    assert_other_queues_empty,
     bindings_of,
     document,
     exchanges_of,
-    is_left_nowhere_else,
-    play,
-    play_in_virtual_time,
     publish,
     queues_of,
     redrive,
+    run_in_virtual_time,
+    run_services,
     shorten_waits,
 )
 
@@ -56,7 +56,7 @@ def test_the_topology_and_the_flow_are_the_documents(vhost: Vhost) -> None:
     }
 
     shorten_waits(vhost, r"^freeflow\..*\.retry\.", 400)
-    service, others = Service(fails), Service(lambda *_: None)
+    service, others = RecordingService(fails), RecordingService(lambda *_: None)
     services = {f"freeflow.{domain}": others for domain in DOMAINS} | {"freeflow.user": service}
 
     def publishing() -> None:
@@ -69,7 +69,7 @@ def test_the_topology_and_the_flow_are_the_documents(vhost: Vhost) -> None:
         runs = service.runs
         return len(runs.get("poison", ())) == 4 and len(runs.get("passing", ())) == 3 and "foreign" in others.runs
 
-    play(vhost.amqp_url, str(document("freeflow")), services, publishing, is_over, timeout_s=30)
+    run_services(vhost.amqp_url, str(document("freeflow")), services, publishing, is_over, timeout_s=30)
     assert service.attempts("poison") == [1, 2, 3, 4]
     assert service.attempts("passing") == [1, 2, 3]
     assert service.attempts("unrecoverable") == [1]
@@ -94,13 +94,13 @@ def test_the_topology_and_the_flow_are_the_documents(vhost: Vhost) -> None:
         assert headers["x-original-queue"] == "freeflow.user"
         assert headers["x-original-routing-key"] == "user.created"
         assert headers["x-original-exchange"] == MAIN
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)
 
 
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 def test_the_tiers_are_30_seconds_5_minutes_and_30_minutes(profile: str) -> None:
     """In virtual time: nobody waits 35 minutes and 30 seconds."""
-    service, dead, took_s = play_in_virtual_time(
+    service, dead, took_s = run_in_virtual_time(
         "freeflow", profile, "freeflow.user", MAIN, "user.created", "poison", fails=fails, over=DLQ
     )
     assert [round(one) for one in service.elapsed_s("poison")] == [0, 30, 330, 2130]

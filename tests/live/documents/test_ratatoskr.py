@@ -11,17 +11,17 @@ from rig.brokers import Vhost
 
 from redrive import Message, Park
 from tests.live.client.accounts import drain
-from tests.live.documents.stage import (
-    Service,
+from tests.live.documents.document_apps import (
+    RecordingService,
+    assert_other_queues_empty,
     bindings_of,
     document,
     exchanges_of,
-    is_left_nowhere_else,
-    play,
-    play_in_virtual_time,
     publish,
     queues_of,
     redrive,
+    run_in_virtual_time,
+    run_services,
     shorten_waits,
 )
 
@@ -45,8 +45,8 @@ def fails(name: str, message: Message) -> None:
 def check_flow(vhost: Vhost, file: str) -> list[str]:
     """Three retries, then the DLQ; what is warned of."""
     shorten_waits(vhost, r"^my-service\.events\.retry$", 500)
-    service = Service(fails)
-    notes = play(
+    service = RecordingService(fails)
+    notes = run_services(
         vhost.amqp_url,
         file,
         {MAIN: service},
@@ -63,7 +63,7 @@ def check_flow(vhost: Vhost, file: str) -> list[str]:
     assert {name: headers["x-retry-count"] for name, headers in dead.items()} == {"poison": 3, "invalid": 0}
     deaths = [one for one in dead["poison"]["x-death"] if (one["queue"], one["reason"]) == (MAIN, "rejected")]
     assert [one["count"] for one in deaths] == [3]
-    is_left_nowhere_else(vhost)
+    assert_other_queues_empty(vhost)
     return [str(fields["reason"]) for name, fields in notes.heard if name == "runtime.not_guaranteed"]
 
 
@@ -116,7 +116,7 @@ def test_queues_that_it_declared_itself_are_taken_and_what_they_do_not_keep_is_s
 
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 def test_the_delay_is_30_seconds(profile: str) -> None:
-    service, dead, took_s = play_in_virtual_time(
+    service, dead, took_s = run_in_virtual_time(
         "ratatoskr", profile, MAIN, EXCHANGE, KEY, "poison", fails=fails, over=DLQ
     )
     assert [round(one) for one in service.elapsed_s("poison")] == [0, 30, 60, 90]

@@ -1,7 +1,7 @@
-"""What the tests of the documents share: their own files, what a broker was told, a service that remembers its runs.
+"""Runs the documents' systems: their example files, the objects on the broker, services that record their runs.
 
-The files are the examples as they are. Where a document's delay is too long to wait for, a policy shortens the time to
-live on the broker: names and arguments stay those of the document, and a queue's TTL is the shorter of the two.
+The files are the examples unchanged. Where a document's delay is too long to wait for, a policy shortens the TTL on the
+broker: names and arguments stay those of the document, and a queue's TTL is the shorter of the two.
 """
 
 import asyncio
@@ -68,19 +68,19 @@ def queues_of(vhost: Vhost) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def exchanges_of(vhost: Vhost) -> dict[str, str]:
-    """Every exchange that somebody declared, with its type."""
+    """Every declared exchange, with its type."""
     shown = vhost.management.get("exchanges", vhost.name)
     return {one["name"]: one["type"] for one in shown if one["name"] and not one["name"].startswith("amq.")}
 
 
 def bindings_of(vhost: Vhost) -> set[tuple[str, str, str]]:
-    """Source, destination and key of every binding that somebody made."""
+    """Source, destination and key of every binding but the default ones."""
     shown = vhost.management.get("bindings", vhost.name)
     return {(one["source"], one["destination"], one["routing_key"]) for one in shown if one["source"]}
 
 
 def shorten_waits(vhost: Vhost, pattern: str, ttl_ms: int) -> None:
-    """Messages wait so long in these queues, whatever longer TTL they were declared with."""
+    """Shortens the TTL of these queues by a policy, whatever longer one they were declared with."""
     body = {"pattern": pattern, "definition": {"message-ttl": ttl_ms}, "apply-to": "queues", "priority": 1}
     vhost.management.put("policies", vhost.name, "shorter-waits", body=body)
 
@@ -110,8 +110,8 @@ class Run:
 
 
 @dataclass
-class Service:
-    """A handler that remembers its runs and does what it is told."""
+class RecordingService:
+    """A handler that records its runs and behaves as the test says."""
 
     fails: Fails
     now_s: Callable[[], float] = time.monotonic
@@ -139,10 +139,10 @@ class Service:
         return [one.at_s - runs[0].at_s for one in runs]
 
 
-def play(
+def run_services(
     url: str,
     source: str | Compiled,
-    services: Mapping[str, Service],
+    services: Mapping[str, RecordingService],
     publishing: Callable[[], None],
     is_over: Callable[[], bool],
     *,
@@ -165,20 +165,20 @@ def play(
     return notes
 
 
-def play_in_virtual_time(
+def run_in_virtual_time(
     name: str, profile: str, queue: str, exchange: str, key: str, *messages: str, fails: Fails, over: str
-) -> tuple[Service, dict[str, Held], float]:
+) -> tuple[RecordingService, dict[str, Held], float]:
     """A document's file as it is on the embedded broker, whose time jumps: the service's runs, what lies in the queue
     `over` when all messages do, and how long that took."""
     plan = compiled(document(name).read_text(encoding="utf-8"))
-    services: list[Service] = []
+    services: list[RecordingService] = []
     took: list[float] = []
     held: dict[str, Held] = {}
 
     async def scenario() -> None:
         async with EmbeddedBroker(profile, time="automatic") as broker:
             await declare_missing(plan, lambda _: Client(broker.url))
-            service = Service(fails, now_s=lambda: broker.now_s)
+            service = RecordingService(fails, now_s=lambda: broker.now_s)
             services.append(service)
             app = App(plan)
             app.consumer(queue)(service.handle)
@@ -195,8 +195,8 @@ def play_in_virtual_time(
     return services[0], held, took[0]
 
 
-def is_left_nowhere_else(vhost: Vhost, *but: str) -> None:
-    """Every queue but these is empty."""
+def assert_other_queues_empty(vhost: Vhost, *but: str) -> None:
+    """Asserts that every queue but these is empty."""
     for queue in queues_of(vhost):
         if queue not in but:
             assert drain(vhost.amqp_url, queue) == [], f"something is left in {queue}"
