@@ -1,4 +1,4 @@
-"""How many dead letters there are, in Prometheus' text format; what a process counts itself is telemetry's."""
+"""Counts of dead letters in Prometheus' text format. A process's own metrics are telemetry's."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def dead_letter_metrics(stats: LetterStats) -> str:
-    """Gauges by status, and by queue and status for the queues with the most."""
+    """Gauges by status, and by queue and status for the queues with the most dead letters."""
     return "\n".join(_lines(stats)) + "\n"
 
 

@@ -223,9 +223,9 @@ def test_all_streams_share_one_look_and_nobody_looks_when_nobody_watches(
         before = looks
         for _ in range(20):
             await asyncio.sleep(0)
-        assert updates._looking is not None
-        await asyncio.wait([updates._looking], timeout=PATIENCE_S)
-        assert updates._looking.done()
+        assert updates._reading is not None
+        await asyncio.wait([updates._reading], timeout=PATIENCE_S)
+        assert updates._reading.done()
         assert looks == before
 
     run(scenario())

@@ -67,7 +67,7 @@ def test_a_dry_run_changes_nothing_and_says_that_the_target_was_not_seen(
         plan = answer.json()
         assert (plan["total"], plan["by_queue"]) == (5, {"orders": 3, "payments": 2})
         assert (plan["left_alone"], plan["targets"]) == ({"resolved": 1}, None)
-        assert "could not be looked at" in plan["note"]
+        assert "could not be checked" in plan["note"]
         assert await store.operations.page(10) == ([], None)
         assert woken == []
 

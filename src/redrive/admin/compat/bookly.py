@@ -1,7 +1,7 @@
-"""`/dlq`: the endpoints of Bookly's runbook, which its curl lines call as they are written.
+"""`/dlq`: the endpoints of Bookly's runbook; its curl commands work as they are written.
 
-The same dead letters as under /api/v1, in its words: an event has a topic, a service and an event type, and statuses
-are in upper case, read in any.
+The same dead letters as under /api/v1, in Bookly's words: an event has a topic, a service and an event type. Statuses
+are in upper case, and read in any case.
 """
 
 import re
@@ -79,7 +79,7 @@ async def list_entries(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
 ) -> Response:
-    """The dead letters of the caller's queues, the last dead first."""
+    """The dead letters of the caller's queues, the most recently dead first."""
     terms = _status_terms(status)
     if topic:
         terms.append(NameTerm(field="topic", values=_checked("topic", topic)))
@@ -105,7 +105,7 @@ async def list_entries(
 async def get_stats(caller: ViewerCaller, services: CurrentServices) -> Response:
     """How many there are, by status, topic, service and event type."""
     stats = await services.dead_letters.get_stats(Filter(caller.scope_terms()))
-    told = {
+    counts = {
         "total": stats.total,
         "by_status": {status.upper(): stats.by_status.get(status, 0) for status in map(str, Status)},
         "by_topic": _in_upper_case(stats.by_topic),
@@ -113,7 +113,7 @@ async def get_stats(caller: ViewerCaller, services: CurrentServices) -> Response
         "by_event_type": _in_upper_case(stats.by_type),
         "partial": stats.is_partial,
     }
-    return json_response(in_camel_case(told))
+    return json_response(in_camel_case(counts))
 
 
 @router.get("/{dlq_id}", response_model=WholeEntry, summary="One dead letter with its message")
@@ -133,8 +133,9 @@ async def retry(
     request: Request,
     response: Response,
 ) -> dict[str, Any]:
-    """Sends it to the queue it failed in, and answers it as it is then; auto-retry begins anew with it. A resolved one
-    is reopened first. 409 while a copy of it is on its way, or an operation that waits or runs will send one."""
+    """Sends a dead letter to the queue it failed in, and answers with its state then; its auto-retry starts again. A
+    resolved one is reopened first. 409 while a copy of it is on its way, or a waiting or running operation will send
+    one."""
     letter = await find_letter(services, caller, dlq_id)
     if letter.status in IN_FLIGHT:
         raise conflict(
@@ -153,7 +154,7 @@ async def retry(
         idempotency_key=operation_key(request, caller),
     )
     started = await start_redrive(services, new)
-    # One message takes milliseconds: whoever asks should see how it went.
+    # One message takes milliseconds: the response should show the result.
     operation = started.operation
     if not started.note:
         operation = await wait_ended(services, operation, patience_s=_RETRY_S_MAX)
@@ -161,7 +162,7 @@ async def retry(
     try:
         found = await services.store.letters.get(letter.id)
     except StoreUnavailable:
-        found = None  # it is on its way all the same: whoever hears otherwise sends it again
+        found = None  # it is on its way nevertheless: a client that got an error would send it again
     shown = entry_of(letter if found is None else found, view)
     note = operation.note or started.note or await why_none_sent(services, operation)
     return {**shown, "operation": operation.id, "note": note}
@@ -171,18 +172,18 @@ async def retry(
 async def resolve(
     dlq_id: str, asked: ResolveEntryRequest, caller: OperatorCaller, view: CurrentView, services: CurrentServices
 ) -> dict[str, Any]:
-    """Nothing more is to be done about it. The audit says whose token it was, and beside it who they say they are."""
+    """Marks a dead letter as resolved. The audit has the token's name, and beside it the name in the request."""
     letter = await find_letter(services, caller, dlq_id)
-    told = asked.resolved_by.strip()
+    claimed = asked.resolved_by.strip()
     resolved = await services.dead_letters.resolve_manually(
-        letter.id, caller.who, asked.resolution, told_by=None if told == caller.who else told
+        letter.id, caller.who, asked.resolution, told_by=None if claimed == caller.who else claimed
     )
     return entry_of(resolved, view)
 
 
 @router.delete("/{dlq_id}", status_code=204, summary="Delete one for good")
 async def remove(dlq_id: str, caller: OperatorCaller, services: CurrentServices) -> None:
-    """It is gone; only the audit tells of it."""
+    """Deletes a dead letter for good; only the audit still has it."""
     letter = await find_letter(services, caller, dlq_id)
     await services.dead_letters.remove(letter.id, who=caller.who)
 
@@ -218,7 +219,7 @@ def entry_of(letter: DeadLetter, view: View) -> dict[str, Any]:
 
 
 async def content_of(services: Services, view: View, letter_id: str) -> dict[str, Any]:
-    """A dead letter's message as the view shows it; nulls where it is gone."""
+    """A dead letter's message as the view shows it; nulls if it is gone."""
     content = await services.store.letters.content(letter_id)
     if content is None:
         return {"payload": None, "payload_encoding": None, "headers": None, "properties": None}
@@ -226,7 +227,7 @@ async def content_of(services: Services, view: View, letter_id: str) -> dict[str
 
 
 def payload_of(shown: dict[str, Any]) -> dict[str, Any]:
-    """What a view shows of a message, in the documents' words."""
+    """What a view shows of a message, by the field names of both documents."""
     return {
         "payload": shown["body"],
         "payload_encoding": shown["body_encoding"],

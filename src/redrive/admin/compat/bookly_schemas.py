@@ -36,13 +36,13 @@ _camel = cache(to_camel)
 _COUNTS = {"PENDING": 3, "RETRYING": 1, "WAITING": 0, "IN_DOUBT": 0, "FAILED": 2, "RESOLVED": 0}
 
 
-def in_camel_case(told: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer's fields by the names that it is written with, for one that no model writes."""
-    return {_camel(name): value for name, value in told.items()}
+def in_camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with camelCase names, for a response that no model writes."""
+    return {_camel(name): value for name, value in fields.items()}
 
 
 class CamelResponse(ResponseSchema):
-    """An answer whose fields are written in camelCase."""
+    """A response whose fields are written in camelCase."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -91,7 +91,8 @@ class WholeEntry(Entry):
 
 
 class Entries(CamelResponse):
-    """A page, the last dead first. With `nextCursor` there may be more, also where a page has few items or none."""
+    """A page, the most recently dead first. With `nextCursor` there may be more, even if a page has few items or
+    none."""
 
     model_config = ConfigDict(json_schema_extra=example(items=[_ENTRY], nextCursor=None))
 
@@ -134,7 +135,7 @@ class Retried(Entry):
 
 
 class ResolveEntryRequest(RequestSchema):
-    """Who says that it is resolved, and how."""
+    """Who resolved it, and how."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -1,8 +1,8 @@
 """`/admin/dlq`: the endpoints of the file pipeline's document: known queues, a peek, a re-drive with a limit.
 
-What its own version did by the management API's destructive get is done here by what cannot lose: messages are looked
-at by the rules of peeking, and sent back from the store, where the collector has put them. The copies go to the
-exchange `retry.q.X` with key `retry` where the failed queue q.X has one, and otherwise to the failed queue itself.
+The document's own version used the management API's destructive get. This one can't lose a message: it peeks at queues,
+and sends back from the store, where the collector put the messages. Copies go to the exchange `retry.q.X` with key
+`retry` if the failed queue q.X has one, otherwise to the failed queue itself.
 """
 
 import asyncio
@@ -50,16 +50,16 @@ RETRY_EXCHANGE, RETRY_KEY = "retry.{queue}", "retry"
 _OPEN = (Status.PENDING, Status.FAILED)
 _COLLECT_S_MAX = 5.0
 _COLLECT_S_MIN = 0.5
-"""What the collector has in hand is neither on the queue nor stored, but not for longer than this."""
+"""A batch of the collector is neither on the queue nor stored for at most this long."""
 _REDRIVE_S_MAX = 5.0
-_LOOKED_AFTER_S = 0.05
+_POLL_S = 0.05
 _PEEK_BYTES_MAX = 64_000_000
-"""Of the messages that are shown at once."""
+"""For the messages of one response."""
 
 
 @router.get("/queues", response_model=PipelineQueues, summary="Known dead-letter queues")
 async def list_queues(caller: AdminCaller, services: CurrentServices) -> dict[str, Any]:
-    """The dead-letter queues of FILE, of the broker by their names, and of the store."""
+    """The dead-letter queues that FILE declares, that the broker has by their names, and that the store knows."""
     known = await services.broker.queues()
     worker = services.workers()
     queues = [
@@ -86,8 +86,8 @@ async def peek(
     services: CurrentServices,
     limit: Annotated[int, Query(ge=1, le=PEEK_MAX)] = 20,
 ) -> dict[str, Any]:
-    """What is stored of the queue, then what lies on it; nothing is taken. Where the queue itself can't be looked at,
-    what is stored is answered and `note` says why; 409 or 503 where nothing is."""
+    """The stored messages of a queue, then those on it; nothing is removed. If the queue itself can't be peeked at,
+    only the stored ones are shown and `note` says why; 409 or 503 if there are none."""
     await _known(services, caller, queue)
     page = await services.dead_letters.list(
         _stored_of(services, caller, queue, (*_OPEN, Status.IN_DOUBT)), limit=limit, newest_first=False
@@ -116,10 +116,10 @@ async def peek(
             raise
         note = str(error)
     except HttpProblem as error:
-        # What is collected here is stored, so that nothing stored is an answer too.
+        # This process collects the queue, so an empty store is an answer too.
         if error.status != 503 or not (messages or services.workers().why_not(queue) == ""):
             raise
-        note = f"the queue itself was not looked at: {error.detail}"
+        note = f"the queue itself could not be peeked at: {error.detail}"
         left = await _ready(services, queue)
     else:
         room = limit - len(messages)
@@ -138,8 +138,8 @@ async def redrive(
     response: Response,
     asked: RedriveQueueRequest | None = None,
 ) -> dict[str, Any]:
-    """Sends the longest dead back. Those that still lie on the queue are collected first, where a collector runs here;
-    otherwise only what is stored is sent, and the answer says how many were left."""
+    """Sends the longest dead back. If this process collects the queue, messages still on it are collected first;
+    otherwise only stored ones are sent, and the response says how many are left on the queue."""
     limit = (RedriveQueueRequest() if asked is None else asked).limit
     await _known(services, caller, queue)
     left, note = await _collect_first(services, caller, queue, limit)
@@ -155,7 +155,7 @@ async def redrive(
         idempotency_key=operation_key(request, caller),
     )
     preview = (await services.redrives.plan(new)).preview
-    # Who is limited to some queues sends to these by their names: behind an exchange may be any queue.
+    # A limited caller sends to their queues by name: an exchange may route to any queue.
     target = RedriveTarget() if caller.queues else await _target(services, list(preview.by_queue))
     if not preview.total and new.idempotency_key is None:
         if left:
@@ -182,12 +182,12 @@ async def redrive(
 
 
 async def _known(services: Services, caller: Caller, queue: str) -> KnownQueue:
-    """The queue if it is a dead-letter queue that is known. Raises `HttpProblem` 404, or 503 where nobody can know."""
+    """The queue, if it is a known dead-letter queue. Raises `HttpProblem` 404, or 503 if that can't be found out."""
     known = await services.broker.queues()
     for one in known.queues:
         if one.dlq == queue and _sees(caller, one):
             return one
-    # A name alone may be collected too, where no management API says which queues there are.
+    # Without a management API, a queue may be collected by its name alone.
     named = KnownQueue(vhost=services.connections.target.vhost, dlq=queue)
     if queue in services.workers().queues and _sees(caller, named):
         return named
@@ -206,8 +206,8 @@ def _sees(caller: Caller, known: KnownQueue) -> bool:
 
 
 async def _collect_first(services: Services, caller: Caller, queue: str, limit: int) -> tuple[int | None, str]:
-    """Waits a while until enough is stored or nothing lies on the queue any more. How many lie there then, and what is
-    to be said about it."""
+    """Waits a while until enough is stored or the queue is empty. Returns how many messages are left on the queue, and
+    a sentence about them."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     wanted = _stored_of(services, caller, queue, _OPEN)
@@ -220,7 +220,7 @@ async def _collect_first(services: Services, caller: Caller, queue: str, limit: 
         waited_s = loop.time() - began_s
         if stored >= limit or (left == 0 and waited_s >= _COLLECT_S_MIN) or waited_s >= _COLLECT_S_MAX:
             break
-        await asyncio.sleep(_LOOKED_AFTER_S)
+        await asyncio.sleep(_POLL_S)
     if not left:
         return left, ""
     lie = f"{left:,} {'message lies' if left == 1 else 'messages lie'} on the queue itself"
@@ -237,7 +237,7 @@ async def _ready(services: Services, queue: str) -> int | None:
 
 
 async def _target(services: Services, failed_queues: list[str]) -> RedriveTarget:
-    """The retry exchanges of the failed queues where all of them have one, else the queues themselves."""
+    """The retry exchanges of the failed queues if all of them have one, else the queues themselves."""
     if not failed_queues:
         return RedriveTarget()
     known = (
@@ -316,5 +316,5 @@ async def _queued_entry(view: View, message: PeekedMessage) -> dict[str, Any]:
 
 
 def _storable(name: str) -> str:
-    """A name as JSON can have it: AMQP's may be no UTF-8."""
+    """A name as JSON text: AMQP's may be no UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()

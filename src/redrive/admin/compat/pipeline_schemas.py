@@ -1,4 +1,4 @@
-"""Dead-letter queues in the words of the file pipeline's document: queues, a peek, a re-drive with a limit."""
+"""Schemas in the words of the file pipeline's document: queues, a peek, a re-drive with a limit."""
 
 from typing import Any, Literal
 
@@ -13,19 +13,20 @@ PEEK_MAX = 200
 
 
 class PipelineQueue(CamelResponse):
-    """A dead-letter queue: how many lie on the broker, and how many are stored. Null where nobody could be asked."""
+    """A dead-letter queue: its messages on the broker, and those stored. Null if the broker could not be asked."""
 
     queue: str
-    source_queue: str | None = Field(description="The queue whose dead letters come here, where it is known.")
+    source_queue: str | None = Field(description="The queue whose dead letters arrive here, if it is known.")
     messages: int | None
     consumers: int | None
     stored: dict[str, int]
-    collecting: bool = Field(description="Whether this process now takes what comes here into the store.")
+    collecting: bool = Field(description="Whether this process now collects it into the store.")
     stopped: str | None = Field(description="Why collecting it was stopped.")
 
 
 class PipelineQueues(CamelResponse):
-    """All that are known. `problem` says why the broker could not be asked, `worker` what runs beside the API."""
+    """All known queues. `problem` says why the broker could not be asked, `worker` what the worker beside the API
+    does."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -51,7 +52,7 @@ class PipelineQueues(CamelResponse):
 
 
 class PeekedEntry(CamelResponse):
-    """A message that was looked at and not taken: in the store, or on the queue."""
+    """A message in the store or on the queue; it stays there."""
 
     where: Literal["stored", "queue"]
     id: str | None = Field(description="Of a stored one.")
@@ -95,7 +96,7 @@ class PeekedQueue(CamelResponse):
     queue: str
     messages: list[PeekedEntry]
     left: int | None
-    note: str = Field(description="What looking did, or why the queue itself was not looked at.")
+    note: str = Field(description="What the peek did, or why there was none.")
 
 
 class RedriveQueueRequest(RequestSchema):
@@ -107,7 +108,7 @@ class RedriveQueueRequest(RequestSchema):
 
 
 class RedrivenQueue(CamelResponse):
-    """The operation that sends them, and how far it is. `Location` is where to follow it."""
+    """The operation that sends them, and its progress. `Location` is where to follow it."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -132,7 +133,5 @@ class RedrivenQueue(CamelResponse):
     refused: int
     in_doubt: int
     target: Target
-    left: int | None = Field(
-        description="Messages that still lie on the queue itself; null where nobody could be asked."
-    )
+    left: int | None = Field(description="Messages that are still on the queue itself; null: unknown.")
     note: str

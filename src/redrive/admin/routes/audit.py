@@ -1,6 +1,6 @@
 """`/api/v1/audit`: who did what to which messages, when, why.
 
-Entries belong to no queue, so a token for some queues may not read them.
+Entries belong to no queue, so a token that is limited to some queues may not read them.
 """
 
 from typing import Annotated, Any
@@ -18,8 +18,8 @@ from redrive.records import AuditEntry, Role, View, audit_json
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
 
 UnscopedOperatorCaller = Annotated[Caller, Depends(Requires(role=Role.OPERATOR, every_queue=True))]
-_FILTERED = "letters."
-"""Begins actions whose subject may be a filter's text; it is an id where `ids` has it."""
+_FILTER_ACTIONS = "letters."
+"""Prefix of actions whose subject may be the text of a filter. It is an id if `ids` contains it."""
 
 
 @router.get("", response_model=AuditTrail)
@@ -33,21 +33,21 @@ async def list_all(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
 ) -> dict[str, Any]:
-    """The audit trail, the newest first. Entries are never changed."""
+    """The audit trail, newest first. Entries never change."""
     entries, following = await services_of(request).store.audit.page(
         limit, cursor=cursor, who=who, action=action, subject=subject
     )
-    return {"entries": [_told(one, view) for one in entries], "next": following}
+    return {"entries": [_shown(one, view) for one in entries], "next": following}
 
 
-def _told(entry: AuditEntry, view: View) -> dict[str, Any]:
-    """An entry without what its reader may not see: the difference of an edit is payload, a filter may name some."""
-    told = audit_json(entry)
+def _shown(entry: AuditEntry, view: View) -> dict[str, Any]:
+    """An entry without what its reader may not see: the diff of an edit is payload, and a filter may name some."""
+    shown = audit_json(entry)
     detail = dict(entry.detail)
     if isinstance(detail.get("diff"), str):
         detail["diff"] = view.payload_text(detail["diff"])
-    if entry.action.startswith(_FILTERED) and entry.subject not in detail.get("ids", ()):
-        told["subject"] = visible_selection_text(view, entry.subject)
+    if entry.action.startswith(_FILTER_ACTIONS) and entry.subject not in detail.get("ids", ()):
+        shown["subject"] = visible_selection_text(view, entry.subject)
     if isinstance(detail.get("selection"), str):
         detail["selection"] = visible_selection_text(view, detail["selection"])
-    return {**told, "detail": detail}
+    return {**shown, "detail": detail}

@@ -1,8 +1,9 @@
-"""`/api/v1/events`: what changes, as server-sent events: `redrive` for operations, `stats` for the counts.
+"""`/api/v1/events`: changes as server-sent events: `redrive` for operations, `stats` for the counts.
 
-Each event says how something stands now, so that a client which missed some has lost nothing: a stream begins with how
-everything stands. `Last-Event-ID` brings what ended meanwhile besides. A stream ends after some minutes, and the client
-comes again by itself: that is when redactions are looked at anew. One whose token counts no more ends at once.
+Each event has the current state of something, so a client that missed some has lost nothing; a stream begins with the
+state of everything. With `Last-Event-ID` it also has the operations that ended meanwhile. A stream ends after some
+minutes, and the client reconnects by itself: then the redactions are read again. It ends at once when its token becomes
+invalid.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ HEARTBEAT_S = 10.0
 STREAM_S_MAX = 300
 _RETRY_MS = 2_000
 _CLOCKS_DIFFER_MS = 5_000
-"""Between instances: what ended shortly before the last event is told again rather than not at all."""
+"""Between instances. What ended shortly before the last event is sent again rather than not at all."""
 _EXAMPLE = (
     f"retry: {_RETRY_MS}\n\n"
     'id: 1769860800000\nevent: stats\ndata: {"total": 412, "by_status": {"pending": 400, "retrying": 12}, '
@@ -65,14 +66,14 @@ async def watch(
 ) -> EventStream:
     """Operations within the token's queues and counts, at most two seconds late.
 
-    `stats` has `total`, `by_status` and `by_queue` only for a token that sees every queue: what a letter says of its
-    queue does not say whose it is.
+    `stats` has `total`, `by_status` and `by_queue` only for a token that sees every queue: the queue that a letter
+    names does not show whose letter it is.
     """
     updates = live_updates_of(request)
     updates.require_room()
-    share = request.scope.get(QUOTA)
-    if isinstance(share, RequestQuota):
-        share.take_stream()
+    quota = request.scope.get(QUOTA)
+    if isinstance(quota, RequestQuota):
+        quota.take_stream()
     stream = EventFeed(
         caller=caller, view=view, scope=scope, services=services_of(request), since_ms=read_event_id(last_event_id)
     )
@@ -81,12 +82,12 @@ async def watch(
 
 
 def read_event_id(text: str | None) -> int | None:
-    """The moment that an event's id is; one that is not ours counts as none."""
+    """The time that an event's id stands for; an id that is not ours counts as none."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 15 else None
 
 
 class EventFeed:
-    """One reader's events: remembers what it told, and tells what is different."""
+    """The events of one stream: it remembers what it sent, and sends what differs."""
 
     def __init__(
         self, *, caller: Caller, view: View, scope: OperationScope, services: Services, since_ms: int | None
@@ -96,40 +97,40 @@ class EventFeed:
         self._scope = scope
         self._services = services
         self._since_ms = since_ms
-        self._told: dict[str, Operation] = {}
+        self._sent: dict[str, Operation] = {}
         self._stats: dict[str, Any] | None = None
 
     async def run(self, updates: LiveUpdates, *, for_s: float) -> AsyncIterator[str]:
-        """The text of the stream, piece by piece; a comment where nothing was to tell for a while."""
+        """The text of the stream, piece by piece; a comment if there was no event for a while."""
         clock = asyncio.get_running_loop().time
-        until_s, spoke_s = clock() + for_s, clock()
+        until_s, last_sent_s = clock() + for_s, clock()
         yield f"retry: {_RETRY_MS}\n\n"
         last: Snapshot | None = None
         with updates.watching(self._caller.token_id):
             while not updates.is_closed and clock() < until_s:
-                patience_s = min(HEARTBEAT_S - (clock() - spoke_s), until_s - clock())
+                patience_s = min(HEARTBEAT_S - (clock() - last_sent_s), until_s - clock())
                 snapshot = await updates.wait_newer(last, timeout_s=max(patience_s, 0.0))
                 if snapshot is not None and self._caller.token_id in snapshot.refused:
                     return
                 text = "" if snapshot is None else "".join(await self.events(snapshot))
                 last = last if snapshot is None else snapshot
-                if not text and clock() - spoke_s >= HEARTBEAT_S:
+                if not text and clock() - last_sent_s >= HEARTBEAT_S:
                     text = ": still here\n\n"
                 if text:
-                    spoke_s = clock()
+                    last_sent_s = clock()
                     yield text
 
     async def events(self, snapshot: Snapshot) -> list[str]:
-        """What is different from what was told last."""
+        """Events for what differs from the last snapshot."""
         is_first = self._stats is None
         found = []
         stats = self._counts(snapshot)
         if stats != self._stats:
             self._stats = stats
             found.append(_event("stats", snapshot.at_ms, stats))
-        changed = [one for id, one in snapshot.operations.items() if self._told.get(id) != one]
-        ended = [one for id, one in snapshot.ended.items() if self._told.get(id) != one]
-        self._told = {**snapshot.operations, **snapshot.ended}
+        changed = [one for id, one in snapshot.operations.items() if self._sent.get(id) != one]
+        ended = [one for id, one in snapshot.ended.items() if self._sent.get(id) != one]
+        self._sent = {**snapshot.operations, **snapshot.ended}
         if is_first:
             since_ms = None if self._since_ms is None else self._since_ms - _CLOCKS_DIFFER_MS
             ended = [] if since_ms is None else [one for one in ended if (one.ended_at_ms or 0) >= since_ms]
@@ -138,8 +139,8 @@ class EventFeed:
         return found
 
     def _counts(self, snapshot: Snapshot) -> dict[str, Any]:
-        """The counts of the caller's queues. Those of a limited one are by where letters were taken from: by the queue
-        that they name others' would be among them."""
+        """The counts of the caller's queues. A limited caller gets them by the queue that letters were collected from:
+        by the queue they name, others' letters would be among them."""
         stats, queues = snapshot.stats, self._caller.queues
         return {
             "total": None if queues else stats.total,
@@ -150,5 +151,5 @@ class EventFeed:
 
 
 def _event(name: str, at_ms: int, data: dict[str, Any]) -> str:
-    # ASCII, and JSON has no line ends: a text of somebody else's can't begin a field of ours.
+    # ASCII, and JSON has no line ends: a stored text can't begin a field of the event.
     return f"id: {at_ms}\nevent: {name}\ndata: {json.dumps(data)}\n\n"

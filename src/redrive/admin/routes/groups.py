@@ -1,4 +1,5 @@
-"""`/api/v1/groups`: dead letters of one kind, and what people say about them. A group belongs to its failed queue."""
+"""`/api/v1/groups`: dead letters with the same cause, and what people say about them. A group belongs to its failed
+queue."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,17 +28,17 @@ async def list_all(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
 ) -> Response:
-    """Groups that have dead letters, the last seen or the largest first."""
+    """Groups that have dead letters: those seen last first, or the largest first."""
     found, following = await services_of(request).store.groups.page(
         limit=limit, cursor=cursor, state=state, queue=queue, order=order, queues=caller.queues
     )
-    return json_response({"groups": [_told(one, view) for one in found], "next": following})
+    return json_response({"groups": [_shown(one, view) for one in found], "next": following})
 
 
 @router.get("/{group_id}", response_model=schemas.Group)
 async def show(request: Request, caller: ViewerCaller, view: CurrentView, group_id: str) -> dict[str, Any]:
     """A group with its notes."""
-    return _told(await find_group(services_of(request), caller, group_id), view)
+    return _shown(await find_group(services_of(request), caller, group_id), view)
 
 
 @router.post("/{group_id}/acknowledge", response_model=schemas.Group)
@@ -48,24 +49,27 @@ async def acknowledge(
     group_id: str,
     asked: schemas.GroupRequest | None = None,
 ) -> dict[str, Any]:
-    """Somebody has seen it and works on it."""
-    return await _say(request, caller, view, group_id, GroupState.ACKNOWLEDGED, "" if asked is None else asked.why)
+    """Marks a group as acknowledged: somebody works on it."""
+    return await _set_state(
+        request, caller, view, group_id, GroupState.ACKNOWLEDGED, "" if asked is None else asked.why
+    )
 
 
 @router.post("/{group_id}/ignore", response_model=schemas.Group)
 async def ignore(
     request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: schemas.GroupReasonRequest
 ) -> dict[str, Any]:
-    """Nobody wants to hear of it."""
-    return await _say(request, caller, view, group_id, GroupState.IGNORED, asked.why)
+    """Marks a group as ignored."""
+    return await _set_state(request, caller, view, group_id, GroupState.IGNORED, asked.why)
 
 
 @router.post("/{group_id}/resolve", response_model=schemas.Group)
 async def resolve(
     request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: schemas.GroupReasonRequest
 ) -> dict[str, Any]:
-    """Its cause is gone; a new dead letter of the kind makes it `regressed`. Its dead letters stay as they are."""
-    return await _say(request, caller, view, group_id, GroupState.RESOLVED, asked.why)
+    """Marks a group as resolved: its cause is gone. A new dead letter in it makes it `regressed`. Its dead letters do
+    not change."""
+    return await _set_state(request, caller, view, group_id, GroupState.RESOLVED, asked.why)
 
 
 @router.post("/{group_id}/reopen", response_model=schemas.Group)
@@ -76,21 +80,21 @@ async def reopen(
     group_id: str,
     asked: schemas.GroupRequest | None = None,
 ) -> dict[str, Any]:
-    """As if nobody had said anything."""
-    return await _say(request, caller, view, group_id, GroupState.OPEN, "" if asked is None else asked.why)
+    """Opens a group again, as if nobody had given it a state."""
+    return await _set_state(request, caller, view, group_id, GroupState.OPEN, "" if asked is None else asked.why)
 
 
 @router.post("/{group_id}/notes", response_model=schemas.Group, status_code=201)
 async def note(
     request: Request, caller: OperatorCaller, view: CurrentView, group_id: str, asked: schemas.NoteRequest
 ) -> dict[str, Any]:
-    """Writes a note beside a group; the answer is the group with all of them."""
+    """Adds a note to a group. The response is the group with all its notes."""
     services = services_of(request)
     group = await find_group(services, caller, group_id)
-    return _told(await services.dead_letters.add_note(group.id, asked.text, who=caller.who), view)
+    return _shown(await services.dead_letters.add_note(group.id, asked.text, who=caller.who), view)
 
 
-async def _say(
+async def _set_state(
     request: Request, caller: Caller, view: View, group_id: str, state: GroupState, why: str
 ) -> dict[str, Any]:
     services = services_of(request)
@@ -105,8 +109,8 @@ async def _say(
             said = await dead_letters.resolve_group(group.id, who=who, why=why)
         case _:
             said = await dead_letters.reopen_group(group.id, who=who, why=why)
-    return _told(said, view)
+    return _shown(said, view)
 
 
-def _told(group: Group, view: View) -> dict[str, Any]:
+def _shown(group: Group, view: View) -> dict[str, Any]:
     return {**view.group(group_json(group)), "redacted": not view.is_whole}

@@ -1,17 +1,17 @@
-"""Health, metrics, and the documentation: what machines ask, and people before they have a token."""
+"""Health, metrics, and the documentation: for machines, and for people who have no token yet."""
 
 import asyncio
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict
 
 from redrive.admin.access.authorization import RequiresBeyondLoopback
 from redrive.admin.access.caller import Caller
 from redrive.admin.docs_page import CONTENT_SECURITY_POLICY, docs_page
 from redrive.admin.metrics import CONTENT_TYPE, dead_letter_metrics
 from redrive.admin.problems import HttpProblem
+from redrive.admin.schemas.health import Health, Readiness
 from redrive.admin.services import Services, services_of
 from redrive.admin.worker_state import WorkerState
 from redrive.records import Filter, Role
@@ -20,40 +20,18 @@ from redrive.stores import CLOCK_OFF_MS, StoreError
 router = APIRouter(tags=["health"])
 
 _METRICS = RequiresBeyondLoopback(role=Role.VIEWER)
-_LOOK_S_MAX = 5.0
-
-
-class Health(BaseModel):
-    """The process lives."""
-
-    status: Literal["ok"]
-
-
-class Readiness(BaseModel):
-    """Whether everything is in reach; `ok` or a sentence for each part. A clock that is off harms nothing that several
-    instances share, since the database's decides; somebody should set it all the same."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"status": "ready", "database": "ok", "broker": "ok", "worker": "collecting", "clock": "ok"}]
-        }
-    )
-    status: Literal["ready", "not ready"]
-    database: str
-    broker: str
-    worker: str
-    clock: str
+_CHECK_S_MAX = 5.0
 
 
 @router.get("/healthz")
 async def healthz() -> Health:
-    """Whether the process lives: that it answers says so."""
+    """Whether the process is alive: any answer shows that it is."""
     return Health(status="ok")
 
 
 @router.get("/readyz", responses={503: {"model": Readiness, "description": "Something is out of reach."}})
 async def readyz(request: Request, response: Response) -> Readiness:
-    """Whether the database and the broker are in reach and what is to be collected is."""
+    """Whether the database and the broker can be reached, and the worker collects."""
     services = services_of(request)
     worker = services.workers()
     database, broker = await asyncio.gather(_database(services), _broker(services))
@@ -77,25 +55,25 @@ async def readyz(request: Request, response: Response) -> Readiness:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus' text."}},
 )
 async def metrics(request: Request, caller: Annotated[Caller | None, Depends(_METRICS)]) -> Response:
-    """Numbers for Prometheus. Open where only this machine can ask."""
+    """Metrics for Prometheus. Without a token if only this machine can reach the API."""
     services = services_of(request)
     terms = () if caller is None else caller.scope_terms()
     stats = await services.dead_letters.get_stats(Filter(terms) if terms else None)
-    # What the process counts is about every queue.
+    # The process's own metrics are about every queue.
     counted = "" if terms else services.metrics()
     return Response(counted + dead_letter_metrics(stats), media_type=CONTENT_TYPE)
 
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> Response:
-    """The operations, for people; without scripts, and nothing from elsewhere."""
+    """The operations as a page for people; no scripts, nothing from other hosts."""
     page = docs_page(request.app.openapi())
     return HTMLResponse(page, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
 async def _database(services: Services) -> str:
     try:
-        async with asyncio.timeout(_LOOK_S_MAX):
+        async with asyncio.timeout(_CHECK_S_MAX):
             await services.store.tokens.find("")
     except (StoreError, TimeoutError):
         return "out of reach"
@@ -104,7 +82,7 @@ async def _database(services: Services) -> str:
 
 async def _broker(services: Services) -> str:
     try:
-        async with asyncio.timeout(_LOOK_S_MAX):
+        async with asyncio.timeout(_CHECK_S_MAX):
             await services.broker.get()
     except (HttpProblem, TimeoutError):
         return "out of reach"
@@ -119,5 +97,5 @@ def _clock_text(off_ms: int) -> str:
 
 
 def _worker_text(services: Services, worker: WorkerState) -> str:
-    """With its reason where only this machine can ask: it may name hosts."""
+    """With its reason only if nobody but this machine can ask: it may name hosts."""
     return worker.text if services.settings.is_private else str(worker.activity)

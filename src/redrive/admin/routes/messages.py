@@ -1,6 +1,6 @@
-"""`/api/v1/messages`: dead letters found, read, edited, resolved, reopened, deleted; one, or many at once.
+"""`/api/v1/messages`: find, read, edit, resolve, reopen and delete dead letters; one, or many at once.
 
-What is shown goes through the caller's view, what is found through the caller's scope.
+The caller's view decides what is shown, the caller's scope what is found.
 """
 
 import base64
@@ -78,7 +78,7 @@ async def list_all(
     cursor: Annotated[str | None, Query(max_length=1_000, description="`next` of the page before.")] = None,
     order: Literal["newest", "oldest"] = "newest",
 ) -> Response:
-    """Dead letters by when they died; by when they were stored where words are looked for."""
+    """Dead letters by the time they died; a search for words orders them by the time they were stored."""
     asked = await scoped_filter(request, caller, view, q)
     async with search_slot(request, caller, asked):
         page = await services_of(request).dead_letters.list(
@@ -119,10 +119,10 @@ async def whole_message(found: WholeLetter, view: View) -> dict[str, Any]:
     }
     shown = await visible_content(view, found.content)
     body = None if shown["body"] is None else {"encoding": shown["body_encoding"], "content": shown["body"]}
-    told = view.letter(whole)
-    redacted = told["redacted"] or shown["redacted"]
+    shown_letter = view.letter(whole)
+    redacted = shown_letter["redacted"] or shown["redacted"]
     return {
-        **told,
+        **shown_letter,
         "properties": shown["properties"],
         "headers": shown["headers"],
         "body": body,
@@ -135,7 +135,7 @@ async def whole_message(found: WholeLetter, view: View) -> dict[str, Any]:
 async def show_body(
     request: Request, caller: PayloadCaller, view: CurrentView, message_id: str, original: Original = False
 ) -> Response:
-    """The body alone, as bytes, to be saved: a browser must never take it for a page of ours."""
+    """The body alone, as bytes, as a download: a browser must never show it as a page of this API."""
     letter, content = await _content(request, caller, message_id, original=original)
     shown = await redact_body(view, content.body)
     body = shown.body
@@ -196,7 +196,7 @@ async def preview(
     ]
     redactions = [*await services.store.redactions.all(), *tried]
     sees_payloads = payloads or role.includes(Role.OPERATOR)
-    # Nobody previews more than they see themselves: some values may be hidden from admins too.
+    # A preview must not show more than the caller sees: some values may be hidden from admins too.
     own = [one for one in redactions if one.hidden_from.includes(caller.role)]
     others = [replace(one, hidden_from=role) for one in own if not one.hidden_from.includes(role)]
     shown = View.of_role(role, sees_payloads=sees_payloads, redactions=[*redactions, *others])
@@ -219,11 +219,11 @@ async def edit(
     _check_version(letter, version)
     change = _read_edit(asked)
     await _check_hidden(request, caller, view, content, change)
-    # Also with `If-Match: *` only what was looked at is changed: a value that is hidden may have come in between.
+    # Even with `If-Match: *` only the version that was checked is changed: a hidden value may have come in between.
     edited = await services_of(request).dead_letters.edit(
         letter.id, change, who=caller.who, why=asked.why, if_version=letter.version
     )
-    return _told(edited, view, response)
+    return _shown(edited, view, response)
 
 
 @router.post("/{message_id}/resolve", response_model=schemas.Message, responses=_TAGGED)
@@ -236,7 +236,7 @@ async def resolve(
     asked: schemas.ResolveRequest,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
-    """Nothing more is to be done about it."""
+    """Marks a dead letter as resolved: nothing more is to be done about it."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     selection = Selection(ids=(letter.id,), ends_waiting=asked.end_waiting)
     changed = await services_of(request).dead_letters.resolve(
@@ -255,7 +255,7 @@ async def reopen(
     asked: schemas.ReopenRequest | None = None,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
-    """A failed, doubtful or resolved one is pending again."""
+    """Makes a failed, doubtful or resolved dead letter pending again."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     wanted = schemas.ReopenRequest() if asked is None else asked
     selection = Selection(ids=(letter.id,), ends_waiting=wanted.end_waiting)
@@ -275,13 +275,13 @@ async def settle(
     asked: schemas.SettleRequest,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
-    """Says of one in doubt whether its copy arrived: then it is resolved, else pending again."""
+    """Settles a dead letter in doubt: resolved if its copy arrived, else pending again."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     _check_version(letter, version)
     settled = await services_of(request).dead_letters.settle_doubt(
         letter.id, arrived=asked.arrived, who=caller.who, why=asked.why
     )
-    return _told(settled, view, response)
+    return _shown(settled, view, response)
 
 
 @router.delete("/{message_id}", status_code=204, response_class=Response)
@@ -293,7 +293,7 @@ async def remove(
     end_waiting: Annotated[bool, Query(description=schemas.END_WAITING)] = False,
     if_match: IfMatch = None,
 ) -> Response:
-    """Removes it for good; only the audit tells of it."""
+    """Deletes a dead letter for good; only the audit still has it."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     selection = Selection(ids=(letter.id,), ends_waiting=end_waiting)
     changed = await services_of(request).dead_letters.delete(selection, who=caller.who, why=why, if_version=version)
@@ -305,7 +305,7 @@ async def remove(
 async def resolve_many(
     request: Request, caller: OperatorCaller, view: CurrentView, asked: schemas.ResolveManyRequest
 ) -> dict[str, Any]:
-    """Nothing more is to be done about these. Those on the way are left alone."""
+    """Marks these as resolved. Those that are being sent are left alone."""
     return await _change_many(request, caller, view, asked, LetterEvent.RESOLVED, asked.why)
 
 
@@ -313,7 +313,7 @@ async def resolve_many(
 async def reopen_many(
     request: Request, caller: OperatorCaller, view: CurrentView, asked: schemas.ChangeManyRequest
 ) -> dict[str, Any]:
-    """Failed, doubtful and resolved ones are pending again."""
+    """Makes failed, doubtful and resolved ones pending again."""
     return await _change_many(request, caller, view, asked, LetterEvent.REOPENED, asked.why)
 
 
@@ -321,13 +321,13 @@ async def reopen_many(
 async def remove_many(
     request: Request, caller: OperatorCaller, view: CurrentView, asked: schemas.ChangeManyRequest
 ) -> dict[str, Any]:
-    """Removes these for good; only the audit tells of them. Those on the way are left alone."""
+    """Deletes these for good; only the audit still has them. Those that are being sent are left alone."""
     return await _change_many(request, caller, view, asked, LetterEvent.DELETED, asked.why)
 
 
 def _refuse_bulk(id: str) -> None:
     if id in _BULK:
-        # It is the path of a change to many, which takes POST alone.
+        # This is the path of a change to many, which takes POST only.
         raise HTTPException(405, headers={"Allow": "POST"})
 
 
@@ -397,9 +397,9 @@ async def _change_many(
             else:
                 changed = await dead_letters.delete(selection, who=caller.who, why=why)
     except StoreUnavailable as error:
-        # Many are changed piece by piece.
+        # Many are changed in several transactions.
         reason = f"the database can't be used now ({error.reason})"
-        detail = f"{reason}; some may be changed and others not, as the audit tells; ask again"
+        detail = f"{reason}; some may be changed and others not, as the audit shows; ask again"
         raise unavailable("store-unavailable", "The database can't be used now", detail) from None
     refused = {id: reason for id, reason in changed.refused.items() if asked.ids is not None and id in asked.ids}
     refused |= dict.fromkeys(scoped.outside, GONE)
@@ -411,7 +411,7 @@ async def _after(
     request: Request, response: Response, caller: Caller, view: View, id: str, changed: ChangeResult
 ) -> dict[str, Any]:
     _require(id, changed)
-    return _told(await _letter(request, caller, id), view, response)
+    return _shown(await _letter(request, caller, id), view, response)
 
 
 def _require(id: str, changed: ChangeResult) -> None:
@@ -422,6 +422,6 @@ def _require(id: str, changed: ChangeResult) -> None:
         raise conflict("refused", f"dead letter {id}: {reason}")
 
 
-def _told(letter: DeadLetter, view: View, response: Response) -> dict[str, Any]:
+def _shown(letter: DeadLetter, view: View, response: Response) -> dict[str, Any]:
     response.headers["ETag"] = etag(letter.version)
     return view.letter(letter_json(letter))

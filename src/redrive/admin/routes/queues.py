@@ -1,4 +1,4 @@
-"""`/api/v1/queues`: the dead-letter queues, how deep they are on the broker, and what is stored of them."""
+"""`/api/v1/queues`: the dead-letter queues: how many messages lie on the broker, and how many are stored."""
 
 from fastapi import APIRouter, Request
 
@@ -12,7 +12,8 @@ router = APIRouter(prefix="/api/v1/queues", tags=["queues"])
 
 @router.get("", response_model=Queues)
 async def list_all(request: Request, caller: ViewerCaller) -> Queues:
-    """Depths are at most two seconds old. Without a broker what is stored is told all the same, and `problem` why."""
+    """The dead-letter queues. Depths are at most two seconds old. Without a broker the stored counts are shown
+    nevertheless, and `problem` says why."""
     services = services_of(request)
     known, worker = await services.broker.queues(), services.workers()
     queues = [
@@ -22,6 +23,6 @@ async def list_all(request: Request, caller: ViewerCaller) -> Queues:
     ]
     if caller.may(Role.ADMIN):
         return Queues(broker=known.address, problem=known.problem, worker=worker.text, queues=queues)
-    # Where the broker is, and why it can't be reached, is no business of those who only use it.
+    # Only admins learn where the broker is, and why it can't be reached.
     problem = None if known.problem is None else "the broker can't be asked now; an admin sees why"
     return Queues(broker=None, problem=problem, worker=str(worker.activity), queues=queues)

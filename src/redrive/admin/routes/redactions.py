@@ -1,13 +1,13 @@
 """Redactions: which values of messages are hidden from which roles."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
 
 from redrive.admin.access.authorization import UnscopedAdminCaller
+from redrive.admin.schemas.redactions import NewRedaction, RedactionList, RedactionShape
 from redrive.admin.services import services_of
-from redrive.records import Redaction, Role, check_redaction_path
+from redrive.records import Redaction, check_redaction_path
 
 router = APIRouter(prefix="/api/v1/redactions", tags=["redactions"])
 
@@ -15,48 +15,16 @@ RedactionId = Annotated[str, Path(min_length=1, max_length=64, pattern="^[0-9a-z
 Why = Annotated[str, Query(max_length=2000, description="For the audit.")]
 
 
-class NewRedaction(BaseModel):
-    """A value to be hidden."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"kind": "body", "path": "customer.card", "hidden_from": "operator"}]},
-    )
-    kind: Literal["body", "header"]
-    path: str = Field(
-        min_length=1,
-        max_length=300,
-        description="In a body as filters write it: `customer.card`, `items.*.price`; of a header its name.",
-    )
-    hidden_from: Role = Field(description="The highest role that does not see it; those below it do not either.")
-    why: str = Field(default="", max_length=2000)
-
-
-class RedactionShape(BaseModel):
-    """A value that is hidden."""
-
-    id: str
-    kind: Literal["body", "header"]
-    path: str
-    hidden_from: Role
-
-
-class RedactionList(BaseModel):
-    """All redactions, by kind and path."""
-
-    redactions: list[RedactionShape]
-
-
 @router.get("")
 async def list_all(request: Request, caller: UnscopedAdminCaller) -> RedactionList:
-    """What is hidden from whom."""
+    """All redactions."""
     found = await services_of(request).store.redactions.all()
     return RedactionList(redactions=[_shape(one) for one in found])
 
 
 @router.post("", status_code=201)
 async def create(request: Request, caller: UnscopedAdminCaller, new: NewRedaction) -> RedactionShape:
-    """Hides a value from a role and those below it. A path that is hidden already gets the new role."""
+    """Hides a value from a role and the roles below it. A path that is hidden already gets the new role."""
     services = services_of(request)
     redaction = Redaction(
         id=services.new_id(), kind=new.kind, path=check_redaction_path(new.kind, new.path), hidden_from=new.hidden_from
@@ -67,7 +35,7 @@ async def create(request: Request, caller: UnscopedAdminCaller, new: NewRedactio
 
 @router.delete("/{redaction_id}", status_code=204)
 async def remove(request: Request, caller: UnscopedAdminCaller, redaction_id: RedactionId, why: Why = "") -> None:
-    """Shows the value again to those who see payloads."""
+    """Removes a redaction: everybody who sees payloads sees the value again."""
     services = services_of(request)
     await services.store.redactions.remove(redaction_id, who=caller.who, now_ms=services.clock_ms(), why=why)
 

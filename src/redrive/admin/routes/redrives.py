@@ -1,6 +1,7 @@
-"""`/api/v1/redrives`: dead letters sent back, as operations that can be watched, paused, resumed and cancelled.
+"""`/api/v1/redrives`: send dead letters back, as operations that can be watched, paused, resumed and cancelled.
 
-An operation is accepted whether or not the broker can be reached; while it can't, it waits and its note says so.
+An operation is accepted whether or not the broker can be reached. While it can't, the operation waits and its note says
+so.
 """
 
 from typing import Annotated, Any
@@ -54,7 +55,7 @@ async def create(
     view: CurrentView,
     asked: schemas.RedriveRequest,
 ) -> Response:
-    """Sends dead letters back: pending and failed ones, the longest dead first. What is chosen is frozen now."""
+    """Sends dead letters back: pending and failed ones, the longest dead first. The selection is fixed now."""
     services = services_of(request)
     new = await _new_operation(request, caller, view, asked)
     if asked.dry_run:
@@ -65,14 +66,14 @@ async def create(
             started = await start_redrive(services, new)
         operation, note = started.operation, started.note
     except IdempotencyConflict as error:
-        # `dead:>2h` is another moment when it is asked again: the same words are the same request.
+        # `dead:>2h` means another time in a repeated request: the same text is the same request.
         found = await services.store.operations.get(error.operation_id)
         if found is None or not _is_same(found, new):
             raise
         operation, note = found, ""
-    told = operation_view(operation, view, services, note=note)
+    shown = operation_view(operation, view, services, note=note)
     headers = {"Location": f"{router.prefix}/{operation.id}"}
-    return JSONResponse(schemas.Redrive(**told).model_dump(mode="json"), status_code=202, headers=headers)
+    return JSONResponse(schemas.Redrive(**shown).model_dump(mode="json"), status_code=202, headers=headers)
 
 
 @router.get("", response_model=schemas.Redrives)
@@ -85,7 +86,8 @@ async def list_all(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
 ) -> dict[str, Any]:
-    """Operations, the newest first: people's, and those of auto-retry. Only those that are whole within the scope."""
+    """Operations, newest first: those of people and of auto-retry. Only those that are entirely within the token's
+    queues."""
     found, following = await scope.page(caller, limit, cursor=cursor, state=state)
     services = services_of(request)
     return {"redrives": [operation_view(one, view, services) for one in found], "next": following}
@@ -95,7 +97,7 @@ async def list_all(
 async def show(
     request: Request, caller: ViewerCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
-    """An operation: how far it is, how fast, and when it will be done."""
+    """An operation: its progress, its speed, and when it will be done."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
     return operation_view(operation, view, services, note=await why_none_sent(services, operation))
@@ -111,7 +113,7 @@ async def list_items(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     cursor: Annotated[str | None, Query(max_length=1_000)] = None,
 ) -> dict[str, Any]:
-    """What became of each dead letter, in the order they are sent."""
+    """The outcome of each dead letter, in the order they are sent."""
     operation = await scope.find(caller, redrive_id)
     found, following = await services_of(request).store.operations.items(
         operation.id, limit, cursor=cursor, state=state
@@ -123,7 +125,7 @@ async def list_items(
 async def pause(
     request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
-    """Pauses after the batch in hand, wherever it runs."""
+    """Pauses an operation after its current batch, on whichever instance it runs."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
     return operation_view(await services.redrives.pause(operation.id, who=caller.who), view, services)
@@ -133,12 +135,12 @@ async def pause(
 async def resume(
     request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
-    """Lets a paused one go on."""
+    """Resumes a paused operation."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
     if caller.queues and operation.queues != caller.queues:
-        # It would go on by the leave of whoever made it.
-        reason = "the token is limited to some queues, and this redrive was made by somebody who is not; they resume it"
+        # It would continue with the rights of its author.
+        reason = "the token is limited to some queues, and the author of this redrive is not; they must resume it"
         raise await audit_forbidden(request, caller, reason)
     resumed = await services.redrives.resume(operation.id, who=caller.who)
     services.wake()
@@ -149,7 +151,7 @@ async def resume(
 async def cancel(
     request: Request, caller: OperatorCaller, view: CurrentView, scope: CurrentScope, redrive_id: str
 ) -> dict[str, Any]:
-    """Ends it after the batch in hand; what is queued stays a dead letter."""
+    """Cancels an operation after its current batch; what was not sent stays a dead letter."""
     services = services_of(request)
     operation = await scope.find(caller, redrive_id)
     return operation_view(await services.redrives.cancel(operation.id, who=caller.who), view, services)
@@ -169,7 +171,7 @@ async def _new_operation(request: Request, caller: Caller, view: View, asked: sc
         limit=asked.limit,
         include_in_doubt=asked.include_in_doubt,
         terms=terms,
-        # A connection leads to one vhost.
+        # A connection reaches one vhost only.
         hidden_terms=(NameTerm(field="vhost", values=(services.connections.target.vhost,)),),
     )
     scoped = await select_letters(request, caller, view, query)
@@ -190,12 +192,12 @@ async def _new_operation(request: Request, caller: Caller, view: View, asked: sc
 
 
 async def _target(request: Request, caller: Caller, asked: schemas.TargetRequest | None) -> RedriveTarget:
-    """The target. Raises `HttpProblem` 403 where a limited caller would send beyond their queues."""
+    """The target. Raises `HttpProblem` 403 if a limited caller would send to a queue that is not theirs."""
     if asked is None or asked.exchange is None:
         return RedriveTarget()
     target = RedriveTarget(exchange=asked.exchange, routing_key=asked.routing_key)
     if caller.queues:
-        # Behind another exchange may be any queue.
+        # Another exchange may route to any queue.
         is_named = target.exchange == "" and target.routing_key is not None
         if not is_named or not (target.routing_key == _QUEUE or caller.may_use(target.routing_key or "")):
             reason = "the token is limited to some queues: send to the failed queue, or to one of them by its name"
@@ -213,12 +215,12 @@ async def _plan(services: Services, new: NewOperation) -> dict[str, Any]:
         reason = (
             error.without_broker_detail().detail if isinstance(error, HttpProblem) else "the broker can't be asked now"
         )
-        note = f"the target could not be looked at: {reason}"
+        note = f"the target could not be checked: {reason}"
         plan = await services.redrives.plan(new)
-    return _told_plan(plan, note).model_dump(mode="json")
+    return _shown_plan(plan, note).model_dump(mode="json")
 
 
-def _told_plan(plan: RedrivePlan, note: str) -> schemas.Plan:
+def _shown_plan(plan: RedrivePlan, note: str) -> schemas.Plan:
     preflight = plan.preflight
     targets = None
     if preflight is not None:
@@ -250,7 +252,7 @@ def _told_plan(plan: RedrivePlan, note: str) -> schemas.Plan:
 
 
 def _is_same(operation: Operation, new: NewOperation) -> bool:
-    """Whether an operation was asked for in the same words."""
+    """Whether an operation was requested with the same text."""
     return not new.selection.ids and (
         operation.kind,
         operation.selection_text,

@@ -1,8 +1,8 @@
-"""`/api/v1/rules`: by which rules dead letters are sent back by themselves.
+"""`/api/v1/rules`: the rules of auto-retry.
 
-Whoever is limited to some queues sees the rule for everything, which counts for them too, and may not change it, nor
-any rule of a file or of somebody for more queues. Their own rules are about dead letters that were taken for their
-queues, whatever others say of themselves.
+A caller who is limited to some queues sees the rule for everything, because it applies to them too, but may not change
+it, nor a rule of a file or of a caller with more queues. Their own rules apply to dead letters that were collected for
+their queues, whatever other letters say about themselves.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from redrive.stores import WiderRule
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
 
 _PATIENCE_S = 5.0
-"""Applying a rule to more dead letters than that takes is left to the worker."""
+"""A rule is applied for so long; the worker does the rest."""
 _EVERYTHING = "*"
 _SCOPE = Path(
     max_length=300,
@@ -32,7 +32,7 @@ _SCOPE = Path(
 
 @router.get("", response_model=schemas.Rules)
 async def list_all(request: Request, caller: ViewerCaller) -> dict[str, Any]:
-    """Every rule. The most specific counts: the group's, else the queue's, else `*`; without one auto-retry is off."""
+    """Every rule. The most specific applies: the group's, else the queue's, else `*`; without one auto-retry is off."""
     services = services_of(request)
     rules = [one for one in await services.store.rules.all() if await _is_within(services, caller, one.scope)]
     return {"rules": [rule_json(one) for one in rules]}
@@ -42,8 +42,8 @@ async def list_all(request: Request, caller: ViewerCaller) -> dict[str, Any]:
 async def replace(
     request: Request, caller: OperatorCaller, asked: schemas.RuleRequest, scope: str = _SCOPE
 ) -> dict[str, Any]:
-    """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due. Of millions the
-    last are done in the background, before the next of them are sent."""
+    """Creates or replaces a rule, and computes again when the pending dead letters of its scope are due. With
+    millions of them, the last are computed in the background, before the next of them are sent."""
     services = services_of(request)
     await _check(request, services, caller, scope)
     rule = RetryRule(
@@ -66,7 +66,7 @@ async def replace(
 
 @router.delete("/{scope:path}", status_code=204, response_class=Response)
 async def remove(request: Request, caller: OperatorCaller, scope: str = _SCOPE) -> Response:
-    """Forgets a rule; what it was about follows the next wider one."""
+    """Removes a rule; the next wider one applies instead."""
     services = services_of(request)
     await _check(request, services, caller, scope)
     if all(one.scope != scope for one in await services.store.rules.all()):

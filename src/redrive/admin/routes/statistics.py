@@ -1,4 +1,4 @@
-"""`/api/v1/stats`: how many dead letters there are of what kinds, and what happened over time."""
+"""`/api/v1/stats`: how many dead letters there are, by status and origin, and what happened over time."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -52,7 +52,7 @@ async def time_series(
     ] = None,
     queue: Annotated[str | None, Query(max_length=255, description="One failed queue only.")] = None,
 ) -> Response:
-    """What died, was redriven, came back and was resolved, bucket by bucket."""
+    """How many dead letters arrived, were redriven, came back and were resolved, by time bucket."""
     services = services_of(request)
     until_ms = services.clock_ms() if until is None else _ms(until, "until")
     from_ms = max(until_ms - _DAY_MS, 0) if since is None else _ms(since, "from")
@@ -70,7 +70,7 @@ async def time_series(
 
 
 def _ms(moment: datetime, name: str) -> int:
-    """Without a zone it is UTC. Raises `HttpProblem` 422 for one in which nobody can have collected anything."""
+    """Milliseconds; a time without a zone is UTC. Raises `HttpProblem` 422 for a year outside 1971 to 2199."""
     if not _YEARS[0] < moment.year < _YEARS[1]:
         raise invalid(f"{name} must be after {_YEARS[0]} and before {_YEARS[1]}")
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,5 +1,5 @@
-"""What the API under /api/v1 answers and takes, as models with examples: the OpenAPI document is made of them.
+"""What `/api/v1` takes and answers, as pydantic models with examples. The OpenAPI document is made of them.
 
-The conversions themselves are `redrive.records`' (`letter_json` …), shared with the command line; a model says what is
-in them and refuses what is not.
+`redrive.records` converts records to JSON (`letter_json` …), shared with the command line. A model describes the result
+and forbids other fields.
 """

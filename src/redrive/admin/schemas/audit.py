@@ -1,4 +1,4 @@
-"""The audit trail as the API answers it."""
+"""Schemas of the audit trail."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Groups as the API answers them."""
+"""Schemas of groups."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ _GROUP: dict[str, Any] = {
 
 
 class Note(ResponseSchema):
-    """What somebody wrote beside a group."""
+    """A note on a group."""
 
     at: Moment | None
     who: str
@@ -43,7 +43,7 @@ class Said(ResponseSchema):
 
 
 class Group(ResponseSchema):
-    """Dead letters of one kind, how they stand, and what people said about them."""
+    """Dead letters with the same cause, their counts, and what people said about them."""
 
     model_config = ConfigDict(json_schema_extra=example(**_GROUP))
 
@@ -52,7 +52,9 @@ class Group(ResponseSchema):
     queue: str
     error_type: str | None
     state: GroupState
-    said: Said | None = Field(description="What somebody said last; of a regressed one, who resolved it.")
+    said: Said | None = Field(
+        description="The last state that somebody gave it; of a regressed group, who resolved it."
+    )
     first_seen: Moment | None
     last_seen: Moment | None
     count: int
@@ -73,7 +75,7 @@ class Groups(ResponseSchema):
 
 
 class GroupRequest(RequestSchema):
-    """Why, where it need not be said."""
+    """Why; it may be left out."""
 
     model_config = ConfigDict(json_schema_extra=example(why="ada looks at it"))
 
@@ -89,7 +91,7 @@ class GroupReasonRequest(RequestSchema):
 
 
 class NoteRequest(RequestSchema):
-    """Something to remember about a group."""
+    """A note to add to a group."""
 
     model_config = ConfigDict(json_schema_extra=example(text="supplier ticket 4711"))
 

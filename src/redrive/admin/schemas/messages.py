@@ -1,4 +1,4 @@
-"""Dead letters as the API answers them, and what may be asked of them."""
+"""Schemas of dead letters and of requests about them."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,7 +19,7 @@ from redrive.records import Status
 
 IDS_MAX = 10_000
 CHANGED_MAX = 10_000
-"""One request changes no more than this; a client goes on until nothing is done any more."""
+"""One request changes no more than this; a client repeats it until nothing is done any more."""
 
 _MESSAGE: dict[str, Any] = {
     "id": LETTER_ID,
@@ -113,7 +113,7 @@ class Attempt(ResponseSchema):
 
 
 class Happening(ResponseSchema):
-    """One entry of a dead letter's life."""
+    """One event in the life of a dead letter."""
 
     at: Moment | None
     event: str
@@ -123,7 +123,7 @@ class Happening(ResponseSchema):
 
 
 class Past(ResponseSchema):
-    """It was another message until then, after so many redrives."""
+    """Until `at` it was another message, which was redriven so many times."""
 
     at: Moment | None
     redrives: int
@@ -180,7 +180,7 @@ class WholeMessage(Message):
 
 
 class Messages(ResponseSchema):
-    """A page. With `next` there may be more; a `partial` page has looked at enough before it was full."""
+    """A page. With `next` there may be more; a `partial` page ended before it was full, because it had read enough."""
 
     model_config = ConfigDict(json_schema_extra=example(messages=[_MESSAGE], next=None, partial=False))
 
@@ -190,7 +190,7 @@ class Messages(ResponseSchema):
 
 
 class EditRequest(RequestSchema):
-    """What is to be different. What is not named keeps its bytes; a property that is null is taken away."""
+    """The changes to a message. Everything not named keeps its bytes; a property that is null is removed."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -237,7 +237,7 @@ class ReopenRequest(RequestSchema):
 
 
 class SettleRequest(RequestSchema):
-    """What nobody could know: whether the copy that was in doubt arrived."""
+    """Whether the copy that was in doubt arrived."""
 
     model_config = ConfigDict(json_schema_extra=example(arrived=True, why="the order is in the shop's database"))
 
@@ -246,7 +246,7 @@ class SettleRequest(RequestSchema):
 
 
 class LettersRequest(RequestSchema):
-    """Which dead letters: by `ids` or by `q`, a filter. Those that can't be changed are left alone."""
+    """Which dead letters: by `ids` or by a filter `q`. Those that can't be changed are left alone."""
 
     ids: Annotated[list[str], Field(min_length=1, max_length=IDS_MAX)] | None = None
     q: str | None = Field(default=None, max_length=10_000, description="The filter grammar; empty is everything.")
@@ -262,7 +262,7 @@ class LettersRequest(RequestSchema):
 
 
 class ResolveManyRequest(LettersRequest):
-    """Which ones need nothing more, and why."""
+    """Which ones are resolved, and why."""
 
     model_config = ConfigDict(json_schema_extra=example(q="queue:orders error:Timeout", why="the orders were resent"))
 
@@ -270,7 +270,7 @@ class ResolveManyRequest(LettersRequest):
 
 
 class ChangeManyRequest(LettersRequest):
-    """Which ones are meant."""
+    """Which ones to change, and why."""
 
     model_config = ConfigDict(json_schema_extra=example(ids=[LETTER_ID], why="test messages"))
 
@@ -278,8 +278,8 @@ class ChangeManyRequest(LettersRequest):
 
 
 class Changed(ResponseSchema):
-    """How many were changed; of those named by id, why each other one was not; how many of all that were asked for were
-    not, by reason."""
+    """How many were changed (`done`); by id, why each of those named was not (`refused`); and by reason, how many were
+    not (`not_done`)."""
 
     model_config = ConfigDict(
         json_schema_extra=example(

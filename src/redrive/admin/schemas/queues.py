@@ -1,4 +1,4 @@
-"""Dead-letter queues as the API answers them."""
+"""Schemas of dead-letter queues."""
 
 from pydantic import ConfigDict, Field
 
@@ -8,22 +8,22 @@ from redrive.wiring import KnownQueue
 
 
 class Queue(ResponseSchema):
-    """A dead-letter queue: how deep it is on the broker, and what is stored of it. Null where nobody could be asked."""
+    """A dead-letter queue: its messages on the broker, and those stored. Null if the broker could not be asked."""
 
     dlq: str
     vhost: str
-    queue: str | None = Field(description="The queue whose dead letters come here, where it is known.")
+    queue: str | None = Field(description="The queue whose dead letters arrive here, if it is known.")
     messages: int | None
     consumers: int | None
     stored: dict[str, int]
     stopped: str | None = Field(description="Why collecting it was stopped.")
     collecting: str | None = Field(
-        description="`yes` where this process collects it, else why not at the moment; null where it does not."
+        description="`yes` if this process collects it, else why not at the moment; null if it is not to collect it."
     )
 
     @classmethod
     def of(cls, known: KnownQueue, *, collecting: str | None) -> "Queue":
-        """From what wiring knows; `collecting` is what the worker says, "" where all is well."""
+        """From a known queue; `collecting` is what the worker reports, "" if it collects it."""
         return cls(
             dlq=known.dlq,
             vhost=known.vhost,
@@ -37,7 +37,7 @@ class Queue(ResponseSchema):
 
 
 class Queues(ResponseSchema):
-    """The queues. `problem` says why the broker could not be asked, `worker` what runs beside the API."""
+    """The queues. `problem` says why the broker could not be asked, `worker` what the worker beside the API does."""
 
     model_config = ConfigDict(
         json_schema_extra=example(

@@ -1,4 +1,4 @@
-"""Redrives as the API answers them: operations, their items, and the plan of a dry run."""
+"""Schemas of redrives: operations, their items, and the plan of a dry run."""
 
 from typing import Annotated, Any, Self
 
@@ -46,7 +46,7 @@ _TEXT_MAX = 255
 
 
 class Target(ResponseSchema):
-    """Where copies go; both null is the queue that each failed in."""
+    """Where copies go. Both null: the queue that each message failed in."""
 
     exchange: str | None
     routing_key: str | None
@@ -70,7 +70,7 @@ class TargetRequest(RequestSchema):
 
 
 class RedriveRequest(RequestSchema):
-    """What to send back: `ids`, or what a filter `q`, a `group`, a `queue` (or several of these three) leave."""
+    """What to send back: `ids`, or everything that matches a filter `q`, a `group`, a `queue` (or several of these)."""
 
     model_config = ConfigDict(
         json_schema_extra=example(q="error:Timeout", queue="orders", rate_per_s=50, why="the supplier is back")
@@ -85,14 +85,18 @@ class RedriveRequest(RequestSchema):
     target: TargetRequest | None = None
     rate_per_s: float | None = Field(default=None, gt=0, lt=1_000_000)
     ramp: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
-        default_factory=list, max_length=20, description="Batches that begin small; it pauses when one comes back."
+        default_factory=list,
+        max_length=20,
+        description="Sizes of the first batches; the redrive pauses if a message comes back.",
     )
     limit: int | None = Field(
         default=None, ge=1, le=1_000_000_000, description="At most so many, the longest dead first."
     )
     keep_attempts: bool = False
     include_in_doubt: bool = Field(default=False, description="Doubtful ones too, which may make duplicates.")
-    settle_s: float = Field(default=600.0, gt=0, le=31_536_000, description="Not come back for so long is resolved.")
+    settle_s: float = Field(
+        default=600.0, gt=0, le=31_536_000, description="A message that did not come back for so long is resolved."
+    )
     why: Why = ""
     dry_run: bool = Field(
         default=False, description="IdempotentResponses 200 with what would be sent where; nothing is changed."
@@ -107,14 +111,14 @@ class RedriveRequest(RequestSchema):
 
 
 class Redrive(ResponseSchema):
-    """An operation and how far it is. `measured_per_s` and `eta_s` are null while nobody can know."""
+    """An operation and its progress. `measured_per_s` and `eta_s` are null while they are unknown."""
 
     model_config = ConfigDict(json_schema_extra=example(**_OPERATION))
 
     id: str
     kind: OperationKind
     state: OperationState
-    selection: str | None = Field(description="Null where it names what this token may not see.")
+    selection: str | None = Field(description="Null if it names values that this token may not see.")
     target: Target
     rate_per_s: float | None
     keep_attempts: bool
@@ -169,7 +173,7 @@ class Items(ResponseSchema):
 
 
 class PlannedTarget(ResponseSchema):
-    """A target as it is now; what could not be seen is null."""
+    """A target as it is now; null: unknown."""
 
     exchange: str
     routing_key: str | None
@@ -189,7 +193,7 @@ class PlanFinding(ResponseSchema):
 
 
 class Plan(ResponseSchema):
-    """What a redrive would send where. `targets` is null where the broker could not be asked; `note` says why."""
+    """What a redrive would send where. `targets` is null if the broker could not be asked; `note` says why."""
 
     model_config = ConfigDict(
         json_schema_extra=example(

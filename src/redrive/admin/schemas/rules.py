@@ -1,4 +1,4 @@
-"""Rules of auto-retry as the API answers and takes them."""
+"""Schemas of auto-retry rules."""
 
 from typing import Self
 
@@ -10,7 +10,7 @@ _YEAR_MS = 366 * 86_400_000
 
 
 class Rule(ResponseSchema):
-    """How dead letters of a scope (`*`, `queue:NAME`, `group:ID`) are sent back by themselves."""
+    """How auto-retry sends the dead letters of a scope (`*`, `queue:NAME`, `group:ID`) back."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -31,11 +31,11 @@ class Rule(ResponseSchema):
     max_ms: int
     settle_ms: int
     declared: bool
-    """A file says it; one that a person sets takes its place."""
+    """Whether a file declares it. A rule that a person sets replaces it."""
 
 
 class Rules(ResponseSchema):
-    """Every rule there is. The most specific counts; without one auto-retry is off."""
+    """Every rule. The most specific applies; without one auto-retry is off."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -57,7 +57,7 @@ class Rules(ResponseSchema):
 
 
 class RuleRequest(RequestSchema):
-    """A rule, whole: what is not said is as the example has it."""
+    """A whole rule. A field that is left out has the default below."""
 
     model_config = ConfigDict(json_schema_extra=example(enabled=True, attempts=5, first_ms=10_000, max_ms=600_000))
 

@@ -1,4 +1,4 @@
-"""Counts and what happened over time, as the API answers them."""
+"""Schemas of counts and time series."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def stats_json(stats: LetterStats) -> dict[str, Any]:
 
 
 def series_json(buckets: tuple[ActivityBucket, ...], *, asked_s: int) -> dict[str, Any]:
-    """A `TimeSeries` of the store's buckets; `asked_s` is their width where there are too few to tell."""
+    """A `TimeSeries` of the store's buckets; `asked_s` is their width if there are too few to compute it."""
     width_s = (buckets[1].at_ms - buckets[0].at_ms) // 1000 if len(buckets) > 1 else asked_s
     points = [
         {
