@@ -21,7 +21,7 @@ from rig.serve_process import Served, serving
 
 from redrive import App
 from redrive.wiring import running
-from tests.live.admin.test_bookly_runbook import LIST, RESOLVE, RETRY, STATS, by_event
+from tests.live.admin.bookly_runbook import LIST, RESOLVE, RETRY, STATS, by_event
 from tests.live.client.accounts import drain
 from tests.live.documents.document_apps import (
     RecordingService,

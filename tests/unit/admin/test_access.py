@@ -7,7 +7,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from redrive.admin import ApiSettings, InvalidSettings, Services, create_app, mint_first_token, store_first_token
+from redrive.admin import (
+    ApiSettings,
+    InvalidSettings,
+    Services,
+    create_app,
+    mint_first_token,
+    store_first_token,
+)
 from redrive.admin.access.access_audit import ORIGINS_MAX, OTHER_REASONS, QUIET_MS, REASONS_MAX
 from redrive.admin.access.authorization import Requires
 from redrive.admin.access.brute_force import ADDRESSES_MAX, FREE_GUESSES, BruteForceThrottle
@@ -625,3 +632,19 @@ def test_half_a_surrogate_pair_breaks_no_answer(
         assert (await store.audit.verify()).findings == ()
 
     run(scenario())
+
+
+def test_one_network_of_many_addresses_fills_no_audit(run: Run, client_for: ClientFor, store: Store) -> None:
+    async def scenario() -> None:
+        for number in range(20):
+            client = await client_for(None, address=f"2001:db8::{number:x}")
+            assert (await client.get("/dlq")).status_code == 401
+        assert await audited(store, "access.unauthenticated") == [("address 2001:db8::/64", "api", 1)]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("proxy", ["foo", "10.0.0.5/8", "", "proxy.example:80"])
+def test_a_proxy_that_is_no_address_is_refused(proxy: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"neither an address nor a network; write it like 10\.0\.0\.5"):
+        ApiSettings(trusted_proxies=("10.0.0.0/24", "::1", proxy))

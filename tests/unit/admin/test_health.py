@@ -6,7 +6,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from redrive.admin import ApiSettings, Services, WorkerActivity, WorkerState
+from redrive.admin import ApiSettings, Services, WorkerActivity, WorkerState, create_app
+from redrive.admin.settings import InvalidSettings
 from redrive.records import Role, Status
 from redrive.stores import StoreUnavailable
 from redrive.stores.tokens import Tokens
@@ -163,3 +164,31 @@ def test_the_documentation_needs_nothing_from_elsewhere(run: Run, client_for: Cl
             assert path.replace("&", "&amp;") in page.text
 
     run(scenario())
+
+
+class TestWhatIsOpenOnThisMachine:
+    def test_metrics_are_not_for_a_web_page_under_another_name(
+        self, run: Run, client_for: ClientFor, put_letter: PutLetter
+    ) -> None:
+        async def scenario() -> None:
+            await put_letter()
+            client = await client_for(None)
+            assert (await client.get("/metrics")).status_code == 200
+            assert (await client.get("/metrics", headers={"Host": "evil.example:8080"})).status_code == 401
+
+        run(scenario())
+
+    def test_metrics_behind_a_proxy_need_a_token(self, run: Run, services: Services, client_for: ClientFor) -> None:
+        async def scenario() -> None:
+            app = create_app(replace(services, settings=ApiSettings(trusted_proxies=("127.0.0.1",))))
+            viewer = await client_for(Role.VIEWER)
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE_URL) as client:
+                assert (await client.get("/metrics")).status_code == 401
+                headers = {"Authorization": viewer.headers["Authorization"]}
+                assert (await client.get("/metrics", headers=headers)).status_code == 200
+
+        run(scenario())
+
+    def test_a_proxy_without_authentication_is_refused(self) -> None:
+        with pytest.raises(InvalidSettings, match="proxy"):
+            ApiSettings(require_auth=False, trusted_proxies=("127.0.0.1",))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redrive.admin import Services, SharedBroker
+from redrive.admin.compat import pipeline
 from redrive.deadletters import PeekedMessage, PeekRefused, PeekResult
 from redrive.records import Role, Status
 from redrive.stores import Store
@@ -197,4 +198,24 @@ def test_it_is_for_admins_of_the_queue(run: Run, client_for: ClientFor, put_lett
                 names = [one["queue"] for one in found[0].json()["queues"]]
                 assert names == ([DLQ] if queues == ("q.thumbnail",) else [])
 
+    run(scenario())
+
+
+def test_a_peek_shows_large_messages_only_up_to_a_size(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, shared: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        sizes = {(await put_letter(dlq="orders.parked", size_bytes=100)).size_bytes for _ in range(5)}
+        assert sizes == {100}
+        client = await client_for(Role.ADMIN)
+        whole = (await client.get("/admin/dlq/queues/orders.parked/messages")).json()
+        monkeypatch.setattr(pipeline, "_PEEK_BYTES_MAX", 250)
+        some = (await client.get("/admin/dlq/queues/orders.parked/messages")).json()
+        monkeypatch.setattr(pipeline, "_PEEK_BYTES_MAX", 1)
+        one = (await client.get("/admin/dlq/queues/orders.parked/messages")).json()
+        assert [len(each["messages"]) for each in (whole, some, one)] == [5, 2, 1]
+        assert "too large" in some["note"]
+
+    shared.known = KnownQueues(address="", queues=(KnownQueue(vhost="/", dlq="orders.parked"),))
+    shared.seen = PeekRefused("it is not looked at")
     run(scenario())

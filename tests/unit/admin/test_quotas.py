@@ -16,8 +16,8 @@ from redrive.admin.middleware.request_bodies import RequestBodies
 from redrive.admin.problems import HttpProblem
 from redrive.records import ID_LENGTH, Role
 from redrive.stores import Store
+from tests.unit.admin.asgi_wire import Wire, echo_length, scope_of
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
-from tests.unit.admin.test_limits import Wire, echo_length, scope_of
 
 FEW = ApiSettings(requests_at_once=4, token_waiting_max=3, token_bodies_max=2, token_bytes_max=100, token_streams_max=1)
 

@@ -25,10 +25,11 @@ from redrive.records import (
 )
 from redrive.records.masking import HIDING_BYTES_MAX, hide_in_body, hide_in_headers, overlaps, path_of
 from redrive.stores import Store
+from redrive.stores.letters.transitions import record_life
 from redrive.wire import Properties
 from redrive.wire.envelopes import wrap_in_envelope
 from redrive.wiring import DescribedContent, describe_content
-from tests.unit.admin.conftest import ClientFor, PutLetter, Run, audited
+from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
 from tests.unit.loop_gaps import longest_gap_s
 from tests.unit.stores.letter_making import NOW_MS, make_letter
 
@@ -510,3 +511,26 @@ def test_a_long_body_is_shown_as_a_short_one_is(
         assert refused.status_code == 403
 
     run(scenario())
+
+
+@pytest.mark.parametrize("event", [LetterEvent.CAME_BACK, LetterEvent.SPENT])
+def test_a_life_tells_no_error_text_to_who_sees_no_payloads(
+    event: LetterEvent, run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, clock: Clock
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter()
+        async with store._database.write() as tx:
+            seq = await tx.value("SELECT seq FROM letters WHERE id = $1", letter.id)
+            await record_life(tx, [seq], event.value, now_ms=clock(), who="", detail="card 4711 was refused")
+        path = f"/api/v1/messages/{letter.id}"
+        assert "4711" not in (await (await client_for(Role.VIEWER)).get(path)).text
+        assert "4711" in (await (await client_for(Role.VIEWER, payloads=True)).get(path)).text
+
+    run(scenario())
+
+
+def test_a_hidden_place_in_a_list_is_hidden_however_its_number_is_written() -> None:
+    assert overlaps(("cards", "00", "number"), ("cards", "0", "number"))
+    assert overlaps(("cards", "007"), ("cards", "7"))
+    assert not overlaps(("cards", "1", "number"), ("cards", "10", "number"))
+    assert not overlaps(("cards", "0", "x"), ("cards", "", "y"))

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from redrive.admin import Services
 from redrive.admin.redrive_operations import measured_per_s
 from redrive.admin.scope import OperationScope
-from redrive.admin.services import Services
 from redrive.deadletters import Preflight, RedriveService
-from redrive.records import NewOperation, Operation, OperationKind, Role, Selection, Status
+from redrive.records import NewOperation, Operation, OperationKind, OperationState, Role, Selection, Status
 from redrive.stores import Store
 from redrive.wiring import new_random_bits
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
@@ -347,8 +348,6 @@ def test_the_speed_is_what_was_done_since_it_began(put_letter: PutLetter, run: R
         new = NewOperation(kind=OperationKind.REDRIVE, selection=Selection(ids=()), who="t")
         return await store.operations.create(new, id="op1", now_ms=clock())
 
-    from dataclasses import replace
-
     from redrive.records import OperationState
 
     made = run(scenario())
@@ -382,5 +381,63 @@ def test_where_operations_took_their_messages_is_read_once(
         assert asked[:1] == [3]
         assert len(asked) <= 3
         assert OperationScope(services) is not None
+
+    run(scenario())
+
+
+def test_a_dead_letter_that_will_be_sent_is_not_asked_for_again(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store
+) -> None:
+    async def scenario() -> None:
+        letter, other = await put_letter(), await put_letter()
+        client = await client_for(Role.OPERATOR)
+        first = await client.post(f"/dlq/{letter.id}/retry")
+        assert first.status_code == 202
+        operation = first.json()["operation"]
+        second = await client.post(f"/dlq/{letter.id}/retry")
+        assert (second.status_code, second.json()["type"]) == (409, "urn:redrive:problem:queued-already")
+        assert operation in second.json()["detail"]
+        assert (await client.post("/api/v1/redrives", json={"ids": [letter.id]})).status_code == 409
+        assert [one.id for one in (await store.operations.page(10))[0]] == [operation]
+        # With another one there is something to do, and what waits no more is no hindrance.
+        both = await client.post("/api/v1/redrives", json={"ids": [letter.id, other.id]})
+        assert both.status_code == 202
+        for id in (operation, both.json()["id"]):
+            assert (await client.post(f"/api/v1/redrives/{id}/cancel")).status_code == 200
+        assert (await client.post(f"/dlq/{letter.id}/retry")).status_code == 202
+
+    run(scenario())
+
+
+def test_the_same_key_finds_its_own_operation(run: Run, client_for: ClientFor, put_letter: PutLetter) -> None:
+    async def scenario() -> None:
+        letter = await put_letter()
+        client = await client_for(Role.OPERATOR)
+        key = {"Idempotency-Key": "k"}
+        answers = [await client.post(f"/dlq/{letter.id}/retry", headers=key) for _ in range(2)]
+        assert len({one.json()["operation"] for one in answers}) == 1
+
+    run(scenario())
+
+
+def test_an_operation_that_sent_nothing_says_how_many_it_skipped_and_why(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, services: Services
+) -> None:
+    async def scenario() -> None:
+        letter = await put_letter()
+        client = await client_for(Role.OPERATOR)
+        id = (await client.post(f"/dlq/{letter.id}/retry")).json()["operation"]
+        await client.delete(f"/dlq/{letter.id}")
+        now_ms = services.clock_ms()
+        lease = await store.leases.acquire(f"operation:{id}", owner="test", ttl_ms=60_000)
+        assert lease is not None
+        await store.operations.claim(id, lease, now_ms=now_ms)
+        assert await store.operations.take(id, lease, limit=10, now_ms=now_ms) == ()
+        told = (await client.get(f"/api/v1/redrives/{id}")).json()
+        assert told["state"] == OperationState.DONE
+        assert told["note"] == "nothing was sent: 1 of 1 was skipped (it was deleted)"
+        assert (await client.get(f"/api/v1/redrives/{id}/items")).json()["items"][0]["reason"] == "it was deleted"
+        (listed,) = (await client.get("/api/v1/redrives")).json()["redrives"]
+        assert listed["note"] == "nothing was sent: 1 of 1 was skipped (its items say why)"
 
     run(scenario())

@@ -25,8 +25,8 @@ from redrive.stores import Store, open_store
 from redrive.wire import Got
 from redrive.wiring import find_connection_settings, new_id, new_random_bits, now_ms
 from tests.unit.admin.conftest import Noted, app_on, make_token
+from tests.unit.admin.scope_attacks import ATTACKS, MINE, MY_DLQ, THEIR_DLQ, THEIRS, Call, Ids
 from tests.unit.admin.seeding import ask
-from tests.unit.admin.test_narrow_scope import ATTACKS, MINE, MY_DLQ, THEIR_DLQ, THEIRS, Call, Ids
 from tests.unit.runtime.forged_headers import forged
 from tests.unit.stores.letter_making import make_exported, make_letter, put
 

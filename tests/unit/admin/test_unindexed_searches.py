@@ -1,11 +1,14 @@
 """Filters that are dear to answer: bounded, by turns, and answered without holding up anybody else."""
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from redrive.admin import Services
 from redrive.admin.middleware.quotas import TokenQuotas, too_many
+from redrive.deadletters import RedriveService
 from redrive.records import Role, View
 from redrive.stores import Store
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
@@ -105,3 +108,31 @@ def test_a_long_filter_is_not_read_to_be_told() -> None:
     assert limited.filter_text(long) == "(a filter on payloads)"
     assert limited.filter_text("topic:t1") == "topic:t1"
     assert View(sees_payloads=True).filter_text(long) == long
+
+
+def test_one_long_look_at_a_time(
+    run: Run, client_for: ClientFor, put_letter: PutLetter, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking: list[int] = []
+    most: list[int] = []
+    plan = RedriveService.plan
+
+    async def watched(self: RedriveService, new: Any) -> Any:
+        looking.append(1)
+        most.append(len(looking))
+        await asyncio.sleep(0)
+        try:
+            return await plan(self, new)
+        finally:
+            looking.pop()
+
+    async def scenario() -> None:
+        await put_letter(body={"order": 17})
+        client = await client_for(Role.OPERATOR)
+        asked = {"q": "-body.order:18", "why": "look", "dry_run": True}
+        answers = await asyncio.gather(*[client.post("/api/v1/redrives", json=asked) for _ in range(5)])
+        assert [answer.json()["total"] for answer in answers] == [1] * 5
+        assert max(most) == 1
+
+    monkeypatch.setattr(RedriveService, "plan", watched)
+    run(scenario())

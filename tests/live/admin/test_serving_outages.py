@@ -10,7 +10,7 @@ from rig import OwnNodes, Postgres, Vhost
 from rig.dlq_operator import Operator
 from rig.serve_process import Served, serving
 
-from tests.live.admin.test_bookly_runbook import EMPTY, FILE, QUEUES, by_event
+from tests.live.admin.bookly_runbook import EMPTY, FILE, QUEUES, by_event
 
 READING = ("/dlq/stats", "/dlq?status=PENDING", "/api/v1/messages", "/api/v1/queues", "/api/v1/audit")
 
