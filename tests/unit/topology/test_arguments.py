@@ -1,4 +1,4 @@
-"""What RabbitMQ was seen to refuse or ignore is found without it: each case was declared on 3.10.8, 4.0.5 and 4.3.6."""
+"""What RabbitMQ refuses or ignores is found without a broker: each case was declared on 3.10.8, 4.0.5 and 4.3.6."""
 
 from typing import Any
 
@@ -266,7 +266,7 @@ def test_an_argument_in_place_of_a_policy_key_is_recognised() -> None:
     assert found.hint == "did you mean `message-ttl`?"
 
 
-def test_the_catalogue_names_everything_once_and_every_policy_key_it_mentions() -> None:
+def test_the_table_of_arguments_names_everything_once_and_every_policy_key_it_mentions() -> None:
     names = [one.name for one in QUEUE_ARGUMENTS]
     keys = [one.name for one in POLICY_KEYS]
     assert len(set(names)) == len(names)
@@ -292,7 +292,7 @@ UNLISTED = "x-quorum-target-group-size"
 
 
 @pytest.mark.parametrize(("version", "kind"), CAPABILITIES)
-def test_the_catalogue_has_as_many_arguments_as_the_brokers(version: BrokerVersion, kind: QueueType) -> None:
+def test_the_table_has_as_many_arguments_as_the_brokers(version: BrokerVersion, kind: QueueType) -> None:
     mine = [
         one.name
         for one in QUEUE_ARGUMENTS
@@ -306,7 +306,7 @@ VALIDATORS = {BrokerVersion.V3_10: (25, 7), BrokerVersion.V4_0: (22, 11), Broker
 
 
 @pytest.mark.parametrize("version", BrokerVersion)
-def test_the_catalogue_has_as_many_policy_keys_as_the_brokers(version: BrokerVersion) -> None:
+def test_the_table_has_as_many_policy_keys_as_the_brokers(version: BrokerVersion) -> None:
     there = [one for one in POLICY_KEYS if one.removed_in is None or version < one.removed_in]
     keys = [one for one in there if one.since <= version]
     operator_keys = [one for one in there if one.operator_since is not None and one.operator_since <= version]

@@ -388,7 +388,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert all(one.position is not None for one in refused.findings)
 
 
-def test_a_service_without_a_name_hides_nothing_of_those_after_it() -> None:
+def test_a_service_without_a_name_does_not_hide_the_problems_after_it() -> None:
     with pytest.raises(InvalidDeclaration) as caught:
         read_declaration('services: {"": {}, billing: {quues: 1}}', file="redrive.yaml")
     assert [(one.address, one.summary) for one in caught.value.findings] == [
@@ -397,7 +397,7 @@ def test_a_service_without_a_name_hides_nothing_of_those_after_it() -> None:
     ]
 
 
-def test_what_leads_past_the_end_of_a_list_is_looked_for_at_the_list() -> None:
+def test_the_position_of_an_index_past_the_end_is_the_list() -> None:
     source = YamlSource("queues:\n  orders:\n    retry: [30s, 5m]\n", "redrive.yaml")
     at_the_list = source.locate(("queues", "orders", "retry"))
     assert source.locate(("queues", "orders", "retry", 1)) != at_the_list

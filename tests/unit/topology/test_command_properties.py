@@ -146,7 +146,7 @@ def test_nothing_but_a_finished_message_is_acked_without_a_copy_before_it(
 
 
 @given(cases())
-def test_a_discard_always_has_somewhere_to_go(case: tuple[QueuePlan, Decision, PlainMessage]) -> None:
+def test_a_reject_always_has_somewhere_to_go(case: tuple[QueuePlan, Decision, PlainMessage]) -> None:
     plan, decision, message = case
     if RejectDelivery() in plan.commands(decision, message, report_on(plan, message)):
         assert plan.dead_letters

@@ -127,12 +127,12 @@ def test_a_shape_object_is_a_default_as_good_as_its_mapping() -> None:
     assert slow.retry == ServiceShape(service="wms-y", attempts=3)
 
 
-def test_attempts_can_not_be_nothing_where_a_number_is_needed() -> None:
+def test_attempts_can_not_be_none_where_a_number_is_needed() -> None:
     with pytest.raises(ValueError, match="must be a whole number, not nothing"):
         PerQueueShape(attempts=None)  # type: ignore[arg-type]
 
 
-def test_a_type_said_aloud_is_written_on_every_queue_of_the_shape() -> None:
+def test_an_explicit_type_is_written_on_every_queue_of_the_shape() -> None:
     compiled = compile_declaration(read("queues: {a: {type: classic, retry: {shape: per-queue}}, b: {type: classic}}"))
     assert {queue.arguments.get("x-queue-type") for queue in compiled.topology.queues} == {"classic"}
 
@@ -214,7 +214,7 @@ def test_a_quorum_queue_of_a_documented_shape_dead_letters_at_least_once() -> No
         assert queue.arguments.get("x-dead-letter-strategy") == ("at-least-once" if dead_letters else None)
 
 
-def test_the_literal_form_of_the_quorum_document_is_still_to_be_had() -> None:
+def test_the_literal_form_of_the_quorum_document_can_be_chosen() -> None:
     compiled = compile_declaration(
         read("queues: {a: {retry: {shape: quorum, at_least_once: false, safe_limits: false}}}")
     )
@@ -238,7 +238,7 @@ def test_python_reports_where_without_a_file() -> None:
     )
 
 
-def test_auto_retry_is_said_for_all_and_changed_for_one() -> None:
+def test_auto_retry_is_a_default_that_one_queue_changes() -> None:
     declaration = read_declaration(
         """
 defaults: {auto_retry: {attempts: 5, first: 2s}}
@@ -269,7 +269,7 @@ queues:
         ("{every: 30s}", "'every' is not known here"),
     ],
 )
-def test_an_auto_retry_that_can_not_be_is_refused_at_its_place(said: str, problem: str) -> None:
+def test_an_invalid_auto_retry_is_refused_at_its_place(said: str, problem: str) -> None:
     with pytest.raises(InvalidDeclaration) as refused:
         read_declaration(f"queues: {{orders: {{auto_retry: {said}}}}}")
     (finding,) = refused.value.findings

@@ -76,7 +76,7 @@ def test_a_wrong_type_is_named_with_its_path(fields: dict[str, Any], sentence: s
         ("parameters", {"vhost": "/", "component": "operator_policy", "name": "a"}, ["value"]),
     ],
 )
-def test_what_rabbitmq_can_do_without_is_few_and_the_rest_is_missed(
+def test_few_fields_may_be_missing_and_every_other_is_reported(
     section: str, item: dict[str, Any], missing: list[str]
 ) -> None:
     found = faults(json.dumps({"vhosts": [], section: [item]}))
@@ -114,7 +114,7 @@ def test_a_place_after_brackets_and_quotes_inside_texts_is_still_right() -> None
         ("policies", {"pattern": "a", "definition": {}}, {"pattern": "b", "definition": {}}, "duplicate-policy"),
     ],
 )
-def test_two_of_a_name_with_different_settings_have_no_meaning(
+def test_two_objects_of_one_name_with_different_settings_are_refused(
     section: str, first: dict[str, Any], second: dict[str, Any], code: str
 ) -> None:
     text = json.dumps({section: [{"vhost": "/", "name": "a", **one} for one in (first, second)]})
@@ -131,7 +131,7 @@ def test_a_key_given_twice_is_refused_because_versions_take_different_values() -
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity", "1" + "0" * 5000])
-def test_a_number_that_is_none_is_refused(number: str) -> None:
+def test_a_literal_that_is_no_number_is_refused(number: str) -> None:
     (finding,) = faults(f'{{"queues": [{{"vhost": "/", "name": "a", "arguments": {{"x": {number}}}}}]}}')
     assert (finding.code, finding.address) == ("bad-number", "queues[0].arguments.x")
     assert len(finding.text) < 200
@@ -146,7 +146,7 @@ def test_a_number_that_is_none_is_refused(number: str) -> None:
         ('{"a": "x\\u0000"}', "nul-character"),
     ],
 )
-def test_a_character_that_is_none_is_refused(text: str, code: str) -> None:
+def test_half_a_surrogate_pair_and_nul_are_refused(text: str, code: str) -> None:
     (finding,) = faults(text)
     assert finding.code == code
 

@@ -95,7 +95,7 @@ def test_a_per_vhost_export_of_4_brings_the_vhosts_settings_along() -> None:
     assert found.topology.vhosts == (Vhost(name="/", default_queue_type="quorum"),)
 
 
-def test_a_whole_cluster_file_is_told_by_its_vhosts_or_by_one_object_that_names_its_own() -> None:
+def test_a_whole_cluster_file_is_recognised_by_its_vhosts_or_by_one_object_that_names_its_own() -> None:
     assert not parse_definitions('{"vhosts": []}').per_vhost
     assert not parse_definitions('{"queues": [{"name": "a", "vhost": "/"}]}').per_vhost
     assert not parse_definitions(
@@ -139,7 +139,7 @@ def test_a_vhosts_default_queue_type_is_found_wherever_it_stands(vhost: dict[str
     assert topology.vhosts[0].default_queue_type == "quorum"
 
 
-def test_what_has_no_word_in_the_model_is_kept() -> None:
+def test_what_the_model_does_not_know_is_kept() -> None:
     topology = read_definitions(
         cluster(users=[{"name": "u"}], rabbit_version="4.0.5", queues=[{"name": "q", "vhost": "/", "type": "classic"}])
     )

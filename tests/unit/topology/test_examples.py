@@ -280,7 +280,7 @@ def test_every_queue_of_an_example_runs_as_often_as_its_document_says(name: str)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_ways_an_arrangement_names_exist_in_its_topology(name: str) -> None:
+def test_the_retry_routes_of_an_example_exist_in_its_topology(name: str) -> None:
     """A wait or parking publish to `exchange` with `routing_key` ends in exactly the queue it names."""
     found = compiled(name)
     bound = bindings(found)

@@ -1,4 +1,4 @@
-"""Names that RabbitMQ refuses, changes or can't reach again are told before it sees them."""
+"""Names that RabbitMQ refuses, changes or can't reach again are reported before it sees them."""
 
 import pytest
 

@@ -54,8 +54,8 @@ DEATHS = frozenset(
     }
 )
 BROKERS_OWN = frozenset({"CC", "BCC", "x-delivery-count", "x-acquired-count"})
-LIVING = DEATHS | BROKERS_OWN | {"x-redrive-not-before", "x-redrive-attempts-before"}
-"""What a living copy leaves behind, but for what it has a new value for."""
+RETRY_DROPS = DEATHS | BROKERS_OWN | {"x-redrive-not-before", "x-redrive-attempts-before"}
+"""What a retry copy drops, unless it has a new value for it."""
 DEAD = BROKERS_OWN | {
     "x-redrive-not-before",
     "x-redrive-attempts-before",
@@ -80,8 +80,8 @@ def message(queue: str, **headers: Any) -> PlainMessage:
     return PlainMessage(queue=queue, exchange="events", routing_key="a.key", headers=named)
 
 
-def returned(queue: str, **headers: Any) -> PlainMessage:
-    """The same, after a consumer has given it back."""
+def requeued(queue: str, **headers: Any) -> PlainMessage:
+    """The same, after a consumer has requeued it."""
     given = message(queue, **headers)
     given.redelivered = True
     return given
@@ -177,7 +177,7 @@ def copy_to(exchange: str, key: str, queue: str, count: int, **more: Any) -> tup
             exchange=exchange,
             routing_key=key,
             set_headers={"x-retry-count": count, **origin(queue)},
-            drop_headers=LIVING,
+            drop_headers=RETRY_DROPS,
             **more,
         ),
         AckDelivery(),
@@ -220,7 +220,7 @@ def test_a_delay_above_all_waits_goes_to_the_longest_with_its_time(example: str,
             exchange=exchange,
             routing_key=key,
             set_headers={"x-retry-count": 3, **origin(one.name), "x-redrive-not-before": LATER_MS},
-            drop_headers=LIVING - {"x-redrive-not-before"},
+            drop_headers=RETRY_DROPS - {"x-redrive-not-before"},
         ),
         AckDelivery(),
     )
@@ -234,7 +234,7 @@ def test_a_requeue_with_a_long_delay_pauses_a_minute_and_carries_the_rest() -> N
             exchange="",
             routing_key="reports",
             set_headers={"x-retry-count": 1, **origin("reports"), "x-redrive-not-before": LATER_MS},
-            drop_headers=LIVING - {"x-redrive-not-before"},
+            drop_headers=RETRY_DROPS - {"x-redrive-not-before"},
         ),
         AckDelivery(),
     )
@@ -322,7 +322,7 @@ def test_what_came_too_early_by_copy_waits_again_with_its_x_retry_count_untouche
     example: str, exchange: str, keys: tuple[str, str]
 ) -> None:
     one = plan(example)
-    kept = LIVING - {"x-redrive-attempts-before"}
+    kept = RETRY_DROPS - {"x-redrive-attempts-before"}
     early = message(one.name, x_retry_count=2, x_redrive_not_before=LATER_MS)
     assert one.commands(defer(7_200_000), early, report(2)) == (
         PublishCopy(
@@ -348,8 +348,8 @@ def test_what_came_too_early_by_copy_waits_again_with_its_x_retry_count_untouche
 @pytest.mark.parametrize(
     ("example", "counts", "kept"),
     [
-        ("bookly", {}, LIVING - {"x-redrive-attempts-before"}),
-        ("native", {"x-redrive-attempts-before": 2}, LIVING - {"x-redrive-attempts-before"}),
+        ("bookly", {}, RETRY_DROPS - {"x-redrive-attempts-before"}),
+        ("native", {"x-redrive-attempts-before": 2}, RETRY_DROPS - {"x-redrive-attempts-before"}),
     ],
 )
 def test_what_came_too_early_without_wait_queues_pauses_and_goes_to_the_end(
@@ -376,7 +376,7 @@ def test_what_came_too_early_without_wait_queues_pauses_and_goes_to_the_end(
 
 def test_a_native_retry_is_a_counted_requeue_after_a_pause_for_what_is_longer() -> None:
     one = plan("native")
-    third = returned(one.name, x_delivery_count=2)
+    third = requeued(one.name, x_delivery_count=2)
     assert one.commands(retry(30_000), message(one.name), report()) == (RequeueDelivery(counted=True),)
     assert one.commands(retry(90_000), third, report(2)) == (RequeueDelivery(counted=True),)
     assert one.commands(retry(150_000), third, report(2)) == (Pause(pause_ms=60_000), RequeueDelivery(counted=True))
@@ -404,7 +404,7 @@ def test_the_literal_requeue_is_a_nack() -> None:
         Pause(pause_ms=1_000),
         RequeueDelivery(counted=False),
     )
-    # Nobody has run: a return would be counted by a quorum queue up to 4.0, and here that count is the attempts.
+    # No run failed: a quorum queue up to 4.0 would count a requeue, and here that count is the attempts.
     pause, copy, ack = one.commands(defer(90_000), message("orders", x_delivery_count=1), report(1))
     assert (pause, ack) == (Pause(pause_ms=60_000), AckDelivery())
     assert isinstance(copy, PublishCopy)
@@ -478,14 +478,14 @@ def test_requeueing_a_message_with_a_publishers_delivery_count_is_counted_where_
     one = plan(example)
     counted = one.counted_by is Counter.DELIVERIES
     assert counted == (example == "native")
-    brought, own = message(one.name, x_delivery_count=3), returned(one.name, x_delivery_count=3)
+    brought, own = message(one.name, x_delivery_count=3), requeued(one.name, x_delivery_count=3)
     assert one.commands(Requeued(pause_ms=0), brought, report()) == (RequeueDelivery(counted=counted),)
     assert one.commands(Requeued(pause_ms=0), own, report()) == (RequeueDelivery(counted=False),)
 
 
 def test_the_literal_requeue_of_a_message_with_a_publishers_delivery_count_is_a_reject() -> None:
     one = plan_of({"shape": "requeue", "requeue": "nack"})
-    brought, own = message("orders", x_delivery_count=3), returned("orders", x_delivery_count=1)
+    brought, own = message("orders", x_delivery_count=3), requeued("orders", x_delivery_count=1)
     assert one.commands(retry(0), brought, report()) == (RequeueDelivery(counted=True),)
     assert one.commands(retry(0), own, report(1)) == (RequeueDelivery(counted=False),)
     assert one.commands(retry(0), message("orders"), report()) == (RequeueDelivery(counted=False),)
@@ -508,14 +508,14 @@ def test_attempts_from_before_a_copy_are_in_its_x_retry_count_and_not_added_agai
 def test_a_message_that_a_quorum_queue_got_back_often_is_requeued_by_a_copy(example: str) -> None:
     one = plan(example)
     counts = {"x-redrive-attempts-before": 1} if one.counted_by is Counter.REJECTIONS else {}
-    commands = one.commands(Requeued(pause_ms=800), returned(one.name, x_delivery_count=10, x_retry_count=1), report(1))
+    commands = one.commands(Requeued(pause_ms=800), requeued(one.name, x_delivery_count=10, x_retry_count=1), report(1))
     assert commands == (
         Pause(pause_ms=800),
         PublishCopy(
             exchange="",
             routing_key=one.name,
             set_headers={**origin(one.name), **counts},
-            drop_headers=LIVING - {"x-redrive-attempts-before"},
+            drop_headers=RETRY_DROPS - {"x-redrive-attempts-before"},
         ),
         AckDelivery(),
     )
@@ -592,7 +592,7 @@ def test_deferring_for_no_time_replaces_a_message_by_a_copy_at_the_end_of_its_qu
             exchange="",
             routing_key=one.name,
             set_headers={**origin(one.name), **counts},
-            drop_headers=LIVING - {"x-redrive-attempts-before"},
+            drop_headers=RETRY_DROPS - {"x-redrive-attempts-before"},
         ),
         AckDelivery(),
     )

@@ -1,4 +1,4 @@
-"""Each version's own refusals and silences, as they were measured, are told before it sees the topology."""
+"""What each version refuses or ignores, as measured, is reported before it sees the topology."""
 
 from typing import Any
 

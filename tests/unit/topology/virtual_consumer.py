@@ -1,8 +1,7 @@
-"""A consumer small enough to trust, on the embedded broker's engine in virtual time: it does what a queue's plan says.
+"""A minimal consumer on the embedded broker's engine in virtual time: it does what a queue's plan says.
 
-It takes a delivery, asks the pure rooms (foreign? too early? what now? which commands?) and obeys. Nothing here knows a
-shape; where a message ends is read from the engine, not from the commands.
-"""
+It takes a delivery, asks the pure rooms (foreign? too early? which decision? which commands?) and executes the
+commands. Nothing here knows a shape; where a message ends is read from the engine, not from the commands."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -16,7 +16,7 @@ from redrive.topology.arguments.known_arguments import (
     QUEUE_ARGUMENTS,
     ArgumentRule,
 )
-from redrive.topology.arguments.value_rules import Text, shown
+from redrive.topology.arguments.value_rules import AnyText, shown
 from redrive.topology.broker_versions import BrokerVersion
 from redrive.topology.model import Exchange, ExchangeType, Policy, Queue, QueueType
 
@@ -87,7 +87,7 @@ def check_exchange(exchange: Exchange) -> tuple[Finding, ...]:
         found.append(_unknown_exchange_type(exchange))
     for name, value in exchange.arguments.items():
         if name == _ALTERNATE_EXCHANGE:
-            problem = Text().problem(value)
+            problem = AnyText().problem(value)
             if problem is not None:
                 found.append(_error(exchange, "bad-argument", f"{name} {problem}", _refused(name)))
         elif value is None:

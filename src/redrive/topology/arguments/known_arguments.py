@@ -9,7 +9,7 @@ the argument in silence and ignores it, but refuses the policy key, and with it 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from redrive.topology.arguments.value_rules import Age, Anything, Flag, OneOf, Text, ValueRule, Whole
+from redrive.topology.arguments.value_rules import Age, AnyText, Anything, Boolean, OneOf, ValueRule, Whole
 from redrive.topology.broker_versions import BrokerVersion
 from redrive.topology.model import QueueType
 
@@ -83,13 +83,13 @@ QUEUE_ARGUMENTS: tuple[ArgumentRule, ...] = (
                  meaning="most bytes of bodies the queue holds"),
     ArgumentRule(name="x-overflow", policy_key="overflow", value=OneOf(_OVERFLOWS), types=_MESSAGES,
                  meaning="what a full queue does: drop its oldest, or refuse the newest"),
-    ArgumentRule(name="x-dead-letter-exchange", policy_key="dead-letter-exchange", value=Text(), types=_MESSAGES,
+    ArgumentRule(name="x-dead-letter-exchange", policy_key="dead-letter-exchange", value=AnyText(), types=_MESSAGES,
                  meaning="where dead messages are published; the empty name is the default exchange"),
-    ArgumentRule(name="x-dead-letter-routing-key", policy_key="dead-letter-routing-key", value=Text(), types=_MESSAGES,
-                 meaning="the key dead messages get; without it they keep their own"),
+    ArgumentRule(name="x-dead-letter-routing-key", policy_key="dead-letter-routing-key", value=AnyText(),
+                 types=_MESSAGES, meaning="the key dead messages get; without it they keep their own"),
     ArgumentRule(name="x-dead-letter-strategy", policy_key="dead-letter-strategy", value=OneOf(_STRATEGIES),
                  types=_ONLY_QUORUM, meaning="whether a dead message is kept until its target has it"),
-    ArgumentRule(name="x-single-active-consumer", value=Flag(), types=_MESSAGES,
+    ArgumentRule(name="x-single-active-consumer", value=Boolean(), types=_MESSAGES,
                  meaning="one consumer at a time, the others wait to take over"),
     ArgumentRule(name="x-max-priority", value=Whole(0, MAX_PRIORITY_MAX), types=_ONLY_CLASSIC,
                  meaning="how many priorities a classic queue keeps apart"),
@@ -151,10 +151,10 @@ POLICY_KEYS: tuple[PolicyRule, ...] = (
     PolicyRule(name="delayed-retry-type", value=OneOf(_DELAYED_RETRY_TYPES), since=_V4_3, operator_since=_V4_3),
     PolicyRule(name="delayed-retry-min", value=_POSITIVE, since=_V4_3, operator_since=_V4_3),
     PolicyRule(name="delayed-retry-max", value=_POSITIVE, since=_V4_3, operator_since=_V4_3),
-    PolicyRule(name="dead-letter-exchange", value=Text()),
-    PolicyRule(name="dead-letter-routing-key", value=Text()),
+    PolicyRule(name="dead-letter-exchange", value=AnyText()),
+    PolicyRule(name="dead-letter-routing-key", value=AnyText()),
     PolicyRule(name="dead-letter-strategy", value=OneOf(_STRATEGIES)),
-    PolicyRule(name="alternate-exchange", value=Text()),
+    PolicyRule(name="alternate-exchange", value=AnyText()),
     PolicyRule(name="queue-mode", value=OneOf(("default", "lazy"))),
     PolicyRule(name="queue-leader-locator", value=OneOf(_LEADER_LOCATORS)),
     PolicyRule(name="initial-cluster-size", value=_COUNT),

@@ -62,7 +62,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class AnyText:
     """A text, the empty one included."""
 
     def problem(self, value: Value) -> str | None:
@@ -71,7 +71,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Boolean:
     """true or false."""
 
     def problem(self, value: Value) -> str | None:

@@ -14,7 +14,7 @@ from redrive.topology.model import DEFAULT_VHOST, Policy
 from redrive.topology.option_types import Path
 
 if TYPE_CHECKING:
-    from redrive.topology.shapes.base import Shape
+    from redrive.topology.shapes.shape import Shape
 
 Locate = Callable[[Path], Position | None]
 

@@ -35,8 +35,8 @@ from redrive.topology.deliveries.message_origin import (
 )
 from redrive.topology.model import DEFAULT_EXCHANGE, Queue, QueueType
 from redrive.topology.retry_routes import MoveBy, RetryRoutes
-from redrive.topology.shapes.base import Shape
 from redrive.topology.shapes.safe_queues import DELIVERY_LIMIT_NEVER
+from redrive.topology.shapes.shape import Shape
 from redrive.topology.shapes.traits import NO_TRAITS, Traits
 
 

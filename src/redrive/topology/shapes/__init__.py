@@ -16,7 +16,6 @@ To add a shape:
    test_shapes_in_virtual_time.py).
 """
 
-from redrive.topology.shapes.base import Built, Shape
 from redrive.topology.shapes.documented import DocumentedShape
 from redrive.topology.shapes.ladder import LadderShape
 from redrive.topology.shapes.native import NativeShape
@@ -24,6 +23,7 @@ from redrive.topology.shapes.per_queue import PerQueueShape
 from redrive.topology.shapes.quorum import QuorumShape
 from redrive.topology.shapes.requeue import RequeueShape
 from redrive.topology.shapes.service import ServiceShape
+from redrive.topology.shapes.shape import Built, Shape
 from redrive.topology.shapes.tiered import TieredShape
 
 SHAPES: dict[str, type[Shape]] = {

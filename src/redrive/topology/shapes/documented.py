@@ -9,8 +9,8 @@ from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import Queue, QueueType
 from redrive.topology.option_types import Flag, option
 from redrive.topology.retry_routes import Wait
-from redrive.topology.shapes.base import Shape
 from redrive.topology.shapes.safe_queues import AT_LEAST_ONCE, DELIVERY_LIMIT_NEVER, dead_letter_to, refuse_loop_deaths
+from redrive.topology.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

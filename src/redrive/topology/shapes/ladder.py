@@ -23,7 +23,6 @@ from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, QueueType
 from redrive.topology.option_types import Delays, DurationText, Template, fill, option, parse_duration_ms
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
-from redrive.topology.shapes.base import ATTEMPTS_BY_DELAYS, Built, Shape
 from redrive.topology.shapes.safe_queues import (
     AT_LEAST_ONCE,
     DELIVERY_LIMIT_MAIN,
@@ -32,6 +31,7 @@ from redrive.topology.shapes.safe_queues import (
     parking_queue,
     wait_queue,
 )
+from redrive.topology.shapes.shape import ATTEMPTS_BY_DELAYS, Built, Shape
 from redrive.topology.shapes.traits import Traits
 
 

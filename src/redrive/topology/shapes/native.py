@@ -35,8 +35,8 @@ from redrive.topology.deliveries import moves
 from redrive.topology.model import DEFAULT_EXCHANGE, QueueType
 from redrive.topology.option_types import Duration, DurationText, Invalid, Template, fill, option, parse_duration_ms
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes
-from redrive.topology.shapes.base import ATTEMPTS, Built, Shape
 from redrive.topology.shapes.safe_queues import AT_LEAST_ONCE, bindings_of, dead_letter_to, parking_queue
+from redrive.topology.shapes.shape import ATTEMPTS, Built, Shape
 from redrive.topology.shapes.traits import Traits
 
 

@@ -24,9 +24,9 @@ from redrive.topology.declaration.model import DeclaredQueue
 from redrive.topology.model import DEFAULT_EXCHANGE, Binding, Exchange, ExchangeType
 from redrive.topology.option_types import Delays, DurationText, Template, fill, option, parse_duration_ms
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
-from redrive.topology.shapes.base import ATTEMPTS, Built
 from redrive.topology.shapes.documented import DocumentedShape
 from redrive.topology.shapes.safe_queues import bindings_of, dead_letter_to
+from redrive.topology.shapes.shape import ATTEMPTS, Built
 from redrive.topology.shapes.traits import Traits
 
 _NAME = Template(("queue",), required=("queue",))

@@ -34,9 +34,9 @@ from redrive.topology.deliveries import moves
 from redrive.topology.model import Binding, Exchange, ExchangeType
 from redrive.topology.option_types import Choice, Invalid, Template, Text, fill, option
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes
-from redrive.topology.shapes.base import ATTEMPTS, Built
 from redrive.topology.shapes.documented import DocumentedShape
 from redrive.topology.shapes.safe_queues import DELIVERY_LIMIT_MAIN, bindings_of
+from redrive.topology.shapes.shape import ATTEMPTS, Built
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,9 +43,9 @@ from redrive.topology.option_types import (
     parse_duration_ms,
 )
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
-from redrive.topology.shapes.base import ATTEMPTS, Built
 from redrive.topology.shapes.documented import DocumentedShape
 from redrive.topology.shapes.safe_queues import bindings_of
+from redrive.topology.shapes.shape import ATTEMPTS, Built
 from redrive.topology.shapes.traits import Traits
 
 _NAMES = ("service", "prefix")

@@ -38,9 +38,9 @@ from redrive.topology.option_types import (
     parse_duration_ms,
 )
 from redrive.topology.retry_routes import MoveBy, Parking, RetryRoutes, Wait
-from redrive.topology.shapes.base import ATTEMPTS_BY_DELAYS, Built
 from redrive.topology.shapes.documented import DocumentedShape
 from redrive.topology.shapes.safe_queues import DELIVERY_LIMIT_MAIN, DELIVERY_LIMIT_NEVER, bindings_of
+from redrive.topology.shapes.shape import ATTEMPTS_BY_DELAYS, Built
 
 _NAMES = ("queue", "domain", "exchange")
 

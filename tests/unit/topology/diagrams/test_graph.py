@@ -1,4 +1,4 @@
-"""What each queue is for, told from the graph alone and with retry_routes."""
+"""The role of each queue, from the graph alone and with retry routes."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def roles(graph: Graph) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"foreign"}))
-def test_the_graph_alone_tells_the_same_roles_as_the_arrangements(name: str) -> None:
+def test_the_graph_alone_gives_the_same_roles_as_the_retry_routes(name: str) -> None:
     topology, arranged = EXAMPLES[name]()
     told, inferred = build_graph(topology, arranged), build_graph(topology)
     assert roles(inferred) == roles(told)
