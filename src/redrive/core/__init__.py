@@ -1,7 +1,7 @@
-"""The pure heart: words that every room shares. No I/O, no clock, no randomness, no logging.
+"""What every room shares, and how retries are decided. Pure: no I/O, no clock, no randomness, no logging.
 
-Errors, findings and durations are imported at once, what decides about messages when it is first used: an embedded
-broker and most commands start without it.
+Errors, findings and durations are imported at once. What decides about messages is imported when it is first used: an
+embedded broker and most commands start without it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What the copies of a message say about its past: the headers of a parked one, and of one that is to be run again.
+"""The headers that a copy of a message gets: a parked copy, and a copy that is to be run again.
 
     header                    retry copy   parked copy   what
     x-retry-count             yes          yes           retries done when the copy is run; when it was parked
@@ -15,8 +15,8 @@
     x-redrive-parked-at                    yes           milliseconds since 1970
     x-redrive-digest          yes          yes           whose headers these are; written where the copy is made
 
-Everything written here is bounded: together far below the 131 kB at which a header frame closes the connection. What
-the message had before is not ours to cut, so `fit_headers` gives up our own words where the two together are too much.
+Everything written here is bounded: together far below the 131 kB at which a header frame closes the connection. We do
+not cut the message's own headers, so if both together are too much `fit_headers` drops some of ours.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,22 +34,22 @@ HISTORY_ERROR_BYTES_MAX = 300
 ERROR_BYTES_MAX = TYPE_BYTES_MAX + MESSAGE_BYTES_MAX + 2
 NAME_BYTES_MAX = 255
 STATUS_LIMIT = 2**31
-"""An error may call any number a status; a header can't hold every number."""
+"""An error may have any number as its status; a header can't hold every number."""
 
 COPY_DROPS = headers.DEATH_HEADERS | headers.ROUTING_HEADERS | headers.COUNT_HEADERS
-"""What a copy that is to live on does not take with it."""
+"""What a copy that is to be run again does not carry."""
 PARK_DROPS = (
     headers.ROUTING_HEADERS
     | headers.COUNT_HEADERS
     | {headers.ATTEMPTS_BEFORE, headers.NOT_BEFORE, headers.DELIVERIES, headers.DEATHS_ALONE}
 )
-"""What a parked copy does not take with it. x-death stays as evidence. `x-redrive-attempts-before` is part of
-`x-retry-count` now, and would count twice for whoever moves the message back by hand (where x-death counts it stays:
-`carrying.park`); its crashes would park it again."""
+"""What a parked copy does not carry. x-death stays as evidence. `x-redrive-attempts-before` is part of `x-retry-count`
+now, and would count twice if somebody moved the message back by hand (where x-death counts it stays: see `park` in
+topology's shapes); its crashes would park it again."""
 
 
 def parking_headers(decision: Parked, message: ReceivedMessage, report: Report) -> dict[str, Any]:
-    """What is written on the copy that goes to the dead letters."""
+    """The headers of the copy that goes to the dead letters."""
     written: dict[str, Any] = {
         headers.RETRY_COUNT: report.retries,
         headers.FINAL_RETRY_COUNT: report.retries,
@@ -70,7 +70,7 @@ def parking_headers(decision: Parked, message: ReceivedMessage, report: Report) 
 
 
 def retry_headers(message: ReceivedMessage, report: Report) -> dict[str, Any]:
-    """What is written on a copy that is to be run again: one retry more, and where it came from."""
+    """The headers of a copy that is to be run again: one retry more, and where the message came from."""
     written: dict[str, Any] = {headers.RETRY_COUNT: report.retries + 1, **original_headers(message)}
     if message.header(headers.ATTEMPTS_BEFORE) is not None:
         written[headers.ATTEMPTS_BEFORE] = 0  # it is part of the count now
@@ -80,10 +80,10 @@ def retry_headers(message: ReceivedMessage, report: Report) -> dict[str, Any]:
 
 
 def original_headers(message: ReceivedMessage) -> dict[str, str]:
-    """Where a message was consumed first and how it came there: as it says itself, else as its x-death says, else now.
+    """Where a message was consumed first and how it came there: by its own headers, else by its x-death, else as now.
 
     An x-death entry has the exchange and the keys of the first death of its kind, so a message that was rejected, has
-    waited and came back through the default exchange still knows its own.
+    waited and came back through the default exchange still has its own there.
     """
     exchange, routing_key = _first_route(message)
     return {
@@ -94,18 +94,18 @@ def original_headers(message: ReceivedMessage) -> dict[str, str]:
 
 
 def original_routing_key(message: ReceivedMessage) -> str:
-    """The key among the above, for those who want no more."""
-    told = message.header(headers.ORIGINAL_ROUTING_KEY)
-    return _first_route(message)[1] if told is None else _name(told, _first_route(message)[1])
+    """The routing key of `original_headers` alone."""
+    value = message.header(headers.ORIGINAL_ROUTING_KEY)
+    return _first_route(message)[1] if value is None else _name(value, _first_route(message)[1])
 
 
 def read_history(message: ReceivedMessage) -> tuple[Attempt, ...]:
-    """The attempts a message tells of, oldest first; what can't be read is left out."""
-    told = message.header(headers.HISTORY)
-    if not isinstance(told, list | tuple):
+    """The attempts in a message's history header, oldest first; entries that can't be read are left out."""
+    value = message.header(headers.HISTORY)
+    if not isinstance(value, list | tuple):
         return ()
     attempts = []
-    for one in told[-HISTORY_MAX:]:
+    for one in value[-HISTORY_MAX:]:
         if (type(one) is dict or isinstance(one, Mapping)) and isinstance(one.get("error"), str):
             error = shorten(one["error"], HISTORY_ERROR_BYTES_MAX)
             attempts.append(Attempt(number=read_count(one.get("number")), at_ms=_moment(one.get("at_ms")), error=error))
@@ -113,7 +113,7 @@ def read_history(message: ReceivedMessage) -> tuple[Attempt, ...]:
 
 
 def write_history(history: Iterable[Attempt]) -> list[dict[str, Any]]:
-    """The newest attempts as the header has them."""
+    """The newest attempts as the history header has them."""
     return [
         {"number": one.number, "at_ms": one.at_ms, "error": shorten(one.error, HISTORY_ERROR_BYTES_MAX)}
         for one in tuple(history)[-HISTORY_MAX:]
@@ -121,13 +121,13 @@ def write_history(history: Iterable[Attempt]) -> list[dict[str, Any]]:
 
 
 _OURS_BYTES_MAX = 64_000
-"""More than all of our headers together take: each is bounded by itself."""
+"""More than all our headers together take: each is bounded by itself."""
 
 
 def fit_headers(written: Mapping[str, Any], room_bytes: int) -> dict[str, Any]:
-    """Headers of ours that need at most about so many bytes: the stack goes first, then the history, then the error.
+    """Our headers, cut to about so many bytes: the stack is dropped first, then the history, then the error.
 
-    The counts and names are kept in any case; they are small.
+    Counts and names are always kept; they are small.
     """
     fitting = dict(written)
     if room_bytes >= _OURS_BYTES_MAX:
@@ -150,14 +150,14 @@ def _first_route(message: ReceivedMessage) -> tuple[str, str]:
     return (message.exchange, message.routing_key) if route is None else route
 
 
-def _name(told: Any, otherwise: str) -> str:
-    """A name a header told of, if it can be one. Bytes that are no UTF-8 stay what they are (PEP 383)."""
-    if told is None:
+def _name(value: Any, otherwise: str) -> str:
+    """A name in a header, if it can be one. Bytes that are no UTF-8 are kept (PEP 383)."""
+    if value is None:
         return otherwise
-    if isinstance(told, bytes | bytearray):
-        told = bytes(told).decode("utf-8", "surrogateescape")
-    if isinstance(told, str) and len(told.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX:
-        return told
+    if isinstance(value, bytes | bytearray):
+        value = bytes(value).decode("utf-8", "surrogateescape")
+    if isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX:
+        return value
     return otherwise
 
 
@@ -166,7 +166,7 @@ def _moment(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """About how many bytes a value takes in a field table; never less than it does."""
+    """About how many bytes a value takes in a field table; never too few."""
     match value:
         case Mapping():
             return 5 + sum(1 + 3 * len(str(name)) + _size(one) for name, one in value.items())

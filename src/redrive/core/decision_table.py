@@ -24,8 +24,8 @@
     no run is left (retries + 1 ≥ attempts_max)            Parked(attempts)
     older than age_ms_max now, or when the delay is over   Parked(age)
 
-A backoff's delay is shortened by the jitter and is at least what Retry-After said; a delay that was asked for is not
-shortened. Nothing waits longer than `DELAY_MS_MAX`, and no pause holds a message longer than `PAUSE_MS_MAX`.
+A backoff's delay is shortened by the jitter and is at least the Retry-After; a delay that a handler asked for is not
+shortened. No delay is longer than `DELAY_MS_MAX`, no pause longer than `PAUSE_MS_MAX`.
 
 `docs/reference/decisions.md` is made from the same table.
 """
@@ -39,13 +39,13 @@ from redrive.core.retry_policies import Backoff, RetryPolicy, Rule, Situation
 from redrive.core.signals import Park, Requeue, RetryAfter, Signal
 
 PAUSE_MS_MAX = 60_000
-"""The longest a message is held locally: far below the broker's consumer timeout of 30 minutes."""
+"""The longest pause in the consumer: far below the broker's consumer timeout of 30 minutes."""
 PAUSE_MS_SHORTEST, PAUSE_MS_LONGEST = 500, 1_500
-"""Between these is a pause that nobody has asked for."""
+"""The range of a pause whose length nobody asked for."""
 DELAY_MS_MAX = 366 * 86_400_000
-"""A year. More is a mistake in somebody's Retry-After, and would not fit into a header at last."""
+"""A year. A longer Retry-After is a mistake, and might not fit into a header."""
 DELAY_MS_UNKNOWN = 30_000
-"""For a backoff of the author's own that raises or says no number."""
+"""If the author's own backoff raises or returns no number."""
 
 TRANSIENT_4XX = (408, 409, 429)
 TOO_EARLY = 425
@@ -53,7 +53,7 @@ TOO_EARLY = 425
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One run as the rows see it: `own` is what the policy's function said, `rule` the first rule that matches."""
+    """One run as the rows see it: `own` is the answer of the policy's function, `rule` the first rule that matches."""
 
     outcome: Outcome
     situation: Situation
@@ -64,7 +64,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """One line of the table: for people (`outcome`, `condition`, `consequence`) and as functions (`when`, `then`)."""
+    """One row of the table: as text (`outcome`, `condition`, `consequence`) and as functions (`when`, `then`)."""
 
     outcome: str
     condition: str
@@ -74,7 +74,7 @@ class DecisionRow:
 
 
 def decide(outcome: Outcome, situation: Situation, policy: RetryPolicy) -> Decision:
-    """What becomes of the message. Every outcome has exactly one answer; nothing in a policy makes it raise."""
+    """Decides what becomes of the message. Every outcome has exactly one decision; no policy makes this raise."""
     case = _case(outcome, situation, policy)
     return _first_row(case).then(case)
 
@@ -107,13 +107,13 @@ def _ask_own(outcome: Outcome, situation: Situation, policy: RetryPolicy) -> Dec
     try:
         answer = policy.own(outcome, situation)
         return answer if isinstance(answer, Decision) else None
-    except Exception:  # noqa: BLE001 - the author's code, as a handler is: its mistake must not cost a message its decision
+    except Exception:  # noqa: BLE001 - the author's code, as a handler is: its bug must not leave a message undecided
         return None
 
 
 def _find_rule(outcome: Outcome, rules: tuple[Rule, ...]) -> Rule | None:
     match outcome:
-        case Raised(error=Signal()):  # the handler has said what it wants
+        case Raised(error=Signal()):  # the handler has decided
             return None
         case Raised(error=error):
             status = None
@@ -213,7 +213,7 @@ def _too_old(case: Case, delay_ms: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may forbid another run: for people (`condition`) and as a function of the case and the delay."""
+    """A limit that may forbid another run: as text (`condition`) and as a function of the case and the delay."""
 
     condition: str
     reason: ParkReason

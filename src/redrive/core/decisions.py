@@ -1,4 +1,4 @@
-"""What is to become of a message: the values a decision can have."""
+"""The values of a decision: what becomes of a message."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,25 +8,25 @@ from redrive.core.failures import Failure
 
 
 class ParkReason(StrEnum):
-    """Why a message was parked, as a word that logs, metrics and the `x-redrive-reason` header share."""
+    """Why a message was parked: one word for logs, metrics and the `x-redrive-reason` header."""
 
     ATTEMPTS = "attempts"
-    """Its runs are spent."""
+    """It has no runs left."""
     AGE = "age"
-    """It is older than its age budget."""
+    """It is older than `age_ms_max`."""
     ASKED = "park"
-    """The handler said so."""
+    """The handler raised `Park`."""
     PERMANENT = "permanent"
-    """An error of a kind that is not worth a retry."""
+    """A rule parks errors of this kind."""
     STATUS = "status"
     """An HTTP status that is not worth a retry."""
     UNDECODABLE = "undecodable"
     CRASHES = "crashes"
-    """Its consumers died on it."""
+    """Its consumers crashed while they handled it."""
     OVERSIZED = "oversized"
     """It can't be retried: no copy of it can be sent."""
     QUEUE_GONE = "queue_gone"
-    """Its queue was deleted while it was in hand."""
+    """Its queue was deleted while it was being handled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +40,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Ack. In the words of the service document: ACK."""
+    """Ack it. The service document says ACK."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Run it again, not before `delay_ms` from now: DROP. Counted.
+    """Run it again after `delay_ms`; counted as an attempt. The service document says DROP.
 
-    A shape takes its shortest wait that is long enough. Where none is, the message waits in the longest and carries
-    `not_before_ms` (since 1970, now + delay), until which it waits again.
+    A shape takes its shortest wait that is long enough. If none is, the message waits in the longest and carries
+    `not_before_ms` (now + delay, in ms since 1970); it waits again until then.
     """
 
     delay_ms: int
@@ -57,7 +57,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defer:
-    """It came before its time: let it wait again until `not_before_ms`. No handler has run; not counted."""
+    """It came too early and waits again until `not_before_ms`. No handler has run; not counted."""
 
     wait_ms: int
     not_before_ms: int
@@ -65,19 +65,19 @@ class Defer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeued:
-    """Back to the queue after a local pause: REQUEUE. Not counted as an attempt."""
+    """Requeue it after a pause in the consumer; not counted as an attempt. The service document says REQUEUE."""
 
     pause_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A copy meant for another queue's consumer: ack it unhandled, and count it as skipped."""
+    """A retry copy for another queue's consumer: ack it unhandled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parked:
-    """To the dead letters."""
+    """Move it to the dead letters."""
 
     reason: ParkReason
 
@@ -87,10 +87,10 @@ Decision: TypeAlias = Done | Retry | Defer | Requeued | Skip | Parked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is known besides the decision when it is carried out.
+    """What else is known about the delivery when its decision is carried out.
 
-    `retries` were done before this delivery's run; `failure` is None where nothing went wrong; `history` are the
-    attempts known so far, this one included, oldest first.
+    `retries` is how many there were before this delivery's run; `failure` is None if nothing failed; `history` has the
+    known attempts, this one included, oldest first.
     """
 
     retries: int

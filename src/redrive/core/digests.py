@@ -1,13 +1,13 @@
-"""Whose headers they are: a digest that binds what is written on a copy to one queue and one message.
+"""A digest that binds the headers of a copy to one queue and one message.
 
-Handlers and clients copy a message's headers to new messages, and the broker passes on whatever it is given, its own
-x-death included. A count, a time or an origin that travelled so tells of another message's past. So every copy of ours
-carries a digest of the queue it belongs to and of what makes the message itself: its id, its correlation id, its
-timestamp and its body. Where that does not fit, the other headers of ours are not believed.
+Handlers and clients copy a message's headers to new messages, and the broker passes on whatever it gets, its own
+x-death included. A count, a time or an origin that was copied so describes another message. So every copy of ours
+carries a digest of its queue and of what identifies the message: its id, its correlation id, its timestamp and its
+body. If the digest does not fit, the other headers of ours are not believed.
 
-It is no signature: whoever wants to can compute it. It keeps accidents apart, not attackers, who could publish whatever
-they like to the queue anyway. A message published again exactly as it is (same queue, id, properties, body, headers)
-can't be told from the copy it repeats.
+It is no signature: anybody can compute it. It protects from accidents, not from attackers, who could publish anything
+to the queue anyway. A message published again exactly as it is (same queue, id, properties, body, headers) can't be
+told from the copy it repeats.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 WHOLE_BYTES_MAX = 128 * 1024
-"""Of a larger body its length, its beginning and its end are read: a copy must not cost more the larger it is."""
+"""Of a larger body only the length, the beginning and the end are read, so that a large copy costs no more."""
 
 
 def message_digest(queue: str, *, message_id: Any, correlation_id: Any, timestamp: Any, body: bytes) -> str:

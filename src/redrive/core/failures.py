@@ -1,7 +1,7 @@
-"""What went wrong in a handler, as text that fits into headers and logs whatever its size was.
+"""What failed in a handler, as text that fits into headers and logs whatever its size was.
 
-A header frame above about 131 kB closes the connection, so every text is cut here, in bytes, at a character's edge; the
-ends are kept, because the beginning says what and the end often says why.
+A header frame above about 131 kB closes the connection, so every text is cut here, in bytes, between characters. Both
+ends are kept, because the beginning says what failed and the end often says why.
 """
 
 import linecache
@@ -34,19 +34,19 @@ class Failure:
         object.__setattr__(self, "text", f"{self.type}: {self.message}" if self.message else self.type)
 
     def __hash__(self) -> int:
-        return hash(self.text)  # which Python remembers; those of one text seldom differ in the rest
+        return hash(self.text)  # Python caches it; failures with one text seldom differ in the rest
 
 
 def describe_error(error: BaseException, *, status: int | None = None, stack: bool = True) -> Failure:
-    """An error as a failure. An error whose own text can't be made is no reason to fail.
+    """An error as a failure. Works even if the error's own `__str__` raises.
 
-    `stack` False leaves the stack out, which costs more than all the rest and is wanted only for a dead letter.
+    `stack` False leaves out the stack, which costs more than all the rest and is needed only on a dead letter.
     """
     try:
         message = str(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the handler's
         message = f"(its text can't be made: {type(broken).__name__})"
-    if len(message) > MESSAGE_BYTES_MAX:  # what is kept below must be small
+    if len(message) > MESSAGE_BYTES_MAX:  # what is cached below must be small
         message = shorten(message, MESSAGE_BYTES_MAX)
     written = _write_stack(error.__traceback__) if stack else ""
     return _known_failure(type(error).__qualname__, message, written, status)
@@ -54,13 +54,13 @@ def describe_error(error: BaseException, *, status: int | None = None, stack: bo
 
 @lru_cache(maxsize=128)
 def _known_failure(kind: str, message: str, stack: str, status: int | None) -> Failure:
-    """The same for all that fail alike: when a dependency is down, thousands do."""
+    """One value for all failures that are alike: when a dependency is down, thousands are."""
     kind, message = shorten(kind, TYPE_BYTES_MAX), shorten(message, MESSAGE_BYTES_MAX)
     return Failure(type=kind, message=message, stack=stack, status=status)
 
 
 def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
-    """What went wrong in a run, None if nothing did; with or without the stack."""
+    """What failed in a run, None if nothing did; with or without the stack."""
     if type(outcome) is Raised:  # most are
         return describe_error(outcome.error, stack=stack)
     match outcome:
@@ -83,7 +83,7 @@ def describe_outcome(outcome: Outcome, *, stack: bool = True) -> Failure | None:
 
 
 def _write_stack(top: TracebackType | None) -> str:
-    """As Python prints it, without the marks under the expressions: they cost a parse of each line."""
+    """The stack as Python prints it, without the markers below the expressions: these cost a parse of each line."""
     places = []
     one = top
     while one is not None:
@@ -112,13 +112,13 @@ def _write_places(top: TracebackType | None) -> Iterator[str]:
         top = top.tb_next
 
 
-# Messages fail at few places, over and over. A recursion without end is not kept: its key alone would be large.
+# Messages fail at few places, over and over. An endless recursion is not cached: its key alone would be large.
 _STACKS: dict[tuple[tuple[CodeType, str, int], ...], str] = {}
 _STACKS_MAX, _PLACES_MAX = 128, 64
 
 
 def shorten(text: str, bytes_max: int) -> str:
-    """A text of at most so many bytes of UTF-8, its middle left out; what is no Unicode becomes `?`."""
+    """A text of at most so many bytes of UTF-8, its middle left out; lone surrogates become `?`."""
     if len(text) <= bytes_max and text.isascii():
         return text
     raw = text.encode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """Findings: what is wrong or doubtful somewhere, as values.
 
-Many findings are reported at once, so they are not exceptions. A finding knows what it is about (its address) and, when
-it comes from a file, where in that file; who renders it decides how.
+Many findings are reported at once, so they are not exceptions. A finding has the address of what it is about and, if it
+comes from a file, its position there. How it is shown is decided elsewhere.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
-"""Errors that carry an HTTP status, as HTTP clients raise them, read without knowing any of them.
+"""Errors that carry an HTTP status, as HTTP clients raise them, read without importing any of those clients.
 
-`error.status_code` (starlette, werkzeug's kin) or `error.response.status_code` (httpx, requests) makes an error an
-answer; `Retry-After` is taken from the headers beside it. A 2xx does not: whoever raises has failed, whatever came back
-(a body that was no JSON, say), and what is taken for a success is acked and gone.
+An error with `error.status_code` (starlette, werkzeug and others) or `error.response.status_code` (httpx, requests)
+counts as an HTTP answer; `Retry-After` is read from the headers beside it. A 2xx does not count as an answer: a handler
+that raises has failed, whatever came back (a body that was no JSON, say), and a message taken for a success is acked
+and gone.
 """
 
 from datetime import UTC
@@ -15,17 +16,16 @@ RETRY_AFTER_DIGITS_MAX = 15
 
 
 def outcome_of(error: BaseException, *, now_ms: int | None = None) -> Outcome:
-    """How a handler that raised this has ended: `Answered` if the error has a status that is no success,
-    else `Raised`.
+    """The outcome of a handler that raised this: `Answered` if the error has a status other than 2xx, else `Raised`.
 
-    Without `now_ms` a Retry-After that is a date can't be read, and is left out.
+    Without `now_ms` a Retry-After that is a date can't be read and is ignored.
     """
     if isinstance(error, Signal):
         return Raised(error)
     try:
         if getattr(error, "status_code", None) is None and getattr(error, "response", None) is None:
             return Raised(error)  # most errors
-    except Exception:  # noqa: BLE001 - a property of somebody's: below each is asked by itself
+    except Exception:  # noqa: BLE001 - a property of a foreign class may raise: below each attribute is read by itself
         pass
     for bearer in (error, _attribute(error, "response")):
         status = _attribute(bearer, "status_code")
@@ -60,7 +60,7 @@ def _retry_after_text(headers: Any) -> str | None:
     for name in ("retry-after", "Retry-After"):  # clients' mappings ignore case, a plain dict does not
         try:
             value = headers.get(name)
-        except Exception:  # noqa: BLE001 - somebody's object, perhaps no mapping at all
+        except Exception:  # noqa: BLE001 - a foreign object, perhaps no mapping at all
             return None
         if isinstance(value, bytes):
             value = value.decode("latin-1")
@@ -70,8 +70,8 @@ def _retry_after_text(headers: Any) -> str | None:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """An attribute of somebody's object; None if it has none or making it fails (a property may)."""
+    """An attribute of a foreign object; None if it has no such attribute or a property raises."""
     try:
         return getattr(owner, name, None)
-    except Exception:  # noqa: BLE001 - the handler's error, whatever it is, must not break what handles errors
+    except Exception:  # noqa: BLE001 - no error of a handler may break the code that reads errors
         return None

@@ -1,4 +1,4 @@
-"""URLs as they may be shown: without passwords, also where somebody mistyped them."""
+"""URLs as they may be shown: without passwords, even if the URL was mistyped."""
 
 import re
 
@@ -9,9 +9,9 @@ _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|passphrase|secret|t
 
 
 def mask_url(text: str) -> str:
-    """A URL, or what was meant as one. Everything up to the last @ belongs to the account: a password that should have
-    been quoted may have any character, and is a secret all the same. Without an @, what follows a colon and is no port
-    may be one."""
+    """Masks the secrets in a URL, or in what was meant as one. Everything up to the last @ belongs to the account: a
+    password that should have been quoted may have any character. Without an @, what follows a colon and is no port may
+    be a password."""
     found = _SCHEME.match(text)
     scheme = "" if found is None else found[0]
     account, at, place = text[len(scheme) :].rpartition("@")

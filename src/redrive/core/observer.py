@@ -1,4 +1,4 @@
-"""Who is told what happened: rooms that do I/O report to an `Observer`; wiring decides what listens.
+"""`Observer`: what rooms with I/O report events to. Wiring decides which observer they get.
 
 An event has a stable name in the past tense with its room in front (`client.connected`, `consumer.cancelled`) and plain
 fields. Observing must not block and must not raise.
@@ -11,14 +11,14 @@ class Observer(Protocol):
     """Takes note of events."""
 
     def note(self, event: str, /, **fields: object) -> None:
-        """One event, with what is known about it."""
+        """Reports one event with its fields."""
 
 
 class Silent:
-    """An observer that nobody reads."""
+    """An observer that ignores everything."""
 
     def note(self, event: str, /, **fields: object) -> None:
-        """Forgets the event."""
+        """Ignores the event."""
 
 
 SILENT = Silent()

@@ -1,7 +1,8 @@
-"""What an author says about retries: how long to wait, how often, and for which errors otherwise.
+"""What an author declares about retries: how long to wait, how often, and which errors are treated otherwise.
 
-A policy is a value; `deciding` reads it. Backoffs say how long, and know neither clock nor chance: jitter is the
-policy's, the draw is passed in with the `Situation`. What can't be meant raises `InvalidPolicy` where it is written.
+A policy is a value; `decision_table` reads it. Backoffs return how long to wait, and know neither clock nor randomness:
+jitter belongs to the policy, and the random draw is passed in with the `Situation`. A value that makes no sense raises
+`InvalidPolicy` where it is written.
 """
 
 from collections.abc import Callable, Iterable
@@ -60,7 +61,7 @@ class Listed:
         object.__setattr__(self, "delays_ms", listed)
 
     def delay_ms(self, retry: int, /) -> int:
-        """The delay at that place of the list."""
+        """The delay at that position of the list."""
         return self.delays_ms[min(max(retry, 1), len(self.delays_ms)) - 1]
 
 
@@ -108,9 +109,9 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """At once for the first `times` retries, then by another backoff, which counts from 1 again.
+    """No delay for the first `times` retries, then another backoff, which counts from 1 again.
 
-    At once is a counted copy to the queue's own end where the shape retries by copies.
+    Without a delay a retry is a counted copy to the queue's own end, if the shape retries by copies.
     """
 
     then: Backoff
@@ -122,7 +123,7 @@ class Immediate:
             raise InvalidPolicy(f"{self.times} immediate retries are not possible; give 0 or more")
 
     def delay_ms(self, retry: int, /) -> int:
-        """0 at first, then the other's delay."""
+        """0 at first, then the other backoff's delay."""
         return 0 if retry <= self.times else self.then.delay_ms(retry - self.times)
 
 
@@ -130,8 +131,8 @@ class Immediate:
 class Situation:
     """What a decision depends on besides the outcome and the policy.
 
-    `retries` were done before this run. `age_ms` is since the message was published, None if nobody knows. `draw` is
-    the randomness, 0 ≤ draw < 1.
+    `retries` is how many there were before this run. `age_ms` is the time since the message was published, None if it
+    is not known. `draw` is a random number, 0 ≤ draw < 1.
     """
 
     retries: int
@@ -146,10 +147,10 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Rule:
-    """Certain errors or statuses have a way of their own.
+    """What to do about certain errors or statuses.
 
-    `on` is one cause or several. A rule that retries may have a backoff (a plain delay is `Fixed`) and a number of runs
-    of its own; what it leaves out is the policy's. A handler that ran out of time counts as TimeoutError.
+    `on` is one cause or several. A rule that retries may have its own backoff (a plain delay is `Fixed`) and its own
+    `attempts_max`; the policy's hold if it has none. A handler that timed out counts as TimeoutError.
     """
 
     on: tuple[Cause, ...]
@@ -179,7 +180,7 @@ class Rule:
         object.__setattr__(self, "attempts_max", attempts_max)
 
     def matches(self, *, error: BaseException | None, status: int | None) -> bool:
-        """Whether the rule is about this error or this status."""
+        """Whether the rule covers this error or this status."""
         for cause in self.on:
             if isinstance(cause, type):
                 if error is not None and isinstance(error, cause):
@@ -191,12 +192,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how fast a handler is run again, and what is not worth it.
+    """How often and how fast a handler is run again, and for which errors it is not.
 
-    `attempts_max` counts runs, the first included. `jitter` (0 to 1) shortens a backoff's delay by up to that part of
-    it, never lengthens it: a wait queue's TTL is the longest it can hold. `rules` are asked in order, the first that
-    matches counts. `age_ms_max` is the oldest a message may be when it is run again. `own` is asked before all else and
-    may answer None; it must not block, and if it raises it has answered None.
+    `attempts_max` counts runs, the first included. `jitter` (0 to 1) shortens a backoff's delay by up to that fraction
+    and never lengthens it: a wait queue can't hold a message longer than its TTL. The first of `rules` that matches
+    decides. `age_ms_max` is the oldest a message may be when it is run again. `own` is called before all else and may
+    return None; it must not block, and if it raises that counts as None.
     """
 
     attempts_max: int
@@ -218,7 +219,7 @@ class RetryPolicy:
 
 
 def backoff_of(given: "Backoff | Delay") -> Backoff:
-    """A backoff as people give it; a plain delay is the same every time. Raises `InvalidPolicy`."""
+    """A backoff from what an author wrote; a plain delay becomes `Fixed`. Raises `InvalidPolicy`."""
     if isinstance(given, type):
         raise InvalidPolicy(f"{given.__name__} is a class; give a backoff made by it, for example {given.__name__}(…)")
     if callable(getattr(given, "delay_ms", None)):

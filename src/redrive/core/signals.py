@@ -1,4 +1,4 @@
-"""What a handler raises to say what is to become of the message, instead of leaving it to the policy."""
+"""What a handler raises to decide about its message itself, instead of leaving it to the policy."""
 
 from datetime import timedelta
 
@@ -6,11 +6,11 @@ from redrive.core.durations import InvalidDuration, parse_duration_ms
 
 
 class Signal(Exception):
-    """The root of the three."""
+    """The base of the three signals."""
 
 
 class Park(Signal):
-    """Not worth another try: to the dead letters, with this reason."""
+    """Do not retry: move the message to the dead letters, with this reason."""
 
     def __init__(self, reason: str = "parked by the handler") -> None:
         self.reason = reason
@@ -18,7 +18,7 @@ class Park(Signal):
 
 
 class RetryAfter(Signal):
-    """Again, not before `delay` ("2m", seconds, or a timedelta) has passed; counts as an attempt."""
+    """Retry after `delay` ("2m", seconds, or a timedelta); counts as an attempt."""
 
     def __init__(self, delay: "str | float | timedelta", reason: str = "") -> None:
         self.delay_ms = delay_ms_of(delay)
@@ -27,7 +27,7 @@ class RetryAfter(Signal):
 
 
 class Requeue(Signal):
-    """Back to the queue after a short pause here; not counted as an attempt. Without `pause` a random 0.5 to 1.5 s."""
+    """Requeue after a short pause in the consumer, by default a random 0.5 to 1.5 s; not counted as an attempt."""
 
     def __init__(self, pause: "str | float | timedelta | None" = None, reason: str = "") -> None:
         self.pause_ms = None if pause is None else delay_ms_of(pause)

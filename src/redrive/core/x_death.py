@@ -1,10 +1,10 @@
-"""An `x-death` header, read once: how often a message died in a queue, of what, and how it had come there.
+"""The `x-death` header, read once: how often a message died in a queue, why, and how it had come there.
 
-The broker adds an entry for each (queue, reason) and counts in it. Which of them is first only 4.x keeps in order, so
-nothing here goes by position. The header comes from outside: what is not as the broker writes it counts as nothing.
+The broker adds an entry for each (queue, reason) and counts in it. Only 4.x keeps the entries in order, so nothing here
+relies on their position. Anybody may write the header: an entry that no broker writes counts as nothing.
 
-Whoever decodes headers may give the same `Deaths` to all messages that died alike, to the byte; what was worked out
-for one queue is kept in it. It is a list still, the header as it was decoded, and must not be changed.
+One `Deaths` may be shared by all messages with the same encoded header; it caches what was read for one queue. It is
+also the decoded header, a list, and must not be changed.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,8 +20,8 @@ REJECTED, EXPIRED = "rejected", "expired"
 class QueueDeaths(NamedTuple):
     """The deaths in one queue.
 
-    `otherwise`: whether one of them was no reject. `route` is the exchange and the key the message first came to the
-    queue with, None if no entry tells it.
+    `otherwise`: whether one of them was no reject. `route` is the exchange and the key that the message first came to
+    the queue with, None if no entry has it.
     """
 
     rejections: int
@@ -29,11 +29,11 @@ class QueueDeaths(NamedTuple):
     route: tuple[str, str] | None
 
 
-NOWHERE = QueueDeaths(0, False, None)
+NO_DEATHS = QueueDeaths(0, False, None)
 
 
 class Deaths(list[Any]):
-    """The entries of an x-death header, and what they come to."""
+    """The entries of an x-death header, and what they add up to."""
 
     __slots__ = ("_has_waited", "_is_as_written", "_queues")
 
@@ -52,8 +52,8 @@ class Deaths(list[Any]):
 
     @property
     def is_as_written(self) -> bool:
-        """Whether every entry is one that a broker may have written. Another may be a stranger's, and RabbitMQ 3.10
-        crashes on some of them when the message dies again: the message is lost, or the queue with its neighbours."""
+        """Whether a broker may have written every entry. RabbitMQ 3.10 crashes on some other entries when the message
+        dies again: the message is lost, or the queue with all its messages."""
         if self._is_as_written is None:
             self._is_as_written = all(_is_as_written(one) for one in self)
         return self._is_as_written
@@ -73,7 +73,7 @@ class Deaths(list[Any]):
 
 
 def read_deaths(header: Any) -> Deaths | None:
-    """An x-death header's value as what it tells; None if there is none. What is no array is one entry that tells
+    """Reads an x-death header's value; None if there is none. A value that is no array is one entry that counts as
     nothing."""
     if header is None or isinstance(header, Deaths):
         return header
@@ -89,18 +89,18 @@ def has_odd_deaths(header: Any) -> bool:
 def deaths_in(header: Any, queue: str) -> QueueDeaths:
     """The deaths in one queue by an x-death header's value."""
     deaths = read_deaths(header)
-    return NOWHERE if deaths is None else deaths.in_queue(queue)
+    return NO_DEATHS if deaths is None else deaths.in_queue(queue)
 
 
 def own_deaths(message: ReceivedMessage) -> QueueDeaths:
     """The deaths of a message in its queue, as far as they are its own.
 
-    From every loop of ours a message comes back through the default exchange as its queue's name. What came in another
-    way has not died here since it was published: its x-death was copied from another message, or tells of a life before
-    that is over.
+    From every retry loop of ours a message comes back through the default exchange with its queue's name as the key. A
+    message that came by another route has not died here since it was published: its x-death was copied from another
+    message, or is from before it was redriven.
     """
     if message.exchange or message.routing_key != message.queue or message.has_anothers_headers:
-        return NOWHERE
+        return NO_DEATHS
     return deaths_in(message.header(headers.DEATHS), message.queue)
 
 
@@ -120,7 +120,7 @@ def _is_as_written(death: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    # A text that is no UTF-8 is decoded as bytes, of a class of its own.
+    # A text that is no UTF-8 is decoded to a subclass of bytes.
     return isinstance(value, str) or (isinstance(value, bytes) and type(value) is not bytes)
 
 
@@ -137,5 +137,5 @@ def _read(deaths: list[Any], queue: str) -> QueueDeaths:
         exchange, keys = death.get("exchange"), death.get("routing-keys")
         if isinstance(exchange, str) and isinstance(keys, list | tuple) and keys and isinstance(keys[0], str):
             routes.append((exchange, keys[0]))
-    # Later deaths of another kind have the way back, which is the default exchange: so another exchange is the first.
+    # Later deaths of another kind have the default exchange, by which it came back: so another exchange is the first.
     return QueueDeaths(rejections, otherwise, max(routes, default=None))

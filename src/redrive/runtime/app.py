@@ -1,4 +1,4 @@
-"""`App`: which handler takes which queue. It holds and checks, and never connects; running it is wiring's."""
+"""`App`: which handler consumes which queue. It checks what the author wrote and never connects; wiring runs it."""
 
 import functools
 import inspect
@@ -42,7 +42,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """A registration after it has met the declaration: everything needed to consume one queue."""
+    """A registration together with its queue's plan: everything that is needed to consume one queue."""
 
     plan: QueuePlan
     policy: RetryPolicy
@@ -55,8 +55,8 @@ class Consumption:
 
 
 def _of_known_options(method: _Method) -> _Method:
-    """`App.consumer`, for which a missing queue, and an option there is not, are `InvalidApp` and no TypeError; type
-    checkers see it as it is written."""
+    """Decorates `App.consumer`: a missing queue or an unknown option raises `InvalidApp` instead of TypeError. Type
+    checkers see the method as it is written."""
     parameters = inspect.signature(method).parameters.values()
     options = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
 
@@ -83,8 +83,8 @@ class App:
         @app.consumer("orders", park_on=[ValueError])
         async def place(order: Order, message: Message) -> None: ...
 
-    `source` is a file, relative to the working directory, a declaration, or one that is compiled already. Run it with
-    `redrive run module:app`, or `redrive.run(app)`. Raises `InvalidApp` for anything else.
+    `source` is a file, relative to the working directory, a declaration, or a compiled one; anything else raises
+    `InvalidApp`. Run the app with `redrive run module:app`, or `redrive.run(app)`.
     """
 
     def __init__(self, source: Source = "redrive.yaml", *, codec: Codec = JSON, name: str | None = None) -> None:
@@ -98,7 +98,7 @@ class App:
         self.source = source
         self.codec = read_codec(codec)
         self.name = name
-        """What the broker's connection list calls it."""
+        """Its name in the broker's list of connections."""
         self.registrations: list[Registration] = []
         self._middleware: list[Middleware] = []
 
@@ -124,14 +124,13 @@ class App:
         pause_on: Cause | Iterable[Cause] = PAUSE_ON,
         needs_id: bool = False,
     ) -> Callable[[_Handler], _Handler]:
-        """Registers a handler. Returning acks; raising retries by the queue's policy; `Park`, `RetryAfter` and
-        `Requeue` say otherwise.
+        """Registers a handler. If it returns, its message is acked; if it raises, the queue's policy decides about a
+        retry, unless it raises `Park`, `RetryAfter` or `Requeue`.
 
-        `park_on`: exception types and statuses that are not worth a retry. `retry_on`: if given, only these are.
-        `pause_after`: so many failures of the kinds in `pause_on`, in a row, pause the queue; 0 is never, and None is
-        what the queue's declaration says, which is never unless it says otherwise. What may be several may be given
-        alone. Raises `InvalidApp`, at once, for options that can't be and handlers that
-        can't be called.
+        `park_on`: exception types and statuses that are parked without a retry. `retry_on`: if given, only these are
+        retried. `pause_after`: so many failures in a row of the kinds in `pause_on` pause the queue; 0 is never, None
+        is what the queue's declaration says (never by default). An option that takes a list also takes one value.
+        Raises `InvalidApp` at once for invalid options and for handlers that can't be called.
         """
         if not isinstance(queue, str) or not queue:
             raise InvalidApp(f'{queue!r} is no name of a queue; write @app.consumer("queue")')
@@ -169,15 +168,15 @@ class App:
     def middleware(self, function: _Middleware) -> _Middleware:
         """Wraps every handler of the app, the first registered outermost: `async def audit(message, proceed)`.
 
-        One that returns without having called `proceed` has done the work itself: the message is acked. One that called
-        it and has not awaited it fails the message. Raises `InvalidApp` for what can't be called so.
+        If it returns without having called `proceed`, it has done the work itself: the message is acked. If it called
+        `proceed` and did not await it, the message fails. Raises `InvalidApp` for a function that can't be called so.
         """
         check_middleware(function)
         self._middleware.append(function)
         return function
 
     def consumptions(self, compiled: Compiled) -> tuple[Consumption, ...]:
-        """Every registration with its queue's plan. Raises `InvalidApp` with everything that is wrong at once."""
+        """Every registration with its queue's plan. Raises `InvalidApp` with all problems at once."""
         problems: list[str] = []
         found: list[Consumption] = []
         if not self.registrations:

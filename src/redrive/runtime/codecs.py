@@ -1,8 +1,8 @@
-"""From a body to what a handler takes, and from what it publishes to a body.
+"""Codecs: from a body to a handler's argument, and from what a handler publishes to a body.
 
 A codec is one object with two methods. `Json` is the default: msgspec reads dataclasses, TypedDicts, its own structs
-and plain JSON, pydantic its models. Whatever the codec, a body declared as `bytes` is given as it came, and `str` as
-its text.
+and plain JSON, pydantic its models. With any codec, a body declared as `bytes` is passed as it came, and one declared
+as `str` as its text.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def _pydantic_reader(body_type: Any) -> Reader:
 
 
 def _adapted(body_type: Any) -> Reader:
-    from pydantic import TypeAdapter  # whoever has a model has pydantic
+    from pydantic import TypeAdapter  # an app with a model has pydantic
 
     read: Reader = TypeAdapter(body_type).validate_json
     return read

@@ -1,4 +1,4 @@
-"""What an author may say about one consumer, checked when it is said."""
+"""The options of one consumer, checked where the author writes them."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -31,8 +31,8 @@ from redrive.runtime.signatures import (
 _Value = TypeVar("_Value")
 
 Middleware: TypeAlias = Callable[[Message, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""`async def audit(message, proceed): …; await proceed(); …`: around the handler, inside its timeout. One that does not
-call `proceed` has done the work itself."""
+"""`async def audit(message, proceed): …; await proceed(); …`: around the handler, inside its timeout. A middleware that
+does not call `proceed` has done the work itself."""
 
 Delay: TypeAlias = str | float | timedelta
 """A duration as people give it: "30s", 30 (seconds), or a timedelta."""
@@ -47,12 +47,11 @@ _PREFETCH_MAX = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """One consumer's own settings; None where the queue's declaration or the app's setting holds.
+    """One consumer's own options; None where the queue's declaration or the app decides.
 
     `concurrency` None: as many as the prefetch for coroutines, `THREADS` for plain functions. `crashes_max` None:
-    crashes are not counted. `pause_after` None: as the queue's declaration says, which is never unless it says
-    otherwise; 0 is never whatever that says. `needs_id`: a message that has no id gets one before its first
-    run, by a copy to its queue's end.
+    crashes are not counted. `pause_after` None: as the queue's declaration says (never by default); 0: never.
+    `needs_id`: a message without an id gets one before its first run, by a copy to its queue's end.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -71,12 +70,12 @@ class ConsumerOptions:
     needs_id: bool = False
 
     def pauses_after(self, declared: int | None) -> int | None:
-        """How many failures in a row pause the queue, None if none do; `declared` is what its declaration says."""
+        """How many failures in a row pause the queue, None for never; `declared` is the declaration's value."""
         chosen = declared if self.pause_after is None else self.pause_after
         return None if chosen == 0 else chosen
 
     def policy(self, declared: RetryPolicy) -> RetryPolicy:
-        """The queue's policy with what this consumer says otherwise. Raises ValueError."""
+        """The queue's policy with this consumer's own options. Raises ValueError."""
         return replace(
             declared,
             rules=(*self.rules, *declared.rules),
@@ -106,7 +105,7 @@ def read_options(
     pause_on: object,
     needs_id: object,
 ) -> ConsumerOptions:
-    """Options from what an author has written, which may be anything. Raises `InvalidApp`, which names the option."""
+    """Checks the options that an author wrote, whatever they are. Raises `InvalidApp`, which names the option."""
     pauses_after = None if pause_after is None else _whole("pause_after", pause_after, 0, "; 0 is never")
     return ConsumerOptions(
         rules=_error_rules(rules, park_on, retry_on),
@@ -136,8 +135,8 @@ def read_codec(given: object) -> Codec:
 
 
 def _error_rules(rules: object, park_on: object, retry_on: object) -> tuple[Rule, ...]:
-    """The rules in the order they are asked: an author's own, what parks, what is retried; then, if that was said,
-    everything else parks."""
+    """The rules in their order: the author's own, then `park_on`, then `retry_on`; with `retry_on` all else is
+    parked."""
     found = [*_rules(rules)]
     parks = _causes("park_on", park_on)
     if parks:
@@ -187,7 +186,7 @@ def _middleware(given: object) -> tuple[Middleware, ...]:
 
 
 def _several(given: object) -> tuple[Any, ...]:
-    """What may be given alone or as a list."""
+    """An option that takes one value or several."""
     return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
 
 
@@ -224,7 +223,7 @@ def _whole(name: str, given: object, least: int, hint: str = "", *, most: int | 
 
 
 def _named(name: str, read: Callable[[], _Value]) -> _Value:
-    """What a reader of core makes of an option; what it refuses, with the option's name."""
+    """An option as core reads it; a refusal gets the option's name."""
     try:
         return read()
     except ValueError as error:

@@ -1,8 +1,7 @@
-"""A message as its handler sees it: where it came from, which attempt this is, and a way to publish what follows from
-it.
+"""A message as its handler sees it: where it came from, which attempt this is, and how to publish what follows from it.
 
-Everything is read when it is asked for. The exchange and the routing key are those the message was first published
-with, whichever way it has come back since.
+Everything is decoded when it is asked for. The exchange and the routing key are those the message was first published
+with, by whichever route it came back since.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ CARRIED = ("traceparent", "tracestate", "baggage")
 
 
 class Message:
-    """The message in hand; it is settled by how the handler ends, never through this object."""
+    """The message being handled. How the handler ends settles it, never this object."""
 
     __slots__ = ("_attempts_max", "_message", "_plan", "_publisher")
 
@@ -38,8 +37,8 @@ class Message:
 
     @property
     def attempts_max(self) -> int:
-        """Runs the queue gives it in all; a rule with an `attempts_max` of its own may give it more or fewer. One that
-        was sent back with its attempts kept is given this run beyond them."""
+        """How many runs the queue allows in all; a rule with its own `attempts_max` may allow more or fewer. A message
+        that was redriven with its attempts kept gets this run beyond them."""
         return max(self._attempts_max, self.attempt)
 
     @property
@@ -83,18 +82,18 @@ class Message:
 
     @property
     def id(self) -> str | None:
-        """Its identity: its message_id, the same on every attempt. One published without is None until our first copy
-        of it gives it one."""
+        """Its message_id, the same on every attempt. A message that was published without one has None until our first
+        copy of it gives it an id."""
         return self._message.message_id
 
     @property
     def correlation_id(self) -> str | None:
-        """What it belongs to."""
+        """Its correlation_id property."""
         return self._message.delivery.properties.correlation_id
 
     @property
     def reply_to(self) -> str | None:
-        """Where an answer is expected."""
+        """Where its publisher expects a reply."""
         return self._message.delivery.properties.reply_to
 
     @property
@@ -114,7 +113,7 @@ class Message:
 
     @property
     def app_id(self) -> str | None:
-        """Who published it, as they say."""
+        """The app that published it, as its publisher says."""
         return self._message.delivery.properties.app_id
 
     @property
@@ -145,12 +144,13 @@ class Message:
     ) -> str:
         """Publishes what follows from this message, confirmed and mandatory, and returns its id.
 
-        bytes go as they are, anything else as the codec writes it. It carries this message's correlation id (its own id
-        if it has none) and its `traceparent`, `tracestate` and `baggage`, unless given here. `headers` may be this
-        message's own: what they tell of its life (`x-retry-count`, `x-original-*`, `x-final-*`, `x-redrive-*`,
-        `x-redriven-*`, x-death, delivery counts) is left out: the new message begins its own. Raises `PublishFailed`
-        when no queue took it or the broker has not confirmed it in time: let it fail the handler, and the attempt is
-        retried. A retry publishes again, so give a `message_id` made from this message's where a duplicate matters.
+        A body of bytes is sent as it is, anything else as the codec writes it. The new message carries this message's
+        correlation id (its own id if it has none) and its `traceparent`, `tracestate` and `baggage`, unless given here.
+        `headers` may be this message's own: those that describe its life (`x-retry-count`, `x-original-*`, `x-final-*`,
+        `x-redrive-*`, `x-redriven-*`, x-death, delivery counts) are left out, since the new message starts afresh.
+        Raises `PublishFailed` if no queue took it or the broker has not confirmed it in time: let it fail the handler,
+        and the attempt is retried. A retry publishes again, so pass a `message_id` made from this message's if a
+        duplicate matters.
         """
         given = dict(headers or {})
         for name in CARRIED:
@@ -174,7 +174,7 @@ class Message:
     def publish_blocking(self, exchange: str, routing_key: str, body: Any, **options: Any) -> str:
         """`publish` for a handler that is a plain function, and so runs in a thread; it takes the same options.
 
-        Raises RuntimeError in the event loop's own thread, which would wait for itself without end.
+        Raises RuntimeError in the event loop's own thread, which would wait for itself for ever.
         """
         if _running_loop() is self._publisher.loop:
             raise RuntimeError(

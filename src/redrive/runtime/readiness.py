@@ -1,10 +1,10 @@
-"""Is there what the app needs? Asked of the broker before anything is consumed, without declaring anything.
+"""Whether the broker has what the app needs, checked before anything is consumed, without declaring anything.
 
-A queue that exists is also asked whether it has the dead-letter settings its shape relies on: what is rejected from one
-that has none is dropped by the broker without a word. AMQP can't read settings; to declare a queue that is there with
-those it should have changes nothing, and is refused if they are others.
+An existing queue is also checked for the dead-letter settings that its shape relies on: the broker silently drops a
+message that is rejected from a queue without them. AMQP can't read settings. But declaring an existing queue with the
+settings it should have changes nothing, and is refused if it has others.
 
-A user with least privilege may not be allowed to ask; what can't be asked is taken to be there.
+A user with least privilege may not be allowed to check; what can't be checked is assumed to exist.
 """
 
 import re

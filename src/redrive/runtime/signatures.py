@@ -1,7 +1,8 @@
-"""What a handler looks like: the body is its first parameter, the message its second if it has one, by position.
+"""The signatures of handlers and middleware, checked when they are registered.
 
-The type of the body is the first parameter's annotation; without one it is plain JSON. And what a middleware looks
-like. Whatever would be called and yet never run (a generator, a coroutine nobody awaits) is refused here.
+A handler's first parameter is the body, its second, if it has one, the message, both by position. The type of the body
+is the first parameter's annotation; without one it is plain JSON. A function whose call would run nothing (a generator,
+a coroutine that nobody awaits) is refused.
 """
 
 import functools
@@ -54,7 +55,7 @@ def read_signature(handler: Callable[..., Any]) -> Signature:
 
 
 def check_middleware(function: object) -> None:
-    """Raises `InvalidApp` for what can't be called and awaited as a middleware."""
+    """Raises `InvalidApp` for a function that can't be called and awaited as a middleware."""
     if not callable(function):
         raise InvalidApp(f"middleware {function!r} can't be called; {_MIDDLEWARE_SHAPE}")
     name = f"middleware {callable_name(function)}"
@@ -76,7 +77,7 @@ def callable_name(function: Callable[..., Any]) -> str:
 
 
 def takes_positional(function: Callable[..., Any], count: int) -> bool:
-    """Whether it can be called with so many arguments and nothing else; True if nobody can say."""
+    """Whether it can be called with exactly so many arguments; True if that is not known."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -94,13 +95,13 @@ def is_coroutine_function(handler: Callable[..., Any]) -> bool:
 
 
 def is_generator_function(handler: Callable[..., Any]) -> bool:
-    """Whether calling it makes a generator, async or not, and so runs none of it."""
+    """Whether calling it makes a generator, async or not, which runs nothing."""
     function = _function(handler)
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _function(handler: Callable[..., Any]) -> Any:
-    """What runs when it is called."""
+    """The function that runs when it is called."""
     called = _unwrapped(handler)
     return called if inspect.isroutine(called) else type(called).__call__
 

@@ -1,7 +1,7 @@
-"""Push: messages to a service in any language, by HTTP POST; its status says what becomes of each.
+"""Push: messages are posted to a service in any language by HTTP; its status decides what becomes of each.
 
-`pusher` is a consumer's handler; `target` says where to, `request_headers` and `signing` make the request, `errors` are
-how it can end. aiohttp is imported when a pusher is entered, not before.
+`pusher` is a consumer's handler; `target` is where it posts to, `request_headers` and `signing` make the request,
+`errors` are how it can fail. aiohttp is imported when a pusher is entered, not before.
 """
 
 from redrive.runtime.push.errors import BadAnswer, Dropped, InvalidPush, TooSlow, Unreachable

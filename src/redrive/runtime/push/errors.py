@@ -1,16 +1,16 @@
-"""How a push can fail, and what can't be pushed with.
+"""How a push can fail, and how a push can be misconfigured.
 
     RedriveError
-    └── InvalidPush        the operator's: a URL, a secret or a header that can't be used, or aiohttp is not installed
+    └── InvalidPush        the operator: a URL, a secret or a header that can't be used, or aiohttp is not installed
 
-What a handler raises (by their bases the pause, if asked for, and the decision table know them):
+What the handler raises (the queue's pause and the decision table know them by their base classes):
 
-    BadAnswer(Exception)            a status outside 2xx; the table of statuses decides
+    BadAnswer(Exception)            a status outside 2xx; the decision table decides
     Unreachable(ConnectionError)    no connection could be made: refused, no such host, TLS
-    Dropped(ConnectionError)        the connection went before the whole answer was here
+    Dropped(ConnectionError)        the connection was lost before the whole answer had arrived
     TooSlow(TimeoutError)           no connection, or no answer, in time
 
-The failed ones may have reached the service all the same: it sees the message again, with the same idempotency key.
+A failed request may have reached the service all the same: it sees the message again, with the same idempotency key.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ DETAIL_BYTES_MAX = 500
 
 
 class InvalidPush(RedriveError):
-    """Pushing can't begin as it was asked for."""
+    """Push is misconfigured and can't begin."""
 
 
 class BadAnswer(Exception):
@@ -39,7 +39,7 @@ class Unreachable(ConnectionError):
 
 
 class Dropped(ConnectionError):
-    """The service went away in the middle of it."""
+    """The service closed the connection in the middle of the exchange."""
 
 
 class TooSlow(TimeoutError):

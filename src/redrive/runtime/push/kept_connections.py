@@ -1,12 +1,12 @@
-"""Connections to a service that are kept for the next message, as long as nothing is said on them meanwhile.
+"""Idle connections to a service, kept for the next message as long as nothing arrives on them.
 
-HTTP/1.1 answers carry no name: what comes first on a connection is taken for the answer to what was asked next. A
-service, or a proxy before it, may say something that nobody has asked for while a connection rests: one more answer, or
-the rest of one. Read as the answer to the next message it would ack a message that nobody has handled. So a connection
-on which anything arrives while it rests is closed, and never used again.
+HTTP/1.1 answers have no id: what arrives first on a connection is taken for the answer to the next request. A service,
+or a proxy before it, may send something unasked while a connection is idle: one more answer, or the rest of one. Read
+as the answer to the next message, it would ack a message that nobody has handled. So a connection on which anything
+arrives while it is idle is closed, and never used again.
 
-aiohttp's own pool does not look at that (3.14). What is used of it here is documented: a connector's `connect`, and its
-connections' `transport`, `protocol` and `add_callback`; the rest is asyncio's.
+aiohttp's own pool does not check that (3.14). What is used of aiohttp here is documented: a connector's `connect`, and
+its connections' `transport`, `protocol` and `add_callback`; the rest is asyncio's.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def make_connector(**options: Any) -> "aiohttp.TCPConnector":
-    """An aiohttp connector that keeps only connections on which nothing was said unasked. Needs aiohttp."""
+    """An aiohttp connector that reuses only connections on which nothing arrived unasked. Needs aiohttp."""
     import aiohttp
 
     class KeptConnector(aiohttp.TCPConnector):
@@ -33,37 +33,37 @@ def make_connector(**options: Any) -> "aiohttp.TCPConnector":
 
 
 def _may_be_used(connection: Any) -> bool:
-    """Whether a connection that was just taken has nothing unasked on it."""
+    """Whether nothing has arrived unasked on a connection that was just taken."""
     transport: asyncio.Transport | None = connection.transport
     if transport is None:
-        return True  # aiohttp sees to it
+        return True  # aiohttp handles that
     watch = transport.get_protocol()
     if isinstance(watch, _Watch):
         # What has arrived and was not read yet would be read as the answer. The end of the stream looks the same.
         if transport.is_closing() or _is_readable(transport):
             return False
-        watch.is_resting = False
+        watch.is_idle = False
     else:
         watch = _Watch(cast(asyncio.Protocol, watch), transport)
         transport.set_protocol(watch)
-    connection.add_callback(watch.rest)
+    connection.add_callback(watch.set_idle)
     return True
 
 
 class _Watch(asyncio.Protocol):
-    """Stands before aiohttp's protocol and lets nothing through while its connection rests."""
+    """Wraps aiohttp's protocol and lets nothing through while the connection is idle."""
 
     def __init__(self, inner: asyncio.Protocol, transport: asyncio.Transport) -> None:
         self._inner = inner
         self._transport = transport
-        self.is_resting = False
+        self.is_idle = False
 
-    def rest(self) -> None:
-        """Nobody is waiting for an answer any more."""
-        self.is_resting = True
+    def set_idle(self) -> None:
+        """The connection is idle from now on."""
+        self.is_idle = True
 
     def data_received(self, data: bytes) -> None:
-        if self.is_resting:
+        if self.is_idle:
             self._transport.abort()
         else:
             self._inner.data_received(data)

@@ -1,11 +1,11 @@
-"""The handler that posts a message to a service and ends as the service says.
+"""The handler that posts a message to a service and ends as the service answers.
 
 It is a consumer's handler like any other: it returns for a 2xx and raises otherwise, and the runtime decides. Redirects
-are not followed, because a message belongs to the service that was named. The body goes as it came.
+are not followed, because a message is meant for the service that was named. The body is sent as it came.
 
-One attempt is one request. A service that closes a kept connection just when a request is on its way may have read it
-and done the work: nobody can tell from here. So that is a failed attempt like any other, counted and delayed, and the
-next one carries the same `Idempotency-Key`.
+One attempt is one request. A service that closes a kept connection just when a request arrives may have read it and
+done the work: the pusher can't know. So that is a failed attempt like any other, counted and delayed, and the next one
+carries the same `Idempotency-Key`.
 """
 
 import os
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import yarl
 
 ANSWER_BYTES_MAX = 64 * 1024
-"""More of an answer is not waited for: nobody reads it."""
+"""The rest of a longer answer is not read: nobody uses it."""
 KEEP_ALIVE_S = 4.0
-"""Below node's 5 s, so that it is nearly always we who close an idle connection."""
+"""Below node's 5 s, so that nearly always we close an idle connection, not the service."""
 _TEXT_TYPES = ("text/", "application/json", "application/problem+json")
 
 
@@ -91,9 +91,9 @@ class Pusher:
 
 
 async def _read_answer(response: "aiohttp.ClientResponse", *, succeeded: bool) -> str:
-    """The beginning of an answer, if it is text. A success counts when its answer is complete: one that breaks off may
-    be a service that died over it. A failure is one already."""
-    import aiohttp  # there, or there would be no answer
+    """The beginning of an answer, if it is text. A success counts only if its answer is complete: if it breaks off the
+    service may have crashed. A failure counts at once."""
+    import aiohttp  # installed, or there would be no answer
 
     raw = bytearray()
     try:
@@ -111,7 +111,7 @@ async def _read_answer(response: "aiohttp.ClientResponse", *, succeeded: bool) -
 
 
 def _reason(error: BaseException) -> str:
-    """Why, without the address, which may have a password in it and is said already."""
+    """The reason without the address, which may contain a password and is in the text already."""
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"

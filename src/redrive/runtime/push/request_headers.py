@@ -1,8 +1,8 @@
 """A message's properties and headers as HTTP headers. Pure.
 
-Values keep printable ASCII; everything else, and `%` itself, is percent-encoded UTF-8, so that any language gets the
-value back with its usual URL decoder. Servers bound the size of a head (node 16 kB, nginx 8 kB a line): what is too
-much of the message's own headers is left out and counted.
+Values keep printable ASCII; everything else, and `%` itself, is percent-encoded UTF-8, so that any language decodes the
+value with its usual URL decoder. Servers limit the size of a request's head (node 16 kB, nginx 8 kB a line): headers of
+the message that are too much are left out and counted.
 """
 
 import hashlib
@@ -16,7 +16,6 @@ from urllib.parse import quote, quote_from_bytes
 from redrive.core import headers as names
 
 IDEMPOTENCY_KEY = "idempotency-key"
-PREFIX = "x-redrive-"
 HEADER_PREFIX = "x-redrive-header-"
 LEFT_OUT = "x-redrive-headers-left-out"
 VALUE_BYTES_MAX = 2_048
@@ -31,7 +30,7 @@ NOT_SENT = (
     | names.ROUTING_HEADERS
     | {names.HISTORY, names.STACK, names.STRIPPED, names.DIGEST, *TRACE_HEADERS}
 )
-"""The broker's bookkeeping and ours."""
+"""The broker's own headers and ours."""
 
 _PROPERTIES = {
     "id": "x-redrive-message-id",
@@ -49,7 +48,7 @@ _TOKEN = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~/ ;=\"-]{1,255}")
 
 
 class PushedMessage(Protocol):
-    """What a request is made from; a `Message` has it all."""
+    """What a request is made from; a `Message` has all of it."""
 
     @property
     def attempts_max(self) -> int: ...
@@ -86,7 +85,7 @@ class PushedMessage(Protocol):
 
 
 def request_headers(message: PushedMessage) -> dict[str, str]:
-    """All that a request says about its message."""
+    """All headers of a request that describe its message."""
     return {
         **content_headers(message.content_type, message.content_encoding),
         **property_headers(message),
@@ -101,11 +100,12 @@ def request_headers(message: PushedMessage) -> dict[str, str]:
 
 
 def idempotency_key(queue: str, message_id: str | None, body: bytes) -> str | None:
-    """What names a message's work to the service: the same on each of its attempts, another for every other message.
+    """The key by which the service recognises a message: the same on each of its attempts, different for other
+    messages.
 
     None without an id: two messages with equal bodies could not be told apart, and the service would drop one of them
-    as a repetition. The queue and the body have a part in it, because one message in two queues is two pieces of work,
-    and publishers give one id to several messages (an order's number, say).
+    as a duplicate. The queue and the body are part of it, because one message in two queues is two pieces of work, and
+    publishers give one id to several messages (an order's number, say).
     """
     if not message_id:
         return None
@@ -118,11 +118,11 @@ def idempotency_key(queue: str, message_id: str | None, body: bytes) -> str | No
 
 
 def content_headers(content_type: str | None, encoding: str | None) -> dict[str, str]:
-    """What the body is, as far as the message says so in words HTTP can carry."""
+    """The content type and encoding, if the message has them and HTTP can carry them."""
     found = {"content-type": "application/octet-stream"}
     if content_type is not None and _is_plain(content_type):
         found["content-type"] = content_type
-    # Publishers write a charset here by mistake; a service would refuse an encoding it does not know.
+    # Some publishers write a charset here by mistake; a service would refuse an encoding it does not know.
     if (
         encoding is not None
         and _is_plain(encoding)
@@ -133,7 +133,7 @@ def content_headers(content_type: str | None, encoding: str | None) -> dict[str,
 
 
 def property_headers(message: PushedMessage) -> dict[str, str]:
-    """Properties that say who and what: `x-redrive-correlation-id` and so on; those that are not set are left out."""
+    """The properties that are set: `x-redrive-correlation-id` and so on."""
     found = {}
     for name, header in _PROPERTIES.items():
         value = getattr(message, name)

@@ -1,4 +1,4 @@
-"""Where a push goes, and how: checked when it is said. Nothing secret is in a `repr`."""
+"""Where messages are pushed to, and how; checked when it is made. A `repr` shows no secret."""
 
 import re
 from dataclasses import dataclass, field
@@ -65,10 +65,10 @@ class PushTarget:
 
 
 def read_secrets(text: str, *, source: str) -> tuple[bytes, ...]:
-    """The secrets of a file or variable, one a line; the first is the one to keep while one is being changed.
+    """The secrets in a file or variable, one a line; the first is the one to keep while a secret is being changed.
 
-    Raises `InvalidPush`, which names the source, if there is none or one is too short: whoever names a secret wants the
-    requests signed.
+    Raises `InvalidPush`, which names the source, if there is none or one is too short: an operator who names a secret
+    wants the requests signed.
     """
     secrets = tuple(line.strip().encode() for line in text.splitlines() if line.strip())
     if not secrets:
