@@ -22,7 +22,7 @@ def impatient() -> ReconnectBackoff:
 
 
 class Stream:
-    """Publishes numbers one after another until it is told to stop, and keeps the outcome of each."""
+    """Publishes numbers one after another until it is stopped, and keeps the outcome of each."""
 
     def __init__(self, publisher: Publisher, queue: str) -> None:
         self._publisher = publisher

@@ -51,7 +51,7 @@ def test_ipv6_and_several_hosts() -> None:
     assert parse_url("amqp://[::1]:5673,b:1/v").hosts == (("::1", 5673), ("b", 1))
 
 
-def test_tls_verifies_unless_told_not_to() -> None:
+def test_tls_verifies_unless_turned_off() -> None:
     assert parse_url("amqps://h").tls == Tls(verify=True)
     assert parse_url("amqps://h?verify=verify_none").tls == Tls(verify=False)
 

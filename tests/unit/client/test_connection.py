@@ -360,7 +360,7 @@ def test_a_server_of_another_protocol_is_named_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("first", "reason"),
     [
         (b"", "it hung up without a word of AMQP; is a broker up there, and is this its AMQP port"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP and not AMQP; is this the port of the management API?"),
@@ -370,18 +370,18 @@ def test_a_server_of_another_protocol_is_named_as_such() -> None:
         (b"\x01\x00\x00\x00\x00\x00\x00\xce", "the broker broke the protocol"),
     ],
 )
-def test_a_server_that_does_not_begin_with_amqp_is_reported_as_no_broker(said: bytes, told: str) -> None:
+def test_a_server_that_does_not_begin_with_amqp_is_reported_as_no_broker(first: bytes, reason: str) -> None:
     async def scenario() -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readexactly(8)
-            writer.write(said)
+            writer.write(first)
             writer.close()
 
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             with pytest.raises(ConnectionFailed) as failed:
                 await Client(f"amqp://127.0.0.1:{port}/").start()
-        assert f"127.0.0.1:{port}: {told}" in str(failed.value)
+        assert f"127.0.0.1:{port}: {reason}" in str(failed.value)
 
     run_scenario(scenario())
 

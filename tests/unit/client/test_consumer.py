@@ -1,4 +1,4 @@
-"""A consumer says what it settled, refuses what it can't say any more, and ends when it is told to."""
+"""A consumer sends what was settled, refuses what it can no longer send, restores itself, and ends when closed."""
 
 import asyncio
 import functools

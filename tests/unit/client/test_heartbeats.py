@@ -12,7 +12,7 @@ from tests.unit.client.scripted import ScriptedBroker
 
 
 class Line(asyncio.Protocol):
-    """Between a client and its transport: once it is cut nothing arrives any more, and nobody is told."""
+    """Between a client and its transport: once it is cut nothing arrives any more, without an error."""
 
     def __init__(self, client: asyncio.Protocol) -> None:
         self._client = client

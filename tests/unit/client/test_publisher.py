@@ -490,8 +490,8 @@ def test_what_was_returned_stays_returned_when_the_connection_goes() -> None:
     run_scenario(scenario())
 
 
-class Told:
-    """Somebody who is told an outcome and does not wait for it."""
+class Sink:
+    """An outcome sink that keeps what it gets."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
@@ -507,8 +507,8 @@ def test_a_sink_gets_its_outcome_once() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url, backoff=at_once) as client:
             publisher = await client.publisher(window=3)
-            kept, refused, lost, late = told = [Told() for _ in range(4)]
-            for one in told[:3]:
+            kept, refused, lost, late = sinks = [Sink() for _ in range(4)]
+            for one in sinks[:3]:
                 assert publisher.publish_now("", "q", b"x", PERSISTENT, one, deadline_s=30)
             assert not publisher.publish_now("", "q", b"x", PERSISTENT, late, deadline_s=30)  # no room
             await arrive(broker.peer, 3)
@@ -529,14 +529,14 @@ def test_a_sink_gets_in_doubt_at_its_deadline_and_the_late_outcome_later() -> No
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Client(broker.url) as client:
             publisher = await client.publisher()
-            told = Told()
-            assert publisher.publish_now("", "q", b"x", PERSISTENT, told, deadline_s=0.01)
-            await wait_until(lambda: told.outcomes)
+            sink = Sink()
+            assert publisher.publish_now("", "q", b"x", PERSISTENT, sink, deadline_s=0.01)
+            await wait_until(lambda: sink.outcomes)
             broker.peer.confirm(1, 1)
-            (doubt,) = told.outcomes
+            (doubt,) = sink.outcomes
             assert isinstance(doubt, InDoubt)
             assert doubt.late is not None
             assert await ended(doubt.late) == [CONFIRMED]
-            assert len(told.outcomes) == 1
+            assert len(sink.outcomes) == 1
 
     run_scenario(scenario())

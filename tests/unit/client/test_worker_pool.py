@@ -230,7 +230,7 @@ def test_an_idle_worker_that_was_cancelled_is_not_counted_on() -> None:
         await until(lambda: done == [1])
         tasks[0].cancel()  # a handler may have left its task somewhere, for a timeout of its own
         await until(tasks[0].done)
-        await asyncio.sleep(0)  # until everybody was told of its end
+        await asyncio.sleep(0)  # until its done callbacks have run
         workers.put(2)
         await until(lambda: done == [1, 2])
         assert failures == []

@@ -13,7 +13,7 @@ OWN = Properties.of(
         "x-final-error": "of another life",
         "x-redrive-history": [{"error": "stale"}],
         "x-delivery-count": 4,
-        "x-original-queue": "told inside",
+        "x-original-queue": "inside",
         "x-redrive-envelope": 1,
     },
     content_type="text/plain",
@@ -26,7 +26,7 @@ OUTER = Properties.of(
         "x-redrive-id": "the envelope's",
         "x-redriven-id": "e" * 26,
         "x-redrive-reason": "oversized",
-        "x-original-queue": "told outside",
+        "x-original-queue": "outside",
         "x-redrive-digest": "of the envelope",
     },
     content_type=ENVELOPE_CONTENT_TYPE,
@@ -45,7 +45,7 @@ def test_the_message_keeps_its_headers_and_id_and_takes_its_failure_from_the_env
         "x-redrive-id": "own",
         "x-redriven-id": "d" * 26,
         "x-redrive-reason": "oversized",
-        "x-original-queue": "told outside",
+        "x-original-queue": "outside",
         "x-redrive-digest": "of the envelope",
     }
     assert properties.raw_header("mine") == OWN.raw_header("mine")

@@ -29,8 +29,8 @@ def test_properties_come_back_to_the_byte(properties: dict[str, Any], headers: d
 
 
 @given(st.lists(st.tuples(strategies.short_texts, strategies.values), max_size=6), st.randoms())
-def test_repeated_keys_come_back_in_order_and_number(entries: list[tuple[str, Any]], luck: Any) -> None:
-    luck.shuffle(entries)
+def test_repeated_keys_come_back_in_order_and_number(entries: list[tuple[str, Any]], shuffler: Any) -> None:
+    shuffler.shuffle(entries)
     body = b"".join(wire.encode_table({key: value})[4:] for key, value in entries * 2)
     raw = b"\x20\x00" + struct.pack(">I", len(body)) + body
     assert there_and_back(raw) == raw
