@@ -1,4 +1,4 @@
-"""Who gets in: tokens that count, and nobody else; what they may do; how refusals are slowed and told."""
+"""Who gets in: valid tokens, and nobody else; what they may do; how refusals are throttled and audited."""
 
 from dataclasses import replace
 from typing import Any
@@ -77,9 +77,7 @@ def test_two_tokens_in_one_request_are_none(run: Run, client_for: ClientFor) -> 
     run(scenario())
 
 
-def test_an_expired_and_a_revoked_token_count_no_more(
-    run: Run, client_for: ClientFor, clock: Clock, store: Store
-) -> None:
+def test_expired_and_revoked_tokens_are_refused(run: Run, client_for: ClientFor, clock: Clock, store: Store) -> None:
     async def scenario() -> None:
         client = await client_for(Role.ADMIN, expires_at_ms=clock() + 1_000)
         assert (await client.get("/api/v1/tokens")).status_code == 200
@@ -257,7 +255,7 @@ def test_401s_of_an_address_are_one_entry_a_minute_with_a_count(
     run(scenario())
 
 
-def test_what_was_counted_is_told_at_the_end(run: Run, services: Services, store: Store) -> None:
+def test_counted_refusals_are_written_at_the_end(run: Run, services: Services, store: Store) -> None:
     async def scenario() -> None:
         refusals = services.refusal_audit
         for _ in range(3):
@@ -270,7 +268,7 @@ def test_what_was_counted_is_told_at_the_end(run: Run, services: Services, store
     run(scenario())
 
 
-def test_each_reason_is_told_at_its_time_and_what_is_alike_with_the_first_one_s(
+def test_each_reason_is_audited_at_its_time_and_alike_ones_at_the_first_one_s(
     run: Run, services: Services, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
@@ -312,7 +310,7 @@ def test_a_viewer_who_is_refused_twice_is_in_the_audit_with_both_reasons_as_they
     run(scenario())
 
 
-def test_who_finds_a_new_reason_each_time_fills_no_disk_and_is_counted(
+def test_new_reasons_each_time_are_bounded_and_counted(
     run: Run, services: Services, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
@@ -333,7 +331,7 @@ def test_who_finds_a_new_reason_each_time_fills_no_disk_and_is_counted(
     run(scenario())
 
 
-def test_who_was_told_of_just_now_holds_up_no_other_s_entry(
+def test_an_entry_just_written_delays_no_other_caller_s(
     run: Run, services: Services, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
@@ -351,7 +349,7 @@ def test_who_was_told_of_just_now_holds_up_no_other_s_entry(
     run(scenario())
 
 
-def test_refusals_that_can_t_be_written_are_told_later_with_their_own_time(
+def test_refusals_that_can_t_be_written_are_written_later_with_their_own_time(
     run: Run, services: Services, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

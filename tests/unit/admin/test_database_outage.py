@@ -13,7 +13,7 @@ GONE = StoreUnavailable("the database", "it went", "try again")
 
 
 class TestADatabaseThatGoesInTheMiddle:
-    def test_a_retry_that_was_stored_is_told_as_one(
+    def test_a_stored_retry_is_answered_202(
         self, run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def scenario() -> None:

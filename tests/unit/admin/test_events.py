@@ -1,4 +1,4 @@
-"""`/api/v1/events`: one look at the database for all streams; each tells what is different, within its scope."""
+"""`/api/v1/events`: one reading of the database for all streams; each sends the differences within its scope."""
 
 import asyncio
 from dataclasses import replace
@@ -38,7 +38,7 @@ def states(watch: Watch) -> list[tuple[str, str]]:
     return [(one["id"], one["state"]) for one in watch.events("redrive")]
 
 
-def test_a_stream_begins_with_how_things_stand_and_tells_what_changes(
+def test_a_stream_begins_with_the_current_state_and_sends_changes(
     run: Run,
     app: FastAPI,
     client_for: ClientFor,
@@ -66,7 +66,7 @@ def test_a_stream_begins_with_how_things_stand_and_tells_what_changes(
     run(scenario())
 
 
-def test_a_limited_token_hears_only_of_its_queues(
+def test_a_limited_token_gets_events_of_its_queues_only(
     run: Run,
     app: FastAPI,
     client_for: ClientFor,
@@ -102,7 +102,7 @@ def test_a_limited_token_hears_only_of_its_queues(
     run(scenario())
 
 
-def test_who_comes_again_hears_what_ended_meanwhile(
+def test_a_reconnecting_client_gets_what_ended_meanwhile(
     run: Run,
     app: FastAPI,
     client_for: ClientFor,
@@ -128,7 +128,7 @@ def test_who_comes_again_hears_what_ended_meanwhile(
     run(scenario())
 
 
-def test_all_streams_share_one_look_and_nobody_looks_when_nobody_watches(
+def test_all_streams_share_one_database_reading_and_without_streams_there_is_none(
     run: Run,
     app: FastAPI,
     client_for: ClientFor,
@@ -168,9 +168,7 @@ def test_all_streams_share_one_look_and_nobody_looks_when_nobody_watches(
     run(scenario())
 
 
-def test_there_are_so_many_streams_and_no_more(
-    run: Run, app: FastAPI, client_for: ClientFor, services: Services
-) -> None:
+def test_the_number_of_streams_is_bounded(run: Run, app: FastAPI, client_for: ClientFor, services: Services) -> None:
     async def scenario() -> None:
         few = replace(services, settings=replace(services.settings, streams_max=2))
         app.state.live_updates = updates = LiveUpdates(few, every_s=0.01)
@@ -261,11 +259,11 @@ def test_nobody_without_a_token_watches(run: Run, client_for: ClientFor) -> None
 
 
 @pytest.mark.parametrize(("text", "expected"), [(None, None), ("17", 17), ("x", None), ("-1", None), ("9" * 40, None)])
-def test_an_id_of_somebody_else_counts_as_none(text: str | None, expected: int | None) -> None:
+def test_an_event_id_that_is_not_ours_counts_as_none(text: str | None, expected: int | None) -> None:
     assert read_event_id(text) == expected
 
 
-def test_a_watcher_waits_no_longer_than_it_said(run: Run, services: Services) -> None:
+def test_waiting_for_a_snapshot_ends_at_its_timeout(run: Run, services: Services) -> None:
     async def scenario() -> None:
         updates = LiveUpdates(services)
         assert await updates.wait_newer(None, timeout_s=0.0) is None

@@ -1,4 +1,4 @@
-"""`/api/v1/groups`: listed and spoken about within the caller's queues."""
+"""`/api/v1/groups`: listed and changed within the caller's queues."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ def client_of(services: Services) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app_on(services)), base_url=BASE_URL)
 
 
-def test_it_lives(run: Run, client_for: ClientFor) -> None:
+def test_healthz_answers_ok(run: Run, client_for: ClientFor) -> None:
     async def scenario() -> None:
         answer = await (await client_for(None)).get("/healthz")
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
@@ -66,7 +66,7 @@ class TestReadiness:
 
         monkeypatch.setattr("redrive.admin.shared_broker.SharedBroker.get", broker)
 
-    def test_everything_in_reach_is_ready(self, run: Run, client_for: ClientFor) -> None:
+    def test_readyz_is_ready_if_database_and_broker_are_reached(self, run: Run, client_for: ClientFor) -> None:
         async def scenario() -> None:
             answer = await (await client_for(None)).get("/readyz")
             assert (answer.status_code, answer.json()["status"]) == (200, "ready")

@@ -115,7 +115,7 @@ def test_one_in_flight_is_waited_for_and_taken_over_after_a_minute(
     run(scenario())
 
 
-def test_a_refusal_gives_the_key_free(run: Run, client_for: ClientFor, store: Store) -> None:
+def test_a_refusal_releases_the_key(run: Run, client_for: ClientFor, store: Store) -> None:
     async def scenario() -> None:
         client = await client_for(Role.ADMIN)
         refused = await client.post(PATH, json={**NEW, "hidden_from": "nobody"}, headers=KEY)
@@ -125,7 +125,7 @@ def test_a_refusal_gives_the_key_free(run: Run, client_for: ClientFor, store: St
     run(scenario())
 
 
-def test_a_failure_of_ours_gives_the_key_free(
+def test_a_server_error_releases_the_key(
     run: Run, client_for: ClientFor, store: Store, noted: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def breaks(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""What nobody may learn by a way around: values that are hidden, and what lies in others' queues."""
+"""What no detour may reveal: hidden values, and what lies in others' queues."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The file pipeline's endpoints without a network: known queues only, looks that may be refused, targets, limits."""
+"""The file pipeline's endpoints without a network: known queues only, peeks that may be refused, targets, limits."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_what_is_stored_is_shown_before_what_lies_on_the_queue(
     run(scenario())
 
 
-def test_a_look_that_would_destroy_is_refused_unless_something_is_stored(
+def test_a_destructive_peek_is_refused_unless_something_is_stored(
     run: Run, client_for: ClientFor, put_letter: PutLetter, shared: FakeBroker
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Every refusal is application/problem+json with a type that stays; and the document says which to expect."""
+"""Every refusal is application/problem+json with a stable type; and the document says which to expect."""
 
 import json
 from collections import Counter
@@ -64,7 +64,7 @@ def invalid_filter() -> InvalidFilter:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_errors_have_their_meaning(error: Exception, status: int, name: str) -> None:
+def test_each_error_has_its_problem_type(error: Exception, status: int, name: str) -> None:
     problem = problem_of(error)
     assert problem is not None
     assert (problem.status, problem.name) == (status, name)

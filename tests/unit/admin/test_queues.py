@@ -1,4 +1,4 @@
-"""`/api/v1/queues`: without a broker what is stored is told, within the caller's queues."""
+"""`/api/v1/queues`: without a broker the stored counts are shown, within the caller's queues."""
 
 import pytest
 

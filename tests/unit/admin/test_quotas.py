@@ -1,4 +1,4 @@
-"""One token's share: whoever takes too much waits for themselves, is told so, and holds up nobody else."""
+"""Token quotas: a token that uses too much waits for its own requests, gets 429, and delays no other token."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ async def turns(quotas: TokenQuotas, token: str, count: int) -> list["asyncio.Ta
     return tasks
 
 
-def test_who_is_alone_has_all_of_it_and_who_is_not_shares() -> None:
+def test_a_token_alone_uses_everything_and_several_share() -> None:
     async def scenario() -> None:
         quotas = TokenQuotas(FEW)
         greedy = await turns(quotas, "greedy", 7)
@@ -62,7 +62,7 @@ def test_who_is_alone_has_all_of_it_and_who_is_not_shares() -> None:
     in_loop(scenario)
 
 
-def test_beyond_those_that_wait_a_token_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_its_waiting_requests_a_token_gets_429(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         quotas = TokenQuotas(FEW)
         tasks = await turns(quotas, "greedy", 7)
@@ -77,7 +77,7 @@ def test_beyond_those_that_wait_a_token_is_told_so(monkeypatch: pytest.MonkeyPat
     in_loop(scenario)
 
 
-def test_who_waits_too_long_is_told_so_and_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_waits_too_long_gets_429_and_uses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         quotas = TokenQuotas(FEW)
         await turns(quotas, "greedy", 4)
@@ -90,7 +90,7 @@ def test_who_waits_too_long_is_told_so_and_takes_nothing(monkeypatch: pytest.Mon
     in_loop(scenario)
 
 
-def test_a_request_gives_back_whatever_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_releases_everything_it_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         quotas = TokenQuotas(FEW)
         first, second, third = (RequestQuota(quotas, "t") for _ in range(3))
@@ -116,7 +116,7 @@ def test_a_request_gives_back_whatever_it_took(monkeypatch: pytest.MonkeyPatch) 
     in_loop(scenario)
 
 
-def test_requests_with_bodies_are_worked_on_by_turns_too(run: Run, services: Services) -> None:
+def test_requests_with_bodies_have_the_same_concurrency_limit(run: Run, services: Services) -> None:
     async def scenario() -> None:
         running, most = 0, 0
 
@@ -142,7 +142,7 @@ WAYS = ("Bearer {}", "Bearer  {}", "Bearer     {}", "bearer {}", "BEARER {}  ", 
 """To write a header that says the same."""
 
 
-def test_a_share_is_of_the_secret_so_nobody_uses_up_another_s() -> None:
+def test_a_quota_belongs_to_the_secret_so_nobody_uses_up_another_s() -> None:
     quotas = TokenQuotas(FEW)
     nobody = quotas.key_of(scope_of())
     wrong = scope_of(authorization="Bearer rd_a_wrong")
@@ -167,7 +167,7 @@ def test_a_share_is_of_the_secret_so_nobody_uses_up_another_s() -> None:
     assert quotas.key_of(scope_of(authorization="Bearer rd_a_right")) == nobody
 
 
-def test_made_up_tokens_leave_others_their_room(run: Run, client_for: ClientFor, services: Services) -> None:
+def test_made_up_tokens_count_as_one_sender(run: Run, client_for: ClientFor, services: Services) -> None:
     """Each of them counted as somebody to leave room for, so that everybody else had one request at a time."""
 
     async def scenario() -> None:
@@ -185,7 +185,7 @@ def test_made_up_tokens_leave_others_their_room(run: Run, client_for: ClientFor,
     run(scenario())
 
 
-def test_a_token_that_counts_no_more_is_no_longer_known(
+def test_an_invalid_token_is_forgotten_by_the_quotas(
     run: Run, client_for: ClientFor, services: Services, clock: Clock
 ) -> None:
     async def scenario() -> None:
@@ -199,7 +199,7 @@ def test_a_token_that_counts_no_more_is_no_longer_known(
     run(scenario())
 
 
-def test_one_token_has_its_streams_however_it_is_written(
+def test_a_token_has_one_stream_quota_however_it_is_written(
     run: Run, client_for: ClientFor, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blanks before it made five tokens of one, with ten streams each: all there are."""

@@ -448,7 +448,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_body_made_to_be_dear_takes_a_bounded_time_and_shows_nothing_hidden(kind: str) -> None:
+def test_an_expensive_body_takes_a_bounded_time_and_shows_nothing_hidden(kind: str) -> None:
     """8 MB of beginnings of objects took half a minute."""
     body = HOSTILE[kind]()
     began_s = time.process_time()
@@ -471,7 +471,7 @@ def test_a_text_that_can_t_lead_to_the_value_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(
     "path", ["", "/body", "/preview?role=viewer&payloads=true"], ids=["message", "body", "preview"]
 )
-def test_a_dear_body_holds_up_nobody_and_it_is_said_that_it_is_hidden(
+def test_an_expensive_body_delays_nobody_and_is_reported_as_hidden(
     run: Run, client_for: ClientFor, put_letter: PutLetter, path: str
 ) -> None:
     async def scenario() -> None:
@@ -514,7 +514,7 @@ def test_a_long_body_is_shown_as_a_short_one_is(
 
 
 @pytest.mark.parametrize("event", [LetterEvent.CAME_BACK, LetterEvent.SPENT])
-def test_a_life_tells_no_error_text_to_who_sees_no_payloads(
+def test_lifecycle_events_hide_error_texts_from_callers_without_payloads(
     event: LetterEvent, run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store, clock: Clock
 ) -> None:
     async def scenario() -> None:
@@ -529,7 +529,7 @@ def test_a_life_tells_no_error_text_to_who_sees_no_payloads(
     run(scenario())
 
 
-def test_a_hidden_place_in_a_list_is_hidden_however_its_number_is_written() -> None:
+def test_a_hidden_list_index_is_hidden_however_it_is_written() -> None:
     assert overlaps(("cards", "00", "number"), ("cards", "0", "number"))
     assert overlaps(("cards", "007"), ("cards", "7"))
     assert not overlaps(("cards", "1", "number"), ("cards", "10", "number"))

@@ -385,7 +385,7 @@ def test_where_operations_took_their_messages_is_read_once(
     run(scenario())
 
 
-def test_a_dead_letter_that_will_be_sent_is_not_asked_for_again(
+def test_a_second_redrive_of_a_queued_dead_letter_is_refused(
     run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store
 ) -> None:
     async def scenario() -> None:
@@ -409,7 +409,7 @@ def test_a_dead_letter_that_will_be_sent_is_not_asked_for_again(
     run(scenario())
 
 
-def test_the_same_key_finds_its_own_operation(run: Run, client_for: ClientFor, put_letter: PutLetter) -> None:
+def test_the_same_idempotency_key_finds_its_operation(run: Run, client_for: ClientFor, put_letter: PutLetter) -> None:
     async def scenario() -> None:
         letter = await put_letter()
         client = await client_for(Role.OPERATOR)

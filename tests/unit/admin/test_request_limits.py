@@ -1,4 +1,4 @@
-"""What a request may cost: bytes, time, and never our peace. Asked at the ASGI layer, where bodies come in pieces."""
+"""Limits of a request: bytes and time, and an answer to every error. At the ASGI layer, where bodies come in pieces."""
 
 import asyncio
 from typing import Any
@@ -77,7 +77,7 @@ class TestTogether:
     def settings(self) -> ApiSettings:
         return ApiSettings(buffered_bytes_max=2 * MEGABYTE)
 
-    def test_all_bodies_in_hand_have_a_limit_and_give_their_room_back(self, run: Run, services: Services) -> None:
+    def test_all_bodies_in_memory_share_a_limit_and_release_it(self, run: Run, services: Services) -> None:
         held, full = asyncio.Event(), asyncio.Event()
 
         async def holding(scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,7 +144,7 @@ class TestTime:
         wire = ask(run, limited(services, stream), Wire([]), scope_of("GET"))
         assert wire.sent[-1]["body"] == b"data: late\n\n"
 
-    def test_an_answer_nobody_reads_is_given_up_without_a_second_one(self, run: Run, services: Services) -> None:
+    def test_a_response_nobody_reads_is_dropped_without_a_second_one(self, run: Run, services: Services) -> None:
         async def stuck(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await asyncio.sleep(3600)

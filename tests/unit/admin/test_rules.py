@@ -1,4 +1,4 @@
-"""`/api/v1/rules`: auto-retry, ruled within the caller's queues."""
+"""`/api/v1/rules`: auto-retry rules, within the caller's queues."""
 
 from typing import Any
 

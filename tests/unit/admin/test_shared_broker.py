@@ -1,4 +1,4 @@
-"""The API's shared to the broker: nobody waits long for one that is away, and one that comes back is found."""
+"""The API's connection to the broker: nobody waits long for one that is away, and one that comes back is found."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Tokens over the API: made, shown, revoked; a secret is in one answer and nowhere else."""
+"""Tokens over the API: made, shown, revoked; a secret is in one response and nowhere else."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Filters that are dear to answer: bounded, by turns, and answered without holding up anybody else."""
+"""Filters that no index answers: bounded, one per token at a time, and no delay for anybody else."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ def _asks(q: str) -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.parametrize("queues", [(), ("orders",), ("ord*",)])
-def test_names_with_stars_are_answered_by_turns_on_every_route(
+def test_names_with_stars_are_unindexed_searches_on_every_route(
     run: Run, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch, queues: tuple[str, ...]
 ) -> None:
     """No token has a turn here, so who needs one is refused."""
@@ -53,7 +53,7 @@ def test_names_with_stars_are_answered_by_turns_on_every_route(
     run(scenario())
 
 
-def test_more_names_and_stars_than_anybody_means_are_refused(run: Run, client_for: ClientFor) -> None:
+def test_too_many_names_or_stars_are_refused(run: Run, client_for: ClientFor) -> None:
     async def scenario() -> None:
         client = await client_for(Role.OPERATOR)
         many = ",".join(f"*{number}" for number in range(51))
@@ -77,7 +77,7 @@ def test_more_names_and_stars_than_anybody_means_are_refused(run: Run, client_fo
     run(scenario())
 
 
-def test_a_viewer_s_many_topics_hold_up_nobody(
+def test_many_topics_of_a_viewer_delay_nobody(
     run: Run, client_for: ClientFor, store: Store, put_letter: PutLetter
 ) -> None:
     """450 exact topics within the limit of a filter held up everybody for more than a second."""
@@ -101,7 +101,7 @@ def test_a_viewer_s_many_topics_hold_up_nobody(
     run(scenario())
 
 
-def test_a_long_filter_is_not_read_to_be_told() -> None:
+def test_a_long_filter_is_hidden_without_being_parsed() -> None:
     """A page has a thousand of them. Whoever may not see a filter's values hears that there was one."""
     long = "topic:" + ",".join(f"t{number}" for number in range(1_400))
     limited = View(sees_payloads=False)
@@ -110,7 +110,7 @@ def test_a_long_filter_is_not_read_to_be_told() -> None:
     assert View(sees_payloads=True).filter_text(long) == long
 
 
-def test_one_long_look_at_a_time(
+def test_an_unindexed_dry_run_runs_once_at_a_time_per_token(
     run: Run, client_for: ClientFor, put_letter: PutLetter, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looking: list[int] = []

@@ -30,7 +30,7 @@ def test_a_parameter_that_is_not_known_is_refused(run: Run, client_for: ClientFo
     run(scenario())
 
 
-def test_whoever_may_not_hears_that_first(run: Run, client_for: ClientFor) -> None:
+def test_a_missing_role_is_refused_before_a_parameter(run: Run, client_for: ClientFor) -> None:
     async def scenario() -> None:
         assert (await (await client_for(Role.VIEWER)).get("/api/v1/tokens?x=1")).status_code == 403
         assert (await (await client_for(None)).get("/api/v1/tokens?x=1")).status_code == 401
@@ -71,7 +71,7 @@ Asking = Callable[[httpx.AsyncClient], Any]
         (lambda client: client.post("/api/v1/redrives", json={}), "the body can't be used: say which: by ids, or by q"),
     ],
 )
-def test_what_is_wrong_is_a_sentence_with_its_place_and_what_to_do(
+def test_an_invalid_request_gets_a_sentence_with_place_and_remedy(
     run: Run, client_for: ClientFor, ask: Asking, says: str
 ) -> None:
     async def scenario() -> None:

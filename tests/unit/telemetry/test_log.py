@@ -42,7 +42,7 @@ def test_every_line_is_written_in_order_before_close_returns() -> None:
     assert [line["attempt"] for line in lines_in(stream)] == list(range(2000))
 
 
-def test_a_stuck_stream_blocks_nobody_and_what_was_dropped_is_told() -> None:
+def test_a_stuck_stream_blocks_nobody_and_dropped_lines_are_reported() -> None:
     stream = StuckStream()
     log = Log(stream, lines_max=10)
     log.put(0.0, "client.connected", {})

@@ -70,7 +70,7 @@ def test_zero_is_written_and_none_is_not() -> None:
     assert "error" not in line
 
 
-def test_fields_nobody_named_are_written_in_camel_case() -> None:
+def test_unknown_fields_are_written_in_camel_case() -> None:
     assert line_of("somebody.learned", new_word_ms=3)["newWordMs"] == 3
 
 

@@ -21,7 +21,7 @@ def get(path: str, method: str = "GET") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 
 
-def test_metrics_health_and_readiness_are_told() -> None:
+def test_metrics_health_and_readiness_are_served() -> None:
     async def run() -> None:
         telemetry = Telemetry()
         telemetry.acked("orders", 0.1)
@@ -43,7 +43,7 @@ def test_metrics_health_and_readiness_are_told() -> None:
     asyncio.run(run())
 
 
-def test_who_says_nothing_does_not_keep_it_from_ending() -> None:
+def test_a_silent_client_does_not_keep_the_endpoint_from_stopping() -> None:
     async def run() -> None:
         async with MetricsEndpoint(Telemetry()) as endpoint:
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
@@ -58,7 +58,7 @@ def test_who_says_nothing_does_not_keep_it_from_ending() -> None:
     asyncio.run(run())
 
 
-def test_a_head_without_end_is_not_kept() -> None:
+def test_a_request_head_without_end_is_dropped() -> None:
     async def run() -> None:
         async with MetricsEndpoint(Telemetry()) as endpoint:
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)

@@ -22,16 +22,16 @@ def rows(head: str) -> list[tuple[str, ...]]:
     return [tuple(cell.strip().replace("`", "") for cell in line.strip("|").split("|")) for line in table]
 
 
-def test_every_field_is_told() -> None:
+def test_every_field_is_documented() -> None:
     assert rows("| field | what |") == [(key, what.replace("`", "")) for key, what in FIELDS.values()]
 
 
-def test_every_level_and_event_is_told() -> None:
+def test_every_level_and_event_is_documented() -> None:
     assert rows("| decision | level |") == [(name, level.word) for name, level in DECISIONS.items()]
     assert rows("| event | level | |") == [(name, level.word, what) for name, (level, what) in EVENTS.items()]
 
 
-def test_every_metric_is_told() -> None:
+def test_every_metric_is_documented() -> None:
     assert rows("| metric | type | labels | |") == [
         (one.name, one.type.value, ", ".join(one.labels) or "–", one.help) for one in METRICS
     ]

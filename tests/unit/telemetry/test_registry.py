@@ -9,7 +9,7 @@ from redrive.telemetry import DECISIONS, METRICS, Telemetry
 from tests.unit.telemetry.prometheus import samples
 
 
-def test_an_acked_message_counts_the_same_on_the_short_way_and_on_the_long_one() -> None:
+def test_acked_and_a_noted_ack_count_the_same() -> None:
     short, long = Telemetry(), Telemetry()
     for attempt in (1, 1, 3):
         short.acked("orders", 0.004, attempt)
@@ -58,7 +58,7 @@ def test_only_a_connection_made_after_a_loss_is_a_reconnect() -> None:
     assert samples(telemetry)["redrive_reconnects_total"] == 1
 
 
-def test_gauges_are_asked_for_when_somebody_looks() -> None:
+def test_gauges_are_read_at_a_scrape() -> None:
     telemetry = Telemetry()
     in_hand = 3
     telemetry.watch("orders", in_hand=lambda: in_hand)
@@ -69,7 +69,7 @@ def test_gauges_are_asked_for_when_somebody_looks() -> None:
     assert "redrive_in_hand|queue=orders" not in samples(telemetry)
 
 
-def test_a_queue_without_a_handler_has_no_series_of_one_and_is_ready_all_the_same() -> None:
+def test_a_queue_without_a_handler_has_no_handler_series_and_is_ready() -> None:
     telemetry = Telemetry()
     telemetry.watch("orders.parked")
     assert samples(telemetry)["redrive_ready"] == 1

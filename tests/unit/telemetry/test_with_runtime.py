@@ -23,7 +23,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_an_app_is_counted_told_and_ready_through_a_lost_connection() -> None:
+def test_an_app_is_counted_logged_and_ready_through_a_lost_connection() -> None:
     compiled = compile_declaration(read_declaration(DECLARED, file="redrive.yaml"))
     app = App(compiled)
 
