@@ -16,7 +16,7 @@ from rig import Vhost
 from redrive import wire
 from redrive.client import Client, Confirmed
 from redrive.inspection import find_dead_letter_exchange
-from tests.unit.inspection.test_queue_arguments import QUEUES, check_vanishing
+from tests.unit.inspection.queue_scene import QUEUES, check_vanishing
 
 DLX = "x-dead-letter-exchange"
 QUESTION = "may not configure queue plain, so whether it has a dead-letter exchange can't be seen"
