@@ -1,6 +1,6 @@
 """`python -m bench.dead_letters`: collecting dead letters into a store and redriving them, beside the broker's shovel.
 
-    collect   from a quorum queue of parked messages into an empty store, until the queue is empty and all is owned
+    collect   from a quorum queue of parked messages into an empty store, until both queue and open batches are gone
     redrive   one operation of all of them, back to the failed queue; from its creation to its end
     shovel    the same messages from the one queue to the other, by the broker itself
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", default="4.3", help="of RabbitMQ")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round: does it work?")
-    parser.add_argument("--profile", action="store_true", help="tell where the time goes; the numbers are not kept")
+    parser.add_argument("--profile", action="store_true", help="show where the time goes; the numbers are not kept")
     chosen = parser.parse_args(arguments)
     rounds, messages = (1, chosen.messages // 10) if chosen.quick else (chosen.rounds, chosen.messages)
     wanted = [one for one in chosen.stores.split(",") if one in STORES]
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wanted.remove("postgresql")
             _say("!!! PostgreSQL is not here and is left out: run `python -m rig build`")
         broker = stack.enter_context(start_broker(chosen.version))
-        bench = Bench(broker, server, messages, is_told=chosen.profile)
+        bench = Bench(broker, server, messages, is_profiled=chosen.profile)
         measured = [one for number in range(rounds) for one in bench.round(number + 1, wanted)]
         versions = broker.versions()
     result = {
@@ -87,11 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class Bench:
     """The broker, the server, and what is done on them."""
 
-    def __init__(self, broker: Broker, server: Postgres | None, messages: int, *, is_told: bool) -> None:
+    def __init__(self, broker: Broker, server: Postgres | None, messages: int, *, is_profiled: bool) -> None:
         self._broker = broker
         self._server = server
         self._messages = messages
-        self._is_told = is_told
+        self._is_profiled = is_profiled
 
     def round(self, number: int, stores: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The shovel and every store once, in turned order."""
@@ -127,7 +127,7 @@ class Bench:
     def _work(self, url: str, queues: Queues) -> list[dict[str, Any]]:
         argv = [sys.executable, "-m", "bench.dead_letter_work", self._broker.url, url, queues.source, queues.target]
         argv += [str(self._messages), "--server", str(0 if self._server is None else self._server.pid)]
-        if self._is_told:
+        if self._is_profiled:
             argv.append("--profile")
         done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=CHILD_S_MAX)
         if done.returncode != 0:

@@ -22,7 +22,7 @@ from tests.live.deadletters.kills.ledger import (
     account_sent,
     account_stored,
 )
-from tests.live.deadletters.kills.playing import House
+from tests.live.deadletters.kills.matrix import House
 
 SEED = 20261115
 

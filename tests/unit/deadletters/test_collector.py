@@ -275,7 +275,7 @@ def test_a_message_near_its_delivery_limit_stops_the_queue_and_is_stored(tmp_pat
             await park(client, "orders.dlq", numbered(3, start=1))
             notes = Notes()
             report = await make_collector(client, store, [source("quorum")], notes=notes).run(once=True)
-            assert "came back 16 times, and above 20 RabbitMQ drops it" in report.left["orders.dlq"]
+            assert "was requeued 16 times, and above 20 RabbitMQ drops it" in report.left["orders.dlq"]
             assert notes.count("collector.stopped") == 1
             assert b"body 0" in await stored_bodies(store)
             await park(client, "orders.dlq", numbered(1, start=9))

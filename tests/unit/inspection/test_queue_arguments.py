@@ -1,4 +1,4 @@
-"""Whether a queue has a dead-letter exchange is seen over AMQP, and the question makes and changes nothing."""
+"""Whether a queue has a dead-letter exchange is read over AMQP; nothing is declared or changed by that."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_what_the_arguments_name_is_found(profile: str) -> None:
     run_scenario(scenario())
 
 
-def test_a_missing_queue_is_said_to_be_missing_and_not_made() -> None:
+def test_a_missing_queue_is_not_found_and_not_declared() -> None:
     async def scenario() -> None:
         async with EmbeddedBroker() as broker, Client(broker.url) as client:
             with pytest.raises(NotFound):
@@ -34,7 +34,7 @@ def test_a_missing_queue_is_said_to_be_missing_and_not_made() -> None:
     run_scenario(scenario())
 
 
-def test_a_queue_with_more_settings_than_are_asked_about_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_with_more_arguments_than_declares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.inspection.queue_arguments._DECLARES_MAX", 1)
 
     async def scenario() -> None:
@@ -48,7 +48,7 @@ def test_a_queue_with_more_settings_than_are_asked_about_is_named(monkeypatch: p
 
 
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
-def test_a_queue_that_goes_while_it_is_asked_is_not_made_again(profile: str) -> None:
+def test_a_queue_deleted_meanwhile_is_not_declared_again(profile: str) -> None:
     async def scenario() -> None:
         async with EmbeddedBroker(profile) as broker:
             await check_vanishing(broker.url)

@@ -18,8 +18,8 @@ from rig.versions import LABELS, cache_folder, choose_installations, find_instal
 
 from tests.live.deadletters.kills.cells import STORES, Cell, Flow, Victim, all_cells
 from tests.live.deadletters.kills.ledger import Account
+from tests.live.deadletters.kills.matrix import AT_ONCE, House
 from tests.live.deadletters.kills.page import write_page
-from tests.live.deadletters.kills.playing import AT_ONCE, House
 
 ROOT = Path(__file__).parents[4]
 KEPT = ROOT / "bench" / "results" / "dead-letter-kills.json"

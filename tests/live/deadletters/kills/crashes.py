@@ -1,6 +1,6 @@
-"""What is killed besides workers, and how it comes back: a broker, a PostgreSQL, a SQLite file that somebody locks.
+"""What is killed besides workers, and how it comes back: a broker, a PostgreSQL, a SQLite file that is locked.
 
-A server is killed once for many cells: when each of them stands in its window.
+A server is killed once for many cells: when each of them waits in its window.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The place where a worker stands still: it says so through its pipe, and goes on when it is let go.
+"""The place where a worker waits: it says so through its pipe, and goes on when it is let go.
 
 Between steps the parts of Redrive call `pause_at` themselves. Inside a transaction, and after a commit whose answer is
 not to arrive, the database is wrapped: what is written is committed, or not, as ever.
@@ -36,7 +36,7 @@ _writing: ContextVar[str] = ContextVar("writing", default="")
 
 
 class Gate:
-    """Stands still at each of its places in turn, when it is reached for so many times."""
+    """Makes the worker wait at each of its places in turn, when that is reached for so many times."""
 
     def __init__(self, pipe: Any, places: Sequence[tuple[str, int]]) -> None:
         self._pipe = pipe

@@ -1,4 +1,4 @@
-"""The workers: each does one part's job to its end, in a process of its own, and stands still at its gate on the way.
+"""The workers: each does one part's job to its end, in a process of its own, and waits at its gate on the way.
 
 What goes wrong is left in FOLDER/said, with what the parts noted before.
 """
