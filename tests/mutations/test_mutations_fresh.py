@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import witness
+from tests.mutations import copy_guard
 from tests.mutations.bugs import MUTATIONS
 from tests.mutations.mutation import ROOT, Mutation, Stale
 
@@ -35,8 +35,8 @@ def test_a_bug_whose_text_is_gone_or_ambiguous_is_stale() -> None:
 def test_tests_that_would_import_the_original_are_not_run(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(witness.COPY, str(ROOT))
-    witness.pytest_sessionstart(request.session)
-    monkeypatch.setenv(witness.COPY, str(tmp_path))
+    monkeypatch.setenv(copy_guard.COPY, str(ROOT))
+    copy_guard.pytest_sessionstart(request.session)
+    monkeypatch.setenv(copy_guard.COPY, str(tmp_path))
     with pytest.raises(pytest.UsageError, match="which is not in the copy"):
-        witness.pytest_sessionstart(request.session)
+        copy_guard.pytest_sessionstart(request.session)

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutations.copy_guard import COPY
 from tests.mutations.mutation import ROOT, Mutation
-from tests.mutations.witness import COPY
 
 TESTS = "tests/unit/embedded"
-PURE = ("engine/test_*.py",)
-"""The tests of the engine alone, which are run first: without clock, sockets and chance, they fail for one reason only,
-and without Hypothesis they start quickly."""
+PURE = ("engine/test_*.py", "test_confirms.py")
+"""The tests without clock, sockets and chance, which are run first: they fail for one reason only, and without
+Hypothesis they start quickly."""
 NEEDED = ("src", "rig", "tests", "pyproject.toml")
 RUN_S_MAX = 180.0
 ENDLESS = "no test, but they did not end"
@@ -96,7 +96,7 @@ def _judge(copy: Path) -> Outcome:
 def _run(copy: Path, arguments: Sequence[str]) -> Outcome:
     junit = copy / "junit.xml"
     junit.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "tests.mutations.witness"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "tests.mutations.copy_guard"]
     command += ["-m", "not live and not slow", f"--junit-xml={junit}", *arguments]
     path = os.pathsep.join((str(copy / "src"), str(copy)))
     environment = {**os.environ, "PYTHONPATH": path, COPY: str(copy)}

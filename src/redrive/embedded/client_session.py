@@ -187,7 +187,7 @@ class ClientSession:
             self.wire.nack(number, effect.number, False, False)
         elif isinstance(effect, ConsumerTimedOut):
             assert isinstance(effect.channel, Channel)
-            self._refuse(effect.channel, effect.refusal, 0)
+            self._refuse(effect.channel, effect.error, 0)
         else:
             assert not isinstance(effect, Deliver | Confirm)
             self.wire.send(number, methods.BasicCancel(consumer_tag=effect.consumer_tag, nowait=True))
@@ -263,8 +263,8 @@ class ClientSession:
             if channel is not None:
                 try:
                     channel.ack(event.delivery_tag, event.multiple)
-                except AmqpError as refusal:
-                    self._refuse(channel, refusal, _ACK)
+                except AmqpError as error:
+                    self._refuse(channel, error, _ACK)
         elif isinstance(event, wire.Command):
             if event.channel:
                 self._on_method(event.channel, event.method)
@@ -283,8 +283,8 @@ class ClientSession:
         exchange, routing_key = event.route
         try:
             channel.publish(exchange, routing_key, event.header, event.body, event.mandatory, event.immediate)
-        except AmqpError as refusal:
-            self._refuse(channel, refusal, _PUBLISH)
+        except AmqpError as error:
+            self._refuse(channel, error, _PUBLISH)
 
     def _on_negative_ack(self, event: wire.Nack | wire.Reject) -> None:
         channel = self._channel(event.channel)
@@ -295,8 +295,8 @@ class ClientSession:
                 channel.nack(event.delivery_tag, event.multiple, event.requeue)
             else:
                 channel.reject(event.delivery_tag, event.requeue)
-        except AmqpError as refusal:
-            self._refuse(channel, refusal, _NACK if isinstance(event, wire.Nack) else _REJECT)
+        except AmqpError as error:
+            self._refuse(channel, error, _NACK if isinstance(event, wire.Nack) else _REJECT)
 
     def _on_method(self, number: int, method: methods.Method) -> None:
         connection = self.connection
@@ -324,8 +324,8 @@ class ClientSession:
             self._host.dispatch_effects()
         try:
             answer, then = run_command(channel, method)
-        except AmqpError as refusal:
-            self._refuse(channel, refusal, method.INDEX)
+        except AmqpError as error:
+            self._refuse(channel, error, method.INDEX)
             return
         if not answers_first:
             self._host.dispatch_effects()
@@ -367,9 +367,9 @@ class ClientSession:
             return
         try:
             self._user = check_login(self._host.users, method.mechanism, method.response)
-        except AmqpError as refusal:
+        except AmqpError as error:
             if has_capability(properties, "authentication_failure_close"):
-                self.close(refusal.code, refusal.text)
+                self.close(error.code, error.text)
             else:
                 self.end()
                 self.is_mute = True
@@ -384,8 +384,8 @@ class ClientSession:
                 wants_cancel=self._wants_cancel,
                 may_impersonate=IMPERSONATOR in self._host.tags.get(self._user, ()),
             )
-        except AmqpError as refusal:
-            self.close(refusal.code, refusal.text, method.INDEX)
+        except AmqpError as error:
+            self.close(error.code, error.text, method.INDEX)
             return
         self.connection = connection
         # RabbitMQ limits the number of open channels, not their numbers.
@@ -402,17 +402,17 @@ class ClientSession:
         for place in [one for one in self.consumer_arguments if one[0] == channel.number]:
             del self.consumer_arguments[place]
 
-    def _refuse(self, channel: Channel, refusal: AmqpError, index: int) -> None:
-        if refusal.is_hard:
+    def _refuse(self, channel: Channel, error: AmqpError, index: int) -> None:
+        if error.is_hard:
             self._host.dispatch_effects()
-            self.close(refusal.code, refusal.text, index)
+            self.close(error.code, error.text, index)
             return
         self._host.dispatch_effects()
         self.flush_confirms()
         self._close_channel(channel)
         close = methods.ChannelClose(
-            reply_code=refusal.code,
-            reply_text=_cut(refusal.text),
+            reply_code=error.code,
+            reply_text=_cut(error.text),
             class_id=index >> 16,
             method_id=index & 0xFFFF,
         )

@@ -77,7 +77,7 @@ BUGS = (
         name="missing-exchange-closes-the-connection",
         area=AREA,
         file="client_session.py",
-        old="if refusal.is_hard:",
+        old="if error.is_hard:",
         new="if True:",
         sees="A publish to a missing exchange closes the whole connection, not the channel.",
     ),

@@ -19,12 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutations.drawn import report
-from tests.mutations.drawn.covering import Covering, MeasuringFailed, measure
-from tests.mutations.drawn.drawing import all_mutants, draw
 from tests.mutations.drawn.judgements import read_judgements
 from tests.mutations.drawn.killers import Killer, read_killers, write_killers
+from tests.mutations.drawn.line_coverage import LineCoverage, MeasuringFailed, measure
+from tests.mutations.drawn.mutant_trial import Copy, Stage, TrialFailed, Verdict, make_copies, snapshot
 from tests.mutations.drawn.operators import Mutant
-from tests.mutations.drawn.trying import Copy, Stage, TrialFailed, Verdict, make_copies, snapshot
+from tests.mutations.drawn.sample import all_mutants, draw
 from tests.mutations.mutation import ROOT
 
 Run = tuple[dict[str, str], list[str]]
@@ -104,9 +104,9 @@ def _measure(base: Path, folder: Path, names: Sequence[str]) -> list[Stage]:
     stages = []
     for name in names:
         environment, arguments = STAGES[name]
-        covering: Covering = measure(base, folder / name, arguments, environment)
-        _say(f"{name}: {len(covering.seconds)} tests passed and were measured")
-        stages.append(Stage(name=name, covering=covering, environment=environment))
+        coverage: LineCoverage = measure(base, folder / name, arguments, environment)
+        _say(f"{name}: {len(coverage.seconds)} tests passed and were measured")
+        stages.append(Stage(name=name, coverage=coverage, environment=environment))
     return stages
 
 

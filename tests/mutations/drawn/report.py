@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tests.mutations.drawn.judgements import NO_BEHAVIOUR, Judgement
-from tests.mutations.drawn.trying import Verdict
+from tests.mutations.drawn.mutant_trial import Verdict
 from tests.mutations.mutation import ROOT
 
 PAGE = ROOT / "docs" / "drawn-mutants.md"

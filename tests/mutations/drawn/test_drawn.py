@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.drawn.covering import Covering
-from tests.mutations.drawn.drawing import all_mutants, draw
 from tests.mutations.drawn.judgements import Judgement, read_judgements
 from tests.mutations.drawn.killers import Killer, read_killers, write_killers
+from tests.mutations.drawn.line_coverage import LineCoverage
+from tests.mutations.drawn.mutant_trial import ENDLESS, Verdict
 from tests.mutations.drawn.operators import Mutant, mutants
 from tests.mutations.drawn.report import share
-from tests.mutations.drawn.trying import ENDLESS, Verdict
+from tests.mutations.drawn.sample import all_mutants, draw
 from tests.mutations.mutation import ROOT
 
 SOURCE = '''\
@@ -88,21 +88,21 @@ def test_a_seed_draws_the_same_mutants_again_and_some_of_every_room() -> None:
 
 def test_what_runs_at_import_belongs_to_all_tests_of_its_file() -> None:
     found = {each.old: each for each in mutants("src/redrive/x.py", SOURCE)}
-    covering = Covering(
+    coverage = LineCoverage(
         lines={"src/redrive/x.py": {3: [], 9: ["slow", "quick"], 11: ["other"]}},
         seconds={"slow": 2.0, "quick": 0.1, "other": 1.0},
     )
-    assert covering.tests_for(found["5"]) == ["quick", "other", "slow"]
-    assert covering.tests_for(found["not "]) == ["quick", "slow"]
+    assert coverage.tests_for(found["5"]) == ["quick", "other", "slow"]
+    assert coverage.tests_for(found["not "]) == ["quick", "slow"]
 
 
 def test_a_module_of_declarations_alone_belongs_to_the_tests_of_what_is_beside_it() -> None:
     (declared, *_) = mutants("src/redrive/room/limits.py", SOURCE)
-    covering = Covering(
+    coverage = LineCoverage(
         lines={"src/redrive/room/x.py": {9: ["beside"]}, "src/redrive/elsewhere/x.py": {9: ["elsewhere"]}},
         seconds={"beside": 0.1, "elsewhere": 0.1},
     )
-    assert covering.tests_for(declared) == ["beside"]
+    assert coverage.tests_for(declared) == ["beside"]
 
 
 def verdict(mutant: Mutant, killer: str | None) -> Verdict:

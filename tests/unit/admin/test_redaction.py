@@ -30,7 +30,7 @@ from redrive.wire import Properties
 from redrive.wire.envelopes import wrap_in_envelope
 from redrive.wiring import DescribedContent, describe_content
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
-from tests.unit.loop_gaps import longest_gap_s
+from tests.unit.event_loop_gaps import longest_gap_s
 from tests.unit.stores.letter_making import NOW_MS, make_letter
 
 BLIND = View(sees_payloads=False)

@@ -12,7 +12,7 @@ from redrive.deadletters import RedriveService
 from redrive.records import Role, View
 from redrive.stores import Store
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
-from tests.unit.loop_gaps import longest_gap_s
+from tests.unit.event_loop_gaps import longest_gap_s
 
 STARS = "*a" * 11
 WIDE = ["topic:a*", "queue:*a", "dlq:*a*", "status:pending type:*", f"topic:{','.join(f't{n}' for n in range(60))}"]

@@ -4,8 +4,8 @@ import pytest
 
 from redrive.client import Client, Delivery
 from redrive.embedded import EmbeddedBroker
-from tests.unit.embedded_management.asking import Asking
-from tests.unit.embedded_management.running import run
+from tests.unit.embedded_management.http_client import ApiClient
+from tests.unit.embedded_management.management_broker import run
 
 
 class Losses:
@@ -24,9 +24,9 @@ def keep(_: Delivery) -> None:
 
 
 def test_a_connection_tells_what_its_client_said_of_itself() -> None:
-    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
+    async def steps(broker: EmbeddedBroker, api: ApiClient) -> None:
         async with Client(broker.url, name="checkout"), Client(broker.url, name="billing", dial=broker.dial):
-            shown = (await asking.ask("GET", "connections")).json
+            shown = (await api.ask("GET", "connections")).json
             said = [one["client_properties"] for one in shown]
             assert [(one["product"], one["connection_name"]) for one in said] == [
                 ("Redrive", "checkout"),
@@ -39,30 +39,30 @@ def test_a_connection_tells_what_its_client_said_of_itself() -> None:
 
 
 def test_consumers_are_shown_with_the_arguments_they_came_with_until_they_go() -> None:
-    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
+    async def steps(broker: EmbeddedBroker, api: ApiClient) -> None:
         async with Client(broker.url) as client:
             channel = await client.channel()
             await channel.declare_queue("q")
             arguments = {"x-priority": 5, "x-note": "hello"}
             first = await client.consume("q", keep, prefetch=7, arguments=arguments)
             await client.consume("q", keep, no_ack=True)
-            shown = (await asking.ask("GET", "consumers", "/")).json
+            shown = (await api.ask("GET", "consumers", "/")).json
             assert [(one["prefetch_count"], one["ack_required"], one["arguments"]) for one in shown] == [
                 (7, True, arguments),
                 (100, False, {}),
             ]
-            details = (await asking.ask("GET", "queues", "/", "q")).json["consumer_details"]
+            details = (await api.ask("GET", "queues", "/", "q")).json["consumer_details"]
             assert details == shown
             await first.close()
-            assert [one["arguments"] for one in (await asking.ask("GET", "consumers")).json] == [{}]
-            assert (await asking.ask("GET", "consumers", "nope")).status == 404
+            assert [one["arguments"] for one in (await api.ask("GET", "consumers")).json] == [{}]
+            assert (await api.ask("GET", "consumers", "nope")).status == 404
 
     run(steps)
 
 
 def test_a_deleted_vhost_goes_with_its_messages_and_tells_its_clients_and_no_others() -> None:
-    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
-        await asking.ask("PUT", "vhosts", "v")
+    async def steps(broker: EmbeddedBroker, api: ApiClient) -> None:
+        await api.ask("PUT", "vhosts", "v")
         here, there = Losses(), Losses()
         async with Client(broker.url, observer=here) as client:
             channel = await client.channel()
@@ -74,7 +74,7 @@ def test_a_deleted_vhost_goes_with_its_messages_and_tells_its_clients_and_no_oth
                 await elsewhere.declare_queue("dead")
                 await elsewhere.declare_queue("q", arguments=dead)
                 assert await (await other.publisher()).publish("", "q", b"x")
-                assert (await asking.ask("DELETE", "vhosts", "v")).status == 204
+                assert (await api.ask("DELETE", "vhosts", "v")).status == 204
                 await (await client.connection()).update_secret("guest", "a round trip")
                 assert there.reasons == ["320 CONNECTION_FORCED - vhost 'v' is deleted"]
             await broker.advance(10)
@@ -88,23 +88,23 @@ def test_a_deleted_vhost_goes_with_its_messages_and_tells_its_clients_and_no_oth
 
 
 def test_what_everybody_may_do_is_granted_and_everything_else_refused_in_words() -> None:
-    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
+    async def steps(_: EmbeddedBroker, api: ApiClient) -> None:
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         of_guest = ("permissions", "/", "guest")
-        assert (await asking.ask("PUT", *of_guest, body=everything)).status == 204
-        assert (await asking.ask("GET", *of_guest)).json == {"user": "guest", "vhost": "/", **everything}
+        assert (await api.ask("PUT", *of_guest, body=everything)).status == 204
+        assert (await api.ask("GET", *of_guest)).json == {"user": "guest", "vhost": "/", **everything}
         for method, path, body in (
             ("PUT", of_guest, {**everything, "write": "^$"}),
             ("DELETE", of_guest, None),
             ("PUT", ("users", "another"), {"password": "x", "tags": ""}),
             ("DELETE", ("users", "guest"), None),
         ):
-            answer = await asking.ask(method, *path, body=body)
+            answer = await api.ask(method, *path, body=body)
             assert answer.status == 400
             assert "the embedded broker" in answer.json["reason"]
-        assert (await asking.ask("GET", "users", "guest", "permissions")).json == [
+        assert (await api.ask("GET", "users", "guest", "permissions")).json == [
             {"user": "guest", "vhost": "/", **everything}
         ]
-        assert [one["name"] for one in (await asking.ask("GET", "users")).json] == ["guest"]
+        assert [one["name"] for one in (await api.ask("GET", "users")).json] == ["guest"]
 
     run(steps)

@@ -6,33 +6,33 @@ from typing import Any
 import pytest
 
 from redrive.embedded import EmbeddedBroker
-from tests.unit.embedded_management.asking import Asking
-from tests.unit.embedded_management.running import run
+from tests.unit.embedded_management.http_client import ApiClient
+from tests.unit.embedded_management.management_broker import run
 
 
-async def publish(asking: Asking, key: str, payload: bytes = b"hello", **properties: Any) -> Any:
+async def publish(api: ApiClient, key: str, payload: bytes = b"hello", **properties: Any) -> Any:
     body = {
         "routing_key": key,
         "payload": base64.b64encode(payload).decode(),
         "payload_encoding": "base64",
         "properties": properties,
     }
-    return (await asking.ask("POST", "exchanges", "/", "amq.default", "publish", body=body)).json
+    return (await api.ask("POST", "exchanges", "/", "amq.default", "publish", body=body)).json
 
 
-async def get(asking: Asking, ackmode: str, count: int = 10, **more: Any) -> Any:
+async def get(api: ApiClient, ackmode: str, count: int = 10, **more: Any) -> Any:
     body = {"count": count, "ackmode": ackmode, "encoding": "auto", **more}
-    return (await asking.ask("POST", "queues", "/", "q", "get", body=body)).json
+    return (await api.ask("POST", "queues", "/", "q", "get", body=body)).json
 
 
 def depths(broker: EmbeddedBroker) -> dict[str, int]:
     return {queue.name: len(queue.ready) for queue in broker.engine.queues()}
 
 
-async def make_queues(asking: Asking) -> None:
+async def make_queues(api: ApiClient) -> None:
     dying = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parked"}
-    await asking.ask("PUT", "queues", "/", "q", body={"durable": True, "arguments": dying})
-    await asking.ask("PUT", "queues", "/", "parked", body={"durable": True})
+    await api.ask("PUT", "queues", "/", "q", body={"durable": True, "arguments": dying})
+    await api.ask("PUT", "queues", "/", "parked", body={"durable": True})
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ async def make_queues(asking: Asking) -> None:
     ],
 )
 def test_an_ackmode_decides_where_a_message_is_afterwards(ackmode: str, after: dict[str, int]) -> None:
-    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
-        await make_queues(asking)
+    async def steps(broker: EmbeddedBroker, api: ApiClient) -> None:
+        await make_queues(api)
         for _ in range(2):
-            assert await publish(asking, "q") == {"routed": True}
-        got = await get(asking, ackmode)
+            assert await publish(api, "q") == {"routed": True}
+        got = await get(api, ackmode)
         assert [(one["payload"], one["message_count"], one["redelivered"]) for one in got] == [
             ("hello", 1, False),
             ("hello", 0, False),
@@ -61,8 +61,8 @@ def test_an_ackmode_decides_where_a_message_is_afterwards(ackmode: str, after: d
 
 
 def test_a_message_comes_back_as_it_was_published() -> None:
-    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
-        await make_queues(asking)
+    async def steps(_: EmbeddedBroker, api: ApiClient) -> None:
+        await make_queues(api)
         properties = {
             "delivery_mode": 2,
             "headers": {"a": 1, "b": "x", "c": [1, {"d": 1.5}], "e": True},
@@ -72,25 +72,25 @@ def test_a_message_comes_back_as_it_was_published() -> None:
             "content_type": "text/plain",
             "type": "t",
         }
-        await publish(asking, "q", b"\xff\xfe", **properties, unknown=1)
-        await publish(asking, "q", "grüße".encode())
-        first, second = await get(asking, "ack_requeue_true", count=-1)
+        await publish(api, "q", b"\xff\xfe", **properties, unknown=1)
+        await publish(api, "q", "grüße".encode())
+        first, second = await get(api, "ack_requeue_true", count=-1)
         assert first["properties"] == properties
         assert (first["payload"], first["payload_encoding"], first["payload_bytes"]) == ("//4=", "base64", 2)
         assert (first["exchange"], first["routing_key"]) == ("", "q")
         assert (second["payload"], second["payload_encoding"], second["properties"]) == ("grüße", "string", [])
-        short = (await get(asking, "ack_requeue_true", truncate=2))[1]
+        short = (await get(api, "ack_requeue_true", truncate=2))[1]
         assert (short["payload"], short["payload_bytes"], short["redelivered"]) == ("gr", 7, True)
 
     run(steps)
 
 
 def test_a_message_without_a_route_and_one_refused_are_not_routed() -> None:
-    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
+    async def steps(broker: EmbeddedBroker, api: ApiClient) -> None:
         full = {"x-max-length": 0, "x-overflow": "reject-publish"}
-        await asking.ask("PUT", "queues", "/", "full", body={"durable": True, "arguments": full})
-        assert await publish(asking, "nope") == {"routed": False}
-        assert await publish(asking, "full") == {"routed": False}
+        await api.ask("PUT", "queues", "/", "full", body={"durable": True, "arguments": full})
+        assert await publish(api, "nope") == {"routed": False}
+        assert await publish(api, "full") == {"routed": False}
         assert depths(broker) == {"full": 0}
 
     run(steps)
@@ -110,10 +110,10 @@ def test_a_message_without_a_route_and_one_refused_are_not_routed() -> None:
     ],
 )
 def test_a_publish_is_refused_in_the_brokers_words(change: dict[str, Any], reason: Any) -> None:
-    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
-        await make_queues(asking)
+    async def steps(broker: EmbeddedBroker, api: ApiClient) -> None:
+        await make_queues(api)
         body = {"routing_key": "q", "payload": "", "payload_encoding": "base64", "properties": {}, **change}
-        answer = await asking.ask("POST", "exchanges", "/", "amq.default", "publish", body=body)
+        answer = await api.ask("POST", "exchanges", "/", "amq.default", "publish", body=body)
         assert (answer.status, answer.json["reason"]) == (400, reason)
         assert depths(broker) == {"q": 0, "parked": 0}
 
@@ -122,11 +122,11 @@ def test_a_publish_is_refused_in_the_brokers_words(change: dict[str, Any], reaso
 
 @pytest.mark.parametrize("missing", ["count", "ackmode", "encoding"])
 def test_a_get_needs_its_fields(missing: str) -> None:
-    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
-        await make_queues(asking)
+    async def steps(_: EmbeddedBroker, api: ApiClient) -> None:
+        await make_queues(api)
         body = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
         del body[missing]
-        answer = await asking.ask("POST", "queues", "/", "q", "get", body=body)
+        answer = await api.ask("POST", "queues", "/", "q", "get", body=body)
         assert (answer.status, answer.json["reason"]) == (400, f"[{{key_missing,{missing}}}]")
 
     run(steps)
@@ -137,25 +137,25 @@ def test_a_get_needs_its_fields(missing: str) -> None:
     [("3.10", "NOT_FOUND - no queue 'nope' in vhost '/'", 400), ("4.3", "queue_not_found", 404)],
 )
 def test_versions_say_otherwise_what_is_missing(profile: str, get_reason: str, publish_status: int) -> None:
-    async def steps(_: EmbeddedBroker, asking: Asking) -> None:
+    async def steps(_: EmbeddedBroker, api: ApiClient) -> None:
         body: dict[str, Any] = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
-        answer = await asking.ask("POST", "queues", "/", "nope", "get", body=body)
+        answer = await api.ask("POST", "queues", "/", "nope", "get", body=body)
         assert (answer.status, answer.json["reason"]) == (404, get_reason)
         body = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}}
-        answer = await asking.ask("POST", "exchanges", "/", "nope", "publish", body=body)
+        answer = await api.ask("POST", "exchanges", "/", "nope", "publish", body=body)
         assert answer.status == publish_status
 
     run(steps, profile)
 
 
 def test_a_waiting_consumer_gets_what_is_published() -> None:
-    async def steps(broker: EmbeddedBroker, asking: Asking) -> None:
-        await make_queues(asking)
+    async def steps(broker: EmbeddedBroker, api: ApiClient) -> None:
+        await make_queues(api)
         connection = broker.engine.connect("/", "guest")
         channel = connection.open_channel(1)
         consumer = channel.consume("q", "tag", no_ack=False, exclusive=False, arguments={})
         assert consumer is not None
-        assert await publish(asking, "q") == {"routed": True}
+        assert await publish(api, "q") == {"routed": True}
         assert [entry.message.body for entry, _, _ in channel.unacked.values()] == [b"hello"]
 
     run(steps)

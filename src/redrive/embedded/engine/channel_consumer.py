@@ -99,7 +99,7 @@ class ConsumerMethods(ChannelBase):
         """basic.get: adds a `GetOk` to the effects, or returns False if the queue is empty. Raises AmqpError."""
         queue = self.vhost.queue(self.named_queue(queue_name), self.connection)
         if isinstance(queue, Stream):
-            raise queue.refusal("basic.get not supported by stream queues")
+            raise queue.unsupported("basic.get not supported by stream queues")
         if queue.is_quorum and queue.settings.single_active:
             where = resource("queue", queue.name, self.vhost.name)
             raise AmqpError(
@@ -213,7 +213,7 @@ class ConsumerMethods(ChannelBase):
         if self.engine.profile.streams_only_ack:
             for _, queue, _ in items.values():
                 if isinstance(queue, Stream):
-                    raise queue.refusal("basic.nack and basic.reject not supported by stream queues")
+                    raise queue.unsupported("basic.nack and basic.reject not supported by stream queues")
         return items
 
     def _take_unacked(self, tag: int, multiple: bool) -> dict[int, Unacked]:

@@ -106,11 +106,11 @@ class ConsumerCancelled:
 class ConsumerTimedOut:
     """channel.close from the broker."""
 
-    __slots__ = ("channel", "refusal")
+    __slots__ = ("channel", "error")
 
-    def __init__(self, channel: "ChannelBase", refusal: "AmqpError") -> None:
+    def __init__(self, channel: "ChannelBase", error: "AmqpError") -> None:
         self.channel = channel
-        self.refusal = refusal
+        self.error = error
 
 
 Effect: TypeAlias = Deliver | GetOk | Confirm | ConfirmNack | BasicReturn | ConsumerCancelled | ConsumerTimedOut

@@ -91,7 +91,7 @@ class Stream(Queue):
 
     def purge(self) -> int:
         """Raises AmqpError."""
-        raise self.refusal("queue.purge not supported by stream queues")
+        raise self.unsupported("queue.purge not supported by stream queues")
 
     def keep_only(self, wanted: Any, *, why: str) -> None:
         """A stream keeps everything."""
@@ -103,7 +103,7 @@ class Stream(Queue):
             self._note_end(entry, why)
         self._log.clear()
 
-    def refusal(self, what: str) -> AmqpError:
+    def unsupported(self, what: str) -> AmqpError:
         """540, as RabbitMQ words it for streams."""
         return AmqpError(540, f"{what} {resource('queue', self.name, self.vhost.name)}")
 

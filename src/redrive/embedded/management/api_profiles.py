@@ -31,7 +31,7 @@ class ApiProfile:
     missing_vhost_is_explained: bool
     """An import into a missing vhost is refused with a sentence instead of a tuple."""
     policy_place: str
-    """How an import's refusal names the policy it is about."""
+    """How an import's error names the policy it is about."""
     shows_quorum_details: bool
     """A quorum queue shows its delayed and dead-lettered messages and its limits (4.3)."""
     login_failed: str

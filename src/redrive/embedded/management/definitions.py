@@ -243,8 +243,8 @@ def _declare(view: BrokerView, topology: Topology) -> None:
                 )
         for binding in topology.bindings:
             _bind(view, binding)
-    except AmqpError as refusal:
-        raise bad_request(f"{NAMES[refusal.code].lower()}: {refusal.reason}") from None
+    except AmqpError as error:
+        raise bad_request(f"{NAMES[error.code].lower()}: {error.reason}") from None
 
 
 def _set_policy(view: BrokerView, policy: Policy) -> None:

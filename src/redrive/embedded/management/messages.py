@@ -74,8 +74,8 @@ def _take(view: BrokerView, channel: Channel, queue: str, count: int, *, no_ack:
         try:
             if not channel.get(queue, no_ack=no_ack):
                 break
-        except AmqpError as refusal:
-            raise bad_request(f"{refusal.code} {refusal.reason}") from None
+        except AmqpError as error:
+            raise bad_request(f"{error.code} {error.reason}") from None
         got += [effect for effect in view.take_effects_of(channel) if isinstance(effect, GetOk)]
     return got
 
@@ -120,8 +120,8 @@ def _publish(request: Request, vhost: str, exchange: str) -> Reply:
         channel.select_confirms()
         try:
             channel.publish(name, short(text(fields, "routing_key"), "routing_key"), header, body, True)
-        except AmqpError as refusal:
-            raise bad_request(f"{refusal.code} {refusal.text}") from None
+        except AmqpError as error:
+            raise bad_request(f"{error.code} {error.text}") from None
         effects = view.take_effects_of(channel)
     return found({"routed": not any(isinstance(effect, BasicReturn | ConfirmNack) for effect in effects)})
 

@@ -77,10 +77,10 @@ def not_found(reason: str) -> ManagementError:
     return ManagementError(404, "not_found", reason)
 
 
-def refused(refusal: AmqpError) -> ManagementError:
+def refused(error: AmqpError) -> ManagementError:
     """An AmqpError as the plugin reports it."""
-    if refusal.code == 404:
-        return not_found(refusal.reason)
-    if refusal.code == 403:
+    if error.code == 404:
+        return not_found(error.reason)
+    if error.code == 403:
         return ManagementError(401, "not_authorised", "Access refused.")
-    return bad_request(refusal.reason)
+    return bad_request(error.reason)

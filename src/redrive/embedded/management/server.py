@@ -97,8 +97,8 @@ class ManagementServer:
                 return handler(asked, **names)
         except ManagementError as problem:
             return problem.reply()
-        except AmqpError as refusal:
-            return refused(refusal).reply()
+        except AmqpError as error:
+            return refused(error).reply()
         except NotRunning as stopped:
             return ManagementError(503, "service_unavailable", str(stopped)).reply()
 

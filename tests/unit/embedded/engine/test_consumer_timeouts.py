@@ -34,7 +34,7 @@ def seen(rig: Rig) -> list[str]:
             case ConsumerCancelled():
                 heard.append(f"cancel {effect.consumer_tag}")
             case ConsumerTimedOut():
-                heard.append(effect.refusal.text.partition(". This timeout")[0])
+                heard.append(effect.error.text.partition(". This timeout")[0])
     return heard
 
 

@@ -25,7 +25,7 @@ class Answer:
         return json.loads(self.body)
 
 
-class Asking:
+class ApiClient:
     """One kept connection to a management API."""
 
     def __init__(self, url: str) -> None:

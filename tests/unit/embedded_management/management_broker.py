@@ -6,24 +6,24 @@ from contextlib import asynccontextmanager
 
 from redrive.embedded import EmbeddedBroker
 from redrive.embedded.management import ManagementServer
-from tests.unit.embedded_management.asking import Asking
+from tests.unit.embedded_management.http_client import ApiClient
 
 
 @asynccontextmanager
-async def running(profile: str = "4.3", *, time: str = "manual") -> AsyncIterator[tuple[EmbeddedBroker, Asking]]:
+async def running(profile: str = "4.3", *, time: str = "manual") -> AsyncIterator[tuple[EmbeddedBroker, ApiClient]]:
     async with EmbeddedBroker(profile, time=time) as broker, ManagementServer(broker) as management:
-        asking = Asking(management.url)
+        api = ApiClient(management.url)
         try:
-            yield broker, asking
+            yield broker, api
         finally:
-            await asking.close()
+            await api.close()
 
 
-def run(test: Callable[[EmbeddedBroker, Asking], Awaitable[None]], profile: str = "4.3") -> None:
+def run(test: Callable[[EmbeddedBroker, ApiClient], Awaitable[None]], profile: str = "4.3") -> None:
     """Run a test's steps in a loop of their own."""
 
     async def steps() -> None:
-        async with running(profile) as (broker, asking):
-            await test(broker, asking)
+        async with running(profile) as (broker, api):
+            await test(broker, api)
 
     asyncio.run(steps())

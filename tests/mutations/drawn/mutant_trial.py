@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutations.drawn.covering import Covering
+from tests.mutations.drawn.line_coverage import LineCoverage
 from tests.mutations.drawn.operators import Mutant
 
 FIRST_TESTS = 60
@@ -51,7 +51,7 @@ class Stage:
     """Tests of one kind (quick, slow, live) and what they are run with."""
 
     name: str
-    covering: Covering
+    coverage: LineCoverage
     environment: dict[str, str]
 
 
@@ -70,7 +70,7 @@ class Copy:
         try:
             self._write(file, mutant.mutated(source))
             for stage in stages:
-                tests = stage.covering.tests_for(mutant)
+                tests = stage.coverage.tests_for(mutant)
                 asked += len(tests)
                 killer = self._killer(tests, stage)
                 if killer is not None:
@@ -87,8 +87,8 @@ class Copy:
 
     def ask_one(self, mutant: Mutant, test: str, stage: str, environment: dict[str, str]) -> Verdict | None:
         """The verdict, if this test notices the mutant and passes without it; else None."""
-        unmeasured = Covering(lines={}, seconds={test: ALONE_S})
-        alone = Stage(name=stage, covering=unmeasured, environment=environment)
+        unmeasured = LineCoverage(lines={}, seconds={test: ALONE_S})
+        alone = Stage(name=stage, coverage=unmeasured, environment=environment)
         file = self.root / mutant.path
         source = file.read_bytes()
         started_s = time.monotonic()
@@ -130,7 +130,7 @@ class Copy:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
         command += ["--hypothesis-seed=0", f"--junit-xml={junit}", "-o", "junit_family=xunit1", f"@{names}"]
         environment = {**os.environ, **stage.environment, "PYTHONPATH": f"{self.root / 'src'}:{self.root}"}
-        allowed_s = RUN_S_MIN + RUN_TIMES_MAX * sum(stage.covering.seconds.get(test, 0.0) for test in tests)
+        allowed_s = RUN_S_MIN + RUN_TIMES_MAX * sum(stage.coverage.seconds.get(test, 0.0) for test in tests)
         with subprocess.Popen(
             command,
             cwd=self.root,

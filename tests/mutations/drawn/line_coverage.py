@@ -23,7 +23,7 @@ class MeasuringFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Covering:
+class LineCoverage:
     """The tests that run each line (`lines[path][line]`), and how long each test takes."""
 
     lines: dict[str, dict[int, list[str]]]
@@ -50,7 +50,7 @@ class Covering:
         return sorted(usable, key=lambda test: (self.seconds[test], test))
 
 
-def measure(copy: Path, folder: Path, arguments: Sequence[str], environment: dict[str, str]) -> Covering:
+def measure(copy: Path, folder: Path, arguments: Sequence[str], environment: dict[str, str]) -> LineCoverage:
     """Run pytest with `arguments` in `copy` and read what was measured; with results in `folder` already, only read."""
     if not any(folder.glob("passed.*.json")):
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def measure(copy: Path, folder: Path, arguments: Sequence[str], environment: dic
     return _read(copy, folder)
 
 
-def _read(copy: Path, folder: Path) -> Covering:
+def _read(copy: Path, folder: Path) -> LineCoverage:
     seconds: dict[str, float] = {}
     for file in sorted(folder.glob("passed.*.json")):
         seconds.update(json.loads(file.read_text(encoding="utf-8")))
@@ -80,4 +80,4 @@ def _read(copy: Path, folder: Path) -> Covering:
             known = lines.setdefault(f"src/redrive/{below}", {})
             for line, contexts in data.contexts_by_lineno(name).items():
                 known.setdefault(line, []).extend(context for context in contexts if context)
-    return Covering(lines=lines, seconds=seconds)
+    return LineCoverage(lines=lines, seconds=seconds)
