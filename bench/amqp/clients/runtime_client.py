@@ -94,7 +94,7 @@ async def retry(case: Case) -> float:
 
     with rare_garbage_collection():
         async with surroundings(case), runner_for(app, case) as runner:
-            while runs < case.messages * (RETRIES + 1) or runner.in_hand(case.source):  # noqa: ASYNC110 - a benchmark
+            while runs < case.messages * (RETRIES + 1) or runner.unsettled(case.source):  # noqa: ASYNC110 - a benchmark
                 await asyncio.sleep(_LOOK_S)
             for _ in range(case.messages):
                 progress.settle()

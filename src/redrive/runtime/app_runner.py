@@ -152,8 +152,8 @@ class AppRunner:
     async def stop(self, *, grace_s: float | None = None) -> None:
         """Stops as the module says; never raises but when cancelled, and is closed even then."""
         grace_s = self._options.grace_s if grace_s is None else grace_s
-        in_hand = sum(one.in_hand for one in self.subscriptions)
-        self._observer.note("runtime.stopping", in_hand=in_hand, grace_s=grace_s)
+        unsettled = sum(one.unsettled for one in self.subscriptions)
+        self._observer.note("runtime.stopping", in_hand=unsettled, grace_s=grace_s)
         requeued = 0
         try:
             await asyncio.gather(*(one.stop() for one in self.subscriptions))
@@ -166,14 +166,14 @@ class AppRunner:
             await self._disconnect()
         self._observer.note("runtime.stopped", given_back=requeued)
 
-    def in_hand(self, queue: str) -> int:
+    def unsettled(self, queue: str) -> int:
         """Deliveries of a queue that are not settled yet."""
-        return sum(one.in_hand for one in self.subscriptions if one.queue == queue)
+        return sum(one.unsettled for one in self.subscriptions if one.queue == queue)
 
     async def _wait_settled(self, grace_s: float) -> None:
         try:
             async with asyncio.timeout(grace_s):
-                while any(one.in_hand for one in self.subscriptions):  # noqa: ASYNC110 - bounded, and only at the end
+                while any(one.unsettled for one in self.subscriptions):  # noqa: ASYNC110 - bounded, and only at the end
                     await asyncio.sleep(0.01)
         except TimeoutError:
             pass
@@ -309,4 +309,4 @@ class AppRunner:
         """Registers the subscription with telemetry, which asks it how many deliveries are unsettled."""
         watch = getattr(self._observer, "watch", None)
         if watch is not None:
-            watch(subscription.queue, in_hand=lambda: subscription.in_hand, unready=lambda: subscription.unready)
+            watch(subscription.queue, in_hand=lambda: subscription.unsettled, unready=lambda: subscription.unready)

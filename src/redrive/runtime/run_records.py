@@ -282,7 +282,7 @@ class CrashReport:
     latest first."""
 
     had_started: bool
-    in_hand: tuple[UnfinishedRun, ...]
+    unfinished: tuple[UnfinishedRun, ...]
 
 
 def read_crash_report(path: Path, *, code: int) -> CrashReport | None:
@@ -306,11 +306,11 @@ def read_crash_report(path: Path, *, code: int) -> CrashReport | None:
     except (OSError, ValueError, IndexError, struct.error):
         return None
     now_ns = time.monotonic_ns()
-    in_hand = tuple(
+    unfinished = tuple(
         UnfinishedRun(queue=queue, message_id=id, delivery_tag=tag, ran_ms=max(now_ns - since_ns, 0) // 1_000_000)
         for since_ns, queue, tag, id in sorted(found, reverse=True, key=lambda one: one[0])
     )
-    return CrashReport(had_started=bool(data[_STARTED]), in_hand=in_hand)
+    return CrashReport(had_started=bool(data[_STARTED]), unfinished=unfinished)
 
 
 def _id_of(content: wire.ContentEvent) -> str | None:

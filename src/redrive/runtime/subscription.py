@@ -54,7 +54,7 @@ class Subscription:
         self.handler = build_handler(self._pause, self._lost_lately)
 
     @property
-    def in_hand(self) -> int:
+    def unsettled(self) -> int:
         """Deliveries that are not settled yet."""
         return sum(one.in_progress for one in self._consumers)
 
@@ -65,7 +65,7 @@ class Subscription:
     @property
     def at_work(self) -> int:
         """Those whose handlers have begun, and that are not merely held until the broker takes their copies."""
-        return self.in_hand - self.handler.waiting - self.handler.held
+        return self.unsettled - self.handler.waiting - self.handler.held
 
     @property
     def unready(self) -> str | None:
@@ -75,7 +75,7 @@ class Subscription:
         if self._consumer is None or not self._consumer.is_consuming:
             return "not consuming"
         if self.handler.held >= self._prefetch:
-            return "stopped: the broker takes no copies of what is in hand"
+            return "stopped: the broker takes no copies of unsettled messages"
         return None
 
     def _lost_lately(self) -> bool:
@@ -188,7 +188,7 @@ class Subscription:
 
     async def close(self) -> int:
         """Cancels the handlers that still run and requeues their deliveries; returns how many."""
-        requeued = self.in_hand
+        requeued = self.unsettled
         # A stale delivery comes again, or was lost with its queue like every message that no handler had begun.
         waiting = [delivery for one in self._retired for delivery in one.take_waiting() if not delivery.is_stale]
         if waiting:

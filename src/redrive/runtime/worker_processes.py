@@ -79,7 +79,7 @@ class WorkerProcesses:
             if self._stopping.is_set():
                 return
             report = None if path is None else read_crash_report(path, code=code)
-            could_begin = report is not None and (report.had_started or bool(report.in_hand))
+            could_begin = report is not None and (report.had_started or bool(report.unfinished))
             if code == COULD_NOT and not had_begun and not could_begin:
                 self._failed = True
                 self.stop()
@@ -100,18 +100,18 @@ class WorkerProcesses:
             await self._pause(pause_s)
 
     async def _wait_end(self, process: asyncio.subprocess.Process) -> int:
-        settler = asyncio.ensure_future(process.wait())
-        told = asyncio.ensure_future(self._stopping.wait())
+        exited = asyncio.ensure_future(process.wait())
+        stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait((settler, told), return_when=asyncio.FIRST_COMPLETED)
-            if not settler.done():
-                await asyncio.wait([settler], timeout=self._grace_s + _AFTER_GRACE_S)
-            if not settler.done():
+            await asyncio.wait((exited, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not exited.done():
+                await asyncio.wait([exited], timeout=self._grace_s + _AFTER_GRACE_S)
+            if not exited.done():
                 _send(process, signal.SIGKILL)
-            return await settler
+            return await exited
         finally:
-            told.cancel()
-            if not settler.done():
+            stopping.cancel()
+            if not exited.done():
                 _send(process, signal.SIGKILL)
 
     async def _pause(self, seconds: float) -> None:
@@ -134,9 +134,9 @@ def _unfinished(report: CrashReport | None) -> dict[str, object]:
     others."""
     if report is None:
         return {}
-    fields: dict[str, object] = {"in_hand": len(report.in_hand)}
-    if report.in_hand:
-        latest, *others = report.in_hand
+    fields: dict[str, object] = {"in_hand": len(report.unfinished)}
+    if report.unfinished:
+        latest, *others = report.unfinished
         fields |= {
             "queue": latest.queue,
             "message_id": latest.message_id,

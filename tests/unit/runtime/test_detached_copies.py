@@ -41,10 +41,10 @@ def test_the_next_message_is_handled_while_a_copy_waits_for_its_confirm() -> Non
                 await until(lambda: on.decisions() == {"ack": 1})
                 # Confirmed it is not: so neither acked nor told, and still in hand for everybody who asks.
                 assert copies_under_way(on) == ["unacked in orders", "ready in orders.parked"]
-                assert runner.in_hand("orders") == 1
+                assert runner.unsettled("orders") == 1
                 await on.broker.advance(11)
                 await until(lambda: on.decisions() == {"ack": 1, "park": 1})
-                await until(lambda: not runner.in_hand("orders"))
+                await until(lambda: not runner.unsettled("orders"))
                 assert on.places("a") == ["ready in orders.parked"]
 
     run_scenario(scenario())
@@ -92,7 +92,7 @@ def test_a_copy_that_is_refused_is_sent_again_until_it_is_taken(monkeypatch: pyt
             on.broker.faults.nack_confirm()
             async with on.running(parking_app()) as runner:
                 await until(lambda: on.decisions() == {"park": 1})
-                await until(lambda: not runner.in_hand("orders"))
+                await until(lambda: not runner.unsettled("orders"))
             assert on.notes.last("runtime.publish_failed")["outcome"] == "nacked"
             assert "ready in orders" not in on.places("a")
 
@@ -110,10 +110,10 @@ def test_a_copy_that_finds_no_queue_holds_its_message_until_there_is_one(monkeyp
                 await on.publish("orders", b"park", message_id="a")
                 await until(lambda: on.notes.count("runtime.publish_failed") >= 2)
                 assert on.notes.last("runtime.publish_failed")["outcome"] == "returned"
-                assert (on.places("a"), runner.in_hand("orders")) == (["unacked in orders"], 1)
+                assert (on.places("a"), runner.unsettled("orders")) == (["unacked in orders"], 1)
                 await declare_missing(compiled(), lambda _: Client(on.broker.url))
                 await until(lambda: on.places("a") == ["ready in orders.parked"])
-                await until(lambda: not runner.in_hand("orders"))
+                await until(lambda: not runner.unsettled("orders"))
 
     run_scenario(scenario())
 
@@ -144,7 +144,7 @@ def test_a_line_that_goes_before_the_confirm_makes_a_duplicate_and_never_a_loss(
             on.broker.faults.close_after("basic.publish")
             async with on.running(parking_app()) as runner:
                 await until(lambda: on.decisions() == {"park": 1})
-                await until(lambda: not runner.in_hand("orders"))
+                await until(lambda: not runner.unsettled("orders"))
             # The first copy may be with the broker: both bear the id, and the original is gone.
             assert set(on.places("a")) == {"ready in orders.parked"}
 
@@ -173,7 +173,7 @@ def test_an_observer_that_fails_breaks_no_connection(monkeypatch: pytest.MonkeyP
                 options=AppRunOptions(grace_s=5, linger_s=0),
             ) as runner:
                 await until(lambda: notes.count("runtime.failed") == 2)
-                await until(lambda: not runner.in_hand("orders"))
+                await until(lambda: not runner.unsettled("orders"))
             assert on.places("a", "b") == ["ready in orders.parked"] * 2
             assert not [name for name, _ in notes.heard if name in ("client.lost", "client.connect_failed")]
 

@@ -175,7 +175,7 @@ def test_a_queue_that_is_gone_does_not_keep_the_others_from_running_alone_and_af
                 await until(lambda: on.decisions() == {"ack": 2})
                 await on.publish("orders", message_id="c")
                 await until(lambda: on.decisions() == {"ack": 3})
-                await until(lambda: not runner.in_hand("orders"))
+                await until(lambda: not runner.unsettled("orders"))
                 assert on.places("a", "b", "c") == []
 
     run_scenario(scenario())

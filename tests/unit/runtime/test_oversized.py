@@ -165,7 +165,7 @@ def test_a_queue_whose_whole_prefetch_is_held_for_copies_is_not_ready() -> None:
                 await channel.delete_queue("orders.wait.30s")
                 names = [await on.publish("orders") for _ in range(3)]
                 await until(lambda: subscription.handler.held == 3)
-                assert subscription.unready == "stopped: the broker takes no copies of what is in hand"
+                assert subscription.unready == "stopped: the broker takes no copies of unsettled messages"
             assert on.places(*names) == ["ready in orders"] * 3
 
     run_scenario(scenario())

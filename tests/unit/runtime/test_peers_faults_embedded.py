@@ -115,7 +115,7 @@ def test_a_delay_of_hours_is_in_no_consumers_hands_and_outlives_a_restart_of_eve
             name = await shop.publish("orders", b"{}")
             async with shop.running(app) as runner:
                 await until(lambda: shop.places(name) == ["ready in orders.wait.30m"])
-                assert runner.in_hand("orders") == 0
+                assert runner.unsettled("orders") == 0
             await shop.broker.restart()
             async with shop.running(app) as runner:
                 for half_hour in range(1, 4):
@@ -123,7 +123,7 @@ def test_a_delay_of_hours_is_in_no_consumers_hands_and_outlives_a_restart_of_eve
                     # It came, it was too early, and it waits again: neither run nor counted.
                     await until(lambda done=half_hour: shop.decisions()["defer"] == done)  # type: ignore[misc]
                     await until(lambda: shop.places(name) == ["ready in orders.wait.30m"])
-                    assert runner.in_hand("orders") == 0
+                    assert runner.unsettled("orders") == 0
                 await shop.broker.advance(30 * 60)
                 await until(lambda: len(runs) == 2)
                 await until(lambda: shop.places(name) == [])

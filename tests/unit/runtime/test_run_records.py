@@ -35,19 +35,19 @@ def test_what_has_begun_and_not_ended_is_there_after_the_process_with_queue_id_a
     begin(delivery(3))
     begin(delivery(4, message_id="of a large header", header_bytes=2000))
     begin_invoice(delivery(7, message_id="last"))
-    remains = read_crash_report(record.path, code=-9)
-    assert remains is not None
-    assert not remains.had_started
-    assert [(one.queue, one.message_id, one.delivery_tag) for one in remains.in_hand] == [
+    report = read_crash_report(record.path, code=-9)
+    assert report is not None
+    assert not report.had_started
+    assert [(one.queue, one.message_id, one.delivery_tag) for one in report.unfinished] == [
         ("invoices", "last", 7),
         ("orders", "of a large header", 4),
         ("orders", None, 3),
         ("orders", "first", 2),
     ]
     record.mark_started()
-    remains = read_crash_report(record.path, code=-9)
-    assert remains is not None
-    assert remains.had_started
+    report = read_crash_report(record.path, code=-9)
+    assert report is not None
+    assert report.had_started
 
 
 def test_more_runs_than_there_is_room_for_go_unrecorded_and_none_is_mixed_up(tmp_path: Path) -> None:
@@ -57,9 +57,9 @@ def test_more_runs_than_there_is_room_for_go_unrecorded_and_none_is_mixed_up(tmp
     for slot in slots:
         end(slot)
     begin(delivery(4))
-    remains = read_crash_report(record.path, code=0)
-    assert remains is not None
-    assert [one.delivery_tag for one in remains.in_hand] == [4]
+    report = read_crash_report(record.path, code=0)
+    assert report is not None
+    assert [one.delivery_tag for one in report.unfinished] == [4]
 
 
 def test_what_is_no_record_is_none(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_stopping_ends_what_is_in_hand_and_gives_back_what_takes_too_long() -> N
             names = [await on.publish("orders", body) for body in (b"long", b"short", b"next", b"later")]
             async with on.running(app, grace_s=0.3) as runner:
                 await begun.wait()
-                assert runner.in_hand("orders") == 3
+                assert runner.unsettled("orders") == 3
             assert on.places(*names) == ["ready in orders", "ready in orders"]
             assert sorted(got.body for got in await on.take("orders")) == [b"later", b"long"]
             assert on.notes.last("runtime.stopping")["in_hand"] == 3
