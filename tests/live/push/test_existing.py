@@ -149,7 +149,7 @@ def test_one_that_a_policy_gives_has_to_be_said(vhost: Vhost) -> None:
 
 
 @pytest.mark.live
-def test_who_may_not_look_has_to_say_that_there_is_one(vhost: Vhost) -> None:
+def test_a_user_that_may_not_look_has_to_name_the_dead_letter_exchange(vhost: Vhost) -> None:
     declared(vhost, plain={DLX: "dlx"})
     with user(vhost, read="^plain$") as url:
         assert QUESTION in refused(url, "plain")

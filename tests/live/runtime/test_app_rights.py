@@ -71,5 +71,5 @@ def test_the_generated_consumer_rights_are_enough_and_configure_nothing(vhost: V
 
 
 @pytest.mark.live(versions=("4.3",))
-def test_so_they_are_for_native(vhost: Vhost) -> None:
+def test_the_generated_consumer_rights_are_enough_for_native(vhost: Vhost) -> None:
     check_rights(vhost, "native")

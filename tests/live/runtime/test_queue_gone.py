@@ -33,7 +33,7 @@ FATES = {"fails": "late-failure", "parks": "late-park", "requeues": "late-requeu
 
 @pytest.mark.live(versions=("3.10", "4.0", "4.3"))
 @pytest.mark.parametrize("known", [True, False])
-def test_what_fails_after_its_queue_was_deleted_is_among_the_dead_letters(vhost: Vhost, known: bool) -> None:
+def test_a_message_that_fails_after_its_queue_was_deleted_is_among_the_dead_letters(vhost: Vhost, known: bool) -> None:
     """`known`: the consumer was told that there is no such queue any more, before the handlers end."""
 
     async def scenario() -> None:

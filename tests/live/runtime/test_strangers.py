@@ -84,7 +84,7 @@ def play(vhost: Vhost, shape: str) -> None:
 
 @pytest.mark.live
 @pytest.mark.parametrize("shape", EVERYWHERE)
-def test_what_carries_the_headers_of_another_message_is_handled_as_the_new_one_it_is(vhost: Vhost, shape: str) -> None:
+def test_a_message_with_the_headers_of_another_is_handled_as_a_new_one(vhost: Vhost, shape: str) -> None:
     play(vhost, shape)
 
 

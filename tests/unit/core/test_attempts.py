@@ -231,7 +231,7 @@ def test_a_count_is_a_whole_number_that_is_never_negative_whatever_the_headers_h
 
 
 @given(garbage.filter(lambda value: not isinstance(value, int | str)))
-def test_what_is_no_number_counts_as_nothing(value: Any) -> None:
+def test_a_count_that_is_no_number_is_zero(value: Any) -> None:
     assert read_count(value) == 0
 
 

@@ -1,4 +1,4 @@
-"""What copies say about a message's past: true, complete, and small enough for any frame."""
+"""The headers of copies are true, complete, and small enough for any frame."""
 
 from typing import Any
 
@@ -123,7 +123,7 @@ def test_a_parked_copy_says_everything_the_documents_ask_for() -> None:
     }
 
 
-def test_nothing_is_said_about_an_error_that_was_not() -> None:
+def test_a_message_parked_without_an_error_has_no_error_headers() -> None:
     written = parking_headers(Parked(reason=ParkReason.ASKED), PlainMessage(queue="q"), Report(retries=0, now_ms=1))
     assert set(written) == {
         headers.RETRY_COUNT,

@@ -83,7 +83,7 @@ def test_a_deep_stack_and_a_long_message_are_cut() -> None:
         ),
     ],
 )
-def test_what_went_wrong_is_said_for_every_outcome(outcome: Outcome, failure: Failure | None) -> None:
+def test_every_outcome_describes_what_failed(outcome: Outcome, failure: Failure | None) -> None:
     assert describe_outcome(outcome) == failure
 
 

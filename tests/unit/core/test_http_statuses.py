@@ -83,7 +83,7 @@ def test_any_other_error_was_raised(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 299])
-def test_who_raises_has_failed_whatever_came_back(status: int) -> None:
+def test_a_handler_that_raises_has_failed_whatever_came_back(status: int) -> None:
     for error in (WithStatus(status), WithResponse(response(status))):
         assert outcome_of(error) == Raised(error)
 
@@ -120,7 +120,7 @@ def test_a_date_can_not_be_read_without_a_clock() -> None:
 
 
 @given(st.text() | st.from_regex(r"\w{3}, \d+ \w{3} \d+ \d+:\d+:\d+ \S*"), st.integers(0, 2**50))
-def test_whatever_stands_there_is_a_delay_or_nothing(text: str, now_ms: int) -> None:
+def test_any_retry_after_is_a_delay_or_none(text: str, now_ms: int) -> None:
     delay_ms = parse_retry_after(text, now_ms)
     assert delay_ms is None or (type(delay_ms) is int and delay_ms >= 0)
 

@@ -122,7 +122,7 @@ def test_a_draw_is_a_part_of_one() -> None:
         Situation(retries=0, now_ms=0, draw=1.0)
 
 
-def test_a_misspelt_verdict_is_told_the_nearest() -> None:
+def test_a_misspelt_verdict_is_refused_with_the_nearest() -> None:
     with pytest.raises(InvalidPolicy, match="'rety' is no verdict; did you mean `retry`"):
         Rule(KeyError, "rety")  # type: ignore[arg-type]
 

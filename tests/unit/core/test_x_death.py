@@ -1,4 +1,4 @@
-"""An x-death header, read once and shared: what it tells depends on its entries alone, never on who asked before."""
+"""An x-death header is read once and shared: the result depends on its entries alone."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_a_death_in_a_queue_is_a_reject_or_it_is_not(entries: list[dict[str, Any
 
 
 @pytest.mark.parametrize("header", [None, "x", 5, {"queue": "q"}, b"x"])
-def test_what_is_no_list_tells_of_no_deaths(header: Any) -> None:
+def test_an_x_death_that_is_no_list_counts_no_deaths(header: Any) -> None:
     assert read_deaths(header) == (None if header is None else [None])
     assert has_odd_deaths(header) == (header is not None)
     assert deaths_in(header, "q") == (0, False, None)

@@ -62,7 +62,7 @@ def test_options_that_can_not_be_are_refused_where_they_are_said(options: dict[s
     assert sentence in str(refused.value)
 
 
-def test_everything_that_is_wrong_with_an_app_is_told_at_once() -> None:
+def test_an_app_is_refused_with_all_its_problems_at_once() -> None:
     app = App(compiled())
 
     @app.consumer("order")
@@ -76,7 +76,7 @@ def test_everything_that_is_wrong_with_an_app_is_told_at_once() -> None:
     first, second = refused.value.problems
     assert first.endswith("queue order: is not declared, so how it retries is not known; did you mean `orders`?")
     assert second.startswith(
-        "handler test_everything_that_is_wrong_with_an_app_is_told_at_once.<locals>.odd of queue orders:"
+        "handler test_an_app_is_refused_with_all_its_problems_at_once.<locals>.odd of queue orders:"
     )
 
 

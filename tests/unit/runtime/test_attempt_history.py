@@ -72,7 +72,7 @@ def history_of_a_dead_letter(declared: str, queue: str, *, profile: str = "4.3",
 
 
 @pytest.mark.parametrize("shape", list(KEPT))
-def test_the_runs_a_parked_copy_tells_of(shape: str) -> None:
+def test_a_parked_copy_has_its_runs_in_its_history(shape: str) -> None:
     declared, queue, kept = KEPT[shape]
     assert history_of_a_dead_letter(declared, queue) == kept
 

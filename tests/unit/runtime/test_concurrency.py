@@ -1,4 +1,4 @@
-"""Turns go round in the order of arrival, and none is lost."""
+"""Slots of the concurrency limit are passed on in the order of arrival, and none is lost."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from redrive.runtime.concurrency import ConcurrencyLimit
 from tests.unit.client.scenario import run_scenario
 
 
-def test_turns_are_passed_on_in_the_order_of_arrival() -> None:
+def test_slots_are_passed_on_in_the_order_of_arrival() -> None:
     async def scenario() -> None:
         concurrency = ConcurrencyLimit(1)
         assert concurrency.try_take()
@@ -29,7 +29,7 @@ def test_turns_are_passed_on_in_the_order_of_arrival() -> None:
     run_scenario(scenario())
 
 
-def test_whoever_is_cancelled_leaves_its_turn_to_the_next() -> None:
+def test_a_waiter_that_is_cancelled_leaves_its_slot_to_the_next() -> None:
     async def scenario() -> None:
         concurrency = ConcurrencyLimit(1)
         assert concurrency.try_take()
@@ -50,7 +50,7 @@ def test_whoever_is_cancelled_leaves_its_turn_to_the_next() -> None:
     run_scenario(scenario())
 
 
-def test_a_wake_makes_everybody_look_again_and_a_turn_put_back_wakes_nobody() -> None:
+def test_a_wake_makes_every_waiter_check_again_and_a_slot_put_back_wakes_none() -> None:
     async def scenario() -> None:
         concurrency = ConcurrencyLimit(1)
         assert concurrency.try_take()
@@ -66,7 +66,7 @@ def test_a_wake_makes_everybody_look_again_and_a_turn_put_back_wakes_nobody() ->
     run_scenario(scenario())
 
 
-def test_without_a_limit_there_is_always_a_turn() -> None:
+def test_without_a_limit_there_is_always_a_slot() -> None:
     concurrency = ConcurrencyLimit(None)
     assert not concurrency.is_limited
     assert all(concurrency.try_take() for _ in range(1000))

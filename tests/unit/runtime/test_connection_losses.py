@@ -1,4 +1,4 @@
-"""Losses of a process that lives: whom they are charged to, and how a handler that holds up the event loop is seen."""
+"""Connections that a living process lost: which message is charged, and how a handler that blocks the loop is found."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ def delivery(name: str, body: bytes = b"{}") -> Delivery:
     return Delivery(1, "c", 1, True, ("", "orders"), header, body, Session())
 
 
-def test_what_held_up_the_loop_is_charged_once_and_everything_else_is_forgiven() -> None:
+def test_a_message_that_blocked_the_loop_is_charged_once_and_all_others_are_forgiven() -> None:
     losses = ConnectionLosses()
     losses.blame(delivery("guilty"))
     assert losses.judge("orders", delivery("neighbour")) is LossFault.NONE

@@ -50,7 +50,7 @@ def test_a_redelivered_message_is_replaced_by_a_counted_copy_and_then_handled(ki
     assert seen == [(1, 1, "shop", "a.key")]
 
 
-def test_what_comes_with_its_last_chance_is_handled_with_nothing_else_in_hand() -> None:
+def test_a_message_with_its_last_chance_runs_exclusively() -> None:
     text = "queues: {orders: {retry: [30s]}, others: {retry: [30s]}}"
     at_work = 0
     most: dict[bytes, int] = {}
@@ -88,7 +88,7 @@ def test_what_comes_with_its_last_chance_is_handled_with_nothing_else_in_hand() 
     assert max(most.values()) > 1
 
 
-def test_what_is_given_back_starts_afresh_and_is_never_taken_for_a_killer() -> None:
+def test_a_requeued_message_starts_afresh_and_is_never_taken_for_one_that_crashes() -> None:
     runs: list[Any] = []
 
     async def scenario() -> None:
@@ -217,7 +217,7 @@ def test_after_a_flush_the_broker_knows_of_every_ack_also_of_those_out_of_order(
 
 
 @pytest.mark.parametrize("deliveries", [3, 99])
-def test_what_was_never_seen_to_die_runs_alone_whatever_its_headers_say(deliveries: int) -> None:
+def test_a_message_that_was_never_seen_to_crash_runs_exclusively_whatever_its_headers_say(deliveries: int) -> None:
     async def scenario() -> None:
         async with stage(time="manual") as on:
             app = App(compiled())

@@ -30,7 +30,7 @@ def die(runner: AppRunner) -> None:
 @pytest.mark.parametrize("profile", ["3.10", "4.0", "4.3"])
 @pytest.mark.parametrize("rejects", [0, 2, 5])
 @pytest.mark.parametrize(("seen", "deaths"), [("ended by itself", 3), ("killed", 5), ("unseen", 8)])
-def test_a_message_that_kills_after_some_failures_is_parked_after_its_deaths_alone(
+def test_a_message_that_crashes_after_some_failures_is_parked_after_its_exclusive_runs(
     profile: str, rejects: int, seen: str, deaths: int, tmp_path: Path
 ) -> None:
     records = None if seen == "unseen" else RunRecords(tmp_path)
@@ -111,7 +111,7 @@ def rejected(times: int) -> list[dict[str, Any]]:
         (Redelivered(x_delivery_count=1, x_death=rejected(5), x_redrive_deliveries=2), ReplaceByCopy(deliveries=2)),
     ],
 )
-def test_what_a_redelivered_message_tells(message: Any, verdict: Any) -> None:
+def test_a_redelivered_message_is_replaced_run_exclusively_or_parked_by_its_headers(message: Any, verdict: Any) -> None:
     admission = Admission(compiled(TEXT).queue("orders"), crashes_max=3, now_ms=lambda: 0)
     assert admission.judge(message, b"") == verdict
 
@@ -125,7 +125,7 @@ def test_what_a_redelivered_message_tells(message: Any, verdict: Any) -> None:
         (LastRun.NOT_BEGUN, ReplaceByCopy(deliveries=2)),
     ],
 )
-def test_only_what_happened_in_a_run_alone_weighs(last_run: LastRun, verdict: Any) -> None:
+def test_only_crashes_in_exclusive_runs_weigh(last_run: LastRun, verdict: Any) -> None:
     admission = Admission(compiled(TEXT).queue("orders"), crashes_max=3, now_ms=lambda: 0)
     twice: Any = Redelivered(x_redrive_deliveries=2)
     once: Any = Redelivered(x_redrive_deliveries=1)

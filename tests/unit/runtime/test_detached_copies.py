@@ -68,7 +68,9 @@ def test_a_stop_waits_for_the_confirm() -> None:
     run_scenario(scenario())
 
 
-def test_what_is_not_confirmed_by_the_end_of_the_grace_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_whose_copy_is_not_confirmed_by_the_end_of_the_grace_is_requeued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("redrive.client.connection._CLOSE_S_MAX", 0.05)
 
     async def scenario() -> None:
@@ -205,7 +207,7 @@ def test_a_handler_that_fails_while_it_is_ended_doubles_nothing() -> None:
     run_scenario(scenario())
 
 
-def test_what_is_held_does_not_hide_handlers_at_work_after_a_channel_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_deliveries_do_not_hide_handlers_at_work_after_a_channel_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_executor, "_FIRST_S", 20.0)
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""How long one that wants to be alone waits for the others."""
+"""Exclusive runs: how long they wait for other handlers, and that they hold up nobody else."""
 
 import asyncio
 
@@ -51,7 +51,7 @@ def test_it_never_waits_as_long_as_the_broker_does() -> None:
     assert WAIT_S_MAX < 30 * 60 / 1.5
 
 
-def test_who_is_cancelled_while_others_stop_lets_go_only_of_those_it_has_stopped() -> None:
+def test_an_exclusive_run_that_is_cancelled_starts_only_the_consumers_that_it_has_stopped() -> None:
     class Stubborn(Busy):
         can_step_aside = False
 
@@ -99,7 +99,7 @@ queues:
 LAST_CHANCE = {"x-redrive-deliveries": 2}
 
 
-def test_what_has_run_alone_and_finds_no_wait_queue_does_not_hold_up_the_other_queues(
+def test_an_exclusive_run_that_finds_no_wait_queue_does_not_hold_up_the_other_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(delivery_handler, "_SETTLED_EXCLUSIVELY_S", 0.05)
@@ -128,7 +128,7 @@ def test_what_has_run_alone_and_finds_no_wait_queue_does_not_hold_up_the_other_q
     run_scenario(scenario())
 
 
-def test_what_is_held_for_want_of_its_wait_queue_does_not_keep_another_from_being_alone() -> None:
+def test_a_message_held_without_its_wait_queue_does_not_prevent_an_exclusive_run() -> None:
     async def scenario() -> None:
         async with stage(TWO, time="manual") as on:
             app = App(compiled(TWO))
@@ -154,7 +154,7 @@ def test_what_is_held_for_want_of_its_wait_queue_does_not_keep_another_from_bein
 
 
 @pytest.mark.slow
-def test_a_queue_that_is_gone_does_not_keep_the_others_from_running_alone_and_after() -> None:
+def test_a_queue_that_is_gone_does_not_prevent_exclusive_runs_of_the_others() -> None:
     async def scenario() -> None:
         async with stage(TWO_WITHOUT_WAITS, time="manual") as on:
             app = App(compiled(TWO_WITHOUT_WAITS))

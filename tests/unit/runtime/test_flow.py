@@ -262,7 +262,7 @@ def test_retry_after_waits_exactly_that_long_and_above_the_top_delay_again_witho
     assert moments == [0, 45, 765]
 
 
-def test_requeue_gives_the_message_back_uncounted_as_often_as_it_is_asked() -> None:
+def test_requeue_requeues_the_message_uncounted_as_often_as_it_is_raised() -> None:
     attempts: list[int] = []
 
     async def scenario() -> None:

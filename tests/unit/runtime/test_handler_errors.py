@@ -73,7 +73,7 @@ def test_a_run_that_is_closed_from_outside_is_no_error_of_its_handler() -> None:
 
 
 @pytest.mark.parametrize("limited", [True, False])
-def test_a_handler_that_cancels_its_own_task_does_not_keep_its_message_in_hand_for_ever(
+def test_the_message_of_a_handler_that_cancels_its_own_task_is_requeued(
     limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(abandoned, "_REQUEUE_S", 0.01)

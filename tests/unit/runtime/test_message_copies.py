@@ -87,7 +87,7 @@ def test_a_connection_that_goes_before_the_confirm_leaves_a_duplicate_with_the_s
     run_scenario(scenario())
 
 
-def test_when_the_app_stops_a_message_whose_copy_can_not_be_made_goes_back() -> None:
+def test_when_the_app_stops_a_message_whose_copy_can_not_be_made_is_requeued() -> None:
     async def scenario() -> None:
         async with stage() as on:
             async with on.running(parking_app()):
@@ -188,7 +188,7 @@ def test_a_copy_of_a_copy_keeps_its_id_and_what_the_first_one_took_away() -> Non
     assert made.user_id is None
 
 
-def test_a_copy_takes_nothing_along_that_another_message_was_told_of() -> None:
+def test_a_copy_carries_no_header_of_ours_that_belongs_to_another_message() -> None:
     anothers = {
         "x-redrive-id": "first",
         "x-redrive-stripped": {"expiration": "1", "user_id": "a"},

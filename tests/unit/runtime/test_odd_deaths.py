@@ -27,12 +27,12 @@ FAIR: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_no_broker_writes_is_odd(name: str) -> None:
+def test_an_x_death_that_no_broker_writes_is_odd(name: str) -> None:
     assert has_odd_deaths(ODD[name])
 
 
 @pytest.mark.parametrize("name", FAIR)
-def test_what_a_broker_writes_is_not(name: str) -> None:
+def test_an_x_death_that_a_broker_writes_is_not_odd(name: str) -> None:
     assert not has_odd_deaths(FAIR[name])
     assert not has_odd_deaths(None)
 

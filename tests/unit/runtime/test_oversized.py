@@ -98,7 +98,7 @@ def test_ten_thousands_of_headers_are_looked_through_once() -> None:
     run_scenario(scenario(), timeout_s=20)
 
 
-def test_where_there_is_nowhere_to_park_it_is_given_back_and_the_others_go_on() -> None:
+def test_a_message_that_can_not_be_parked_anywhere_is_requeued_and_the_others_go_on() -> None:
     text = "queues: {q: {retry: false}}"
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""A copy cast from a mould is the copy that would have been made without one, to the byte."""
+"""A copy from a park template is the copy that would have been built without one, to the byte."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def commands_for(
 
 @settings(max_examples=examples(150))
 @given(st.sampled_from(SHAPES), st.lists(st.tuples(routes, properties, failures), min_size=1, max_size=8))
-def test_what_is_cast_is_what_would_have_been_copied(
+def test_a_copy_from_a_template_is_the_copy_that_would_have_been_built_without_one(
     shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], Failure | None]]
 ) -> None:
     templates, states = ParkTemplates(), RetryStates(PLANS[shape])
@@ -107,7 +107,7 @@ def test_what_is_cast_is_what_would_have_been_copied(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_ordinary_dead_letter_is_cast(shape: str) -> None:
+def test_an_ordinary_dead_letter_uses_a_template(shape: str) -> None:
     delivery = delivery_of(("shop", "a.key"), delivery_mode=2, headers={"traceparent": "00-1"}, message_id="m")
     kind, commands = commands_for(shape, delivery, Failure(type="ValueError", message="no"), NOW_MS)
     templates = ParkTemplates()
@@ -132,12 +132,12 @@ def test_an_ordinary_dead_letter_is_cast(shape: str) -> None:
         {"delivery_mode": None},
     ],
 )
-def test_what_must_be_changed_or_stripped_is_not_cast(changes: dict[str, Any]) -> None:
+def test_a_message_with_headers_to_replace_or_strip_uses_no_template(changes: dict[str, Any]) -> None:
     delivery = delivery_of(("", "orders"), **{"delivery_mode": 2, **changes})
     assert not can_use_template(delivery, RetryStates(PLANS["quorum"]).of(delivery))
 
 
-def test_an_error_that_looks_like_the_moment_is_not_cast() -> None:
+def test_an_error_whose_text_contains_the_time_uses_no_template() -> None:
     delivery = delivery_of(("", "orders"), delivery_mode=2)
     # As a text in the header has it: the moment's bytes, where UTF-8 allows them.
     now_ms = int.from_bytes(b"\0\0\1a bcd")
@@ -146,7 +146,7 @@ def test_an_error_that_looks_like_the_moment_is_not_cast() -> None:
     assert ParkTemplates().make(kind, commands, now_ms) is None
 
 
-def test_what_is_no_copy_and_ack_has_no_mould() -> None:
+def test_commands_that_are_no_copy_and_ack_have_no_template() -> None:
     kind, _ = commands_for("quorum", delivery_of(("", "orders"), delivery_mode=2), None, NOW_MS)
     expiring = PublishCopy(exchange="", routing_key="q", expiration_ms=5)
     foreign = PublishCopy(exchange="", routing_key="q", set_headers={"mine": NOW_MS})
@@ -154,7 +154,7 @@ def test_what_is_no_copy_and_ack_has_no_mould() -> None:
         assert ParkTemplates().make(kind, commands, NOW_MS) is None
 
 
-def test_only_so_many_moulds_are_kept() -> None:
+def test_only_so_many_templates_are_kept() -> None:
     templates = ParkTemplates()
     delivery = delivery_of(("", "orders"), delivery_mode=2)
     kinds = []

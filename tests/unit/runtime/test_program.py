@@ -58,7 +58,7 @@ def prepare(
 
 
 @pytest.mark.rabbitmq(time="real")
-def test_sigterm_finishes_what_is_in_hand_and_exits_with_0(broker: ThreadedBroker, tmp_path: Path) -> None:
+def test_sigterm_lets_running_handlers_end_and_exits_with_0(broker: ThreadedBroker, tmp_path: Path) -> None:
     prepare(tmp_path, broker.url, options="prefetch=2, concurrency=1")
     send(broker.url, "orders", [b"slow0.5", b"slow0.1", b"later"])
     with Program(tmp_path, "run", "shop:app", url=broker.url) as program:
@@ -70,7 +70,9 @@ def test_sigterm_finishes_what_is_in_hand_and_exits_with_0(broker: ThreadedBroke
 
 
 @pytest.mark.rabbitmq(time="real")
-def test_what_does_not_end_within_the_grace_goes_back(broker: ThreadedBroker, tmp_path: Path) -> None:
+def test_a_message_whose_handler_does_not_end_within_the_grace_is_requeued(
+    broker: ThreadedBroker, tmp_path: Path
+) -> None:
     prepare(tmp_path, broker.url)
     send(broker.url, "orders", [b"slow30", b"quick"])
     with Program(tmp_path, "run", "shop:app", "--grace", "300ms", url=broker.url) as program:
@@ -221,7 +223,9 @@ def check_killers(url: str, folder: Path, *, kind: str, shape: str, killers: lis
     ],
 )
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_what_can_not_be_run_is_told_in_one_sentence(tmp_path: Path, name: str, sentence: str, workers: str) -> None:
+def test_an_app_that_can_not_be_run_is_refused_in_one_sentence(
+    tmp_path: Path, name: str, sentence: str, workers: str
+) -> None:
     (tmp_path / "redrive.yaml").write_text("queues: {orders: {retry: [30s]}}")
     (tmp_path / "shop.py").write_text(APP.replace("OPTIONS", ""))
     (tmp_path / "broken.py").write_text("1 / 0")

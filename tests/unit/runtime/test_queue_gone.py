@@ -88,7 +88,7 @@ async def until_gone(on: Stage) -> None:
         if case[0] != "native" or case[3] == "4.3"
     ],
 )
-def test_what_fails_after_its_queue_was_deleted_is_parked_by_a_copy(
+def test_a_message_that_fails_after_its_queue_was_deleted_is_parked_by_a_copy(
     shape: str, how: str, known: bool, profile: str
 ) -> None:
     async def scenario() -> None:
@@ -160,7 +160,7 @@ def test_a_copy_that_is_insisted_on_is_parked_when_the_queue_goes_too() -> None:
     run_scenario(scenario())
 
 
-def test_what_runs_when_the_app_stops_and_has_no_queue_any_more_is_parked() -> None:
+def test_a_message_without_its_queue_is_parked_when_the_app_stops() -> None:
     async def scenario() -> None:
         late = Late("quorum", None)
         async with in_hand(late) as on:
@@ -172,7 +172,7 @@ def test_what_runs_when_the_app_stops_and_has_no_queue_any_more_is_parked() -> N
     run_scenario(scenario())
 
 
-def test_what_had_not_begun_goes_with_its_queue() -> None:
+def test_a_message_that_had_not_begun_goes_with_its_queue() -> None:
     async def scenario() -> None:
         late = Late("quorum", ValueError("no"), concurrency=2)
         async with in_hand(late) as on:
@@ -189,7 +189,7 @@ def test_what_had_not_begun_goes_with_its_queue() -> None:
 
 
 @pytest.mark.parametrize("shape", ["requeue", "quorum"])
-def test_what_can_not_be_parked_either_is_told_by_name(shape: str) -> None:
+def test_a_message_that_can_not_be_parked_either_is_logged_by_name(shape: str) -> None:
     async def scenario() -> None:
         late = Late(shape, ValueError("no"))
         async with in_hand(late) as on:
@@ -206,7 +206,7 @@ def test_what_can_not_be_parked_either_is_told_by_name(shape: str) -> None:
     run_scenario(scenario(), timeout_s=30)
 
 
-def test_what_is_held_for_its_parking_is_parked_once_that_is_there_however_long_it_takes(
+def test_a_held_message_is_parked_once_its_parking_exists_however_long_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(command_executor, "HELD_S_MAX", 0.0)
@@ -230,7 +230,7 @@ def test_what_is_held_for_its_parking_is_parked_once_that_is_there_however_long_
     run_scenario(scenario(), timeout_s=30)
 
 
-def test_a_queue_with_no_parking_at_all_tells_what_went_with_it() -> None:
+def test_a_deleted_queue_without_a_parking_logs_what_was_lost_with_it() -> None:
     async def scenario() -> None:
         text = "queues: {orders: {retry: false}}"
         app = App(compiled(text))

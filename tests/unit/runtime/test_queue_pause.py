@@ -57,7 +57,7 @@ def test_a_queue_pauses_probes_and_resumes_and_its_messages_keep_their_attempts(
     run_scenario(scenario())
 
 
-def test_a_probe_is_one_message_however_many_may_be_in_hand_otherwise() -> None:
+def test_a_probe_is_one_message_whatever_the_prefetch() -> None:
     async def scenario() -> None:
         async with stage(time="manual") as on:
             app = App(compiled())
@@ -125,7 +125,7 @@ def test_other_errors_neither_pause_nor_end_a_row_of_failures_a_success_does() -
     run_scenario(scenario())
 
 
-def test_an_app_stops_while_its_queue_is_paused_and_nothing_is_left_in_hand() -> None:
+def test_an_app_stops_while_its_queue_is_paused_and_nothing_is_left_unsettled() -> None:
     async def scenario() -> None:
         async with stage(time="manual") as on:
             app = App(compiled())
@@ -255,7 +255,7 @@ def test_timeouts_count_towards_the_pause_only_if_they_are_named(whose: str, nam
     run_scenario(scenario())
 
 
-def test_what_cannot_be_read_says_nothing_about_a_dependency_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undecodable_message_says_nothing_about_a_dependency_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscription, "PROBE_FIRST_S", 0.01)
 
     async def scenario() -> None:

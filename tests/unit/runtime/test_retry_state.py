@@ -1,4 +1,4 @@
-"""What a delivery tells of its past is the same whether others like it came before or not."""
+"""A delivery's retry state is the same whether others like it came before or not."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def delivery(
         st.tuples(routes, tables, st.sampled_from([None, b"", b"another"]), st.booleans()), min_size=1, max_size=8
     ),
 )
-def test_a_past_is_what_the_delivery_says_whoever_came_before(
+def test_a_retry_state_is_the_same_whichever_delivery_came_before(
     shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], bytes | None, bool]]
 ) -> None:
     """The digest, where there is one, is that of an empty body: the same bytes fit one message and not another."""

@@ -25,7 +25,7 @@ def delivery(tag: int, *, message_id: str | None = None, header_bytes: int = 0) 
     return cast(Delivery, wire.Delivery(1, "c", tag, False, ("", "orders"), properties.raw, b"{}"))
 
 
-def test_what_has_begun_and_not_ended_is_there_after_the_process_with_queue_id_and_tag(tmp_path: Path) -> None:
+def test_a_run_that_has_not_ended_outlives_its_process_with_queue_id_and_tag(tmp_path: Path) -> None:
     record = RunRecord(tmp_path / "run-1", {"orders": 10, "invoices": 10})
     begin, end = record.recorder("orders")
     begin_invoice, _ = record.recorder("invoices")
@@ -81,7 +81,9 @@ def test_what_is_no_record_is_none(tmp_path: Path) -> None:
         (-signal.SIGTERM, LastRun.STOPPED),
     ],
 )
-def test_a_run_alone_is_told_with_how_its_process_ended_and_only_once(tmp_path: Path, code: int, told: LastRun) -> None:
+def test_the_last_run_is_found_with_how_its_process_ended_and_only_once(
+    tmp_path: Path, code: int, told: LastRun
+) -> None:
     records = RunRecords(tmp_path)
     record = records.create({"orders": 1}, path=records.new_path())
     assert record is not None
@@ -92,7 +94,7 @@ def test_a_run_alone_is_told_with_how_its_process_ended_and_only_once(tmp_path: 
     assert asyncio.run(records.find_last_run(KEY)) is LastRun.UNSEEN
 
 
-def test_what_was_in_hand_and_had_not_begun_is_told_so(tmp_path: Path) -> None:
+def test_a_message_that_was_received_and_had_not_begun_is_recorded_so(tmp_path: Path) -> None:
     records = RunRecords(tmp_path)
     record = records.create({"orders": 1})
     assert record is not None
@@ -106,7 +108,7 @@ def test_what_was_in_hand_and_had_not_begun_is_told_so(tmp_path: Path) -> None:
     assert asyncio.run(records.find_last_run(KEY)) is LastRun.UNSEEN
 
 
-def test_a_run_alone_that_blocked_the_event_loop_is_its_own_fault_though_the_process_lives(tmp_path: Path) -> None:
+def test_an_exclusive_run_that_blocked_the_event_loop_is_its_own_fault_though_the_process_lives(tmp_path: Path) -> None:
     records = RunRecords(tmp_path)
     record = records.create({"orders": 1})
     assert record is not None

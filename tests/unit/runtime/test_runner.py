@@ -84,7 +84,7 @@ def test_native_is_refused_below_4_3_1(profile: str) -> None:
     run_scenario(scenario())
 
 
-def test_stopping_ends_what_is_in_hand_and_gives_back_what_takes_too_long() -> None:
+def test_stopping_lets_handlers_end_and_requeues_those_that_take_too_long() -> None:
     done: list[bytes] = []
 
     async def scenario() -> None:

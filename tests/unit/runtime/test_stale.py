@@ -75,7 +75,7 @@ def test_a_message_whose_runs_lose_their_channels_is_still_one_message(profile: 
     run_scenario(scenario())
 
 
-def test_a_success_that_comes_too_late_is_told_once_for_each_channel() -> None:
+def test_a_success_that_comes_too_late_is_logged_once_for_each_channel() -> None:
     async def scenario() -> None:
         async with stage(time="manual") as on:
             app = App(compiled())

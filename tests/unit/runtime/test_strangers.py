@@ -123,7 +123,9 @@ def test_a_message_with_every_header_forged_is_handled_as_the_new_one_it_is(shap
 
 @pytest.mark.parametrize("profile", ["3.10", "4.3"])
 @pytest.mark.parametrize("shape", ["ladder", "tiered", "requeue", "service", "per-queue", "quorum"])
-def test_what_a_plain_client_makes_with_the_headers_of_a_retry_starts_afresh(shape: str, profile: str) -> None:
+def test_a_message_that_a_plain_client_publishes_with_the_headers_of_a_retry_starts_afresh(
+    shape: str, profile: str
+) -> None:
     """The headers are not invented but taken from a real second attempt, digest, x-death and all; by the exchange,
     where the path tells, and by the queue's name where only the digest does."""
     text, queue, exchange, key, runs_max = SHAPES[shape]
@@ -273,7 +275,7 @@ def test_freeflows_own_consumers_and_ours_take_turns_with_a_message_and_it_ends(
     run_scenario(scenario())
 
 
-def test_what_a_handler_publishes_has_no_life_behind_it_and_keeps_what_is_its_authors() -> None:
+def test_what_a_handler_publishes_starts_afresh_and_keeps_its_authors_headers() -> None:
     async def scenario() -> None:
         async with stage() as on:
             app = App(compiled())

@@ -1,4 +1,4 @@
-"""A copy that no queue takes: its delivery is held, then given back, and nobody has died of it."""
+"""A copy that is not confirmed: its delivery is held, then requeued, and no crash is counted."""
 
 import pytest
 

@@ -63,7 +63,9 @@ def test_a_header_nested_too_deep_counts_for_nothing(shape: str, way: str) -> No
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_we_fail_over_again_and_again_is_parked_unread(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_we_fail_over_again_and_again_is_parked_unread(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, queue, exchange, key, _ = SHAPES[shape]
     plan = compiled(text).queue(queue)
     parking = "d" if plan.routes is None else plan.routes.parking.queue

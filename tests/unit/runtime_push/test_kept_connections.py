@@ -1,4 +1,4 @@
-"""A connection is used again as long as nothing is said on it unasked; what is said then answers no message."""
+"""A connection is reused as long as nothing arrives on it unasked; what arrives so answers no message."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -49,7 +49,7 @@ async def play(between: Callable[[Talkative], Awaitable[None]]) -> tuple[object,
 
 
 @pytest.mark.parametrize("what", UNASKED)
-def test_what_is_said_while_a_connection_rests_answers_nobody_and_ends_it(what: str) -> None:
+def test_data_that_arrives_on_an_idle_connection_answers_no_message_and_ends_it(what: str) -> None:
     async def between(service: Talkative) -> None:
         await service.wires[0].raw(UNASKED[what])
         await asyncio.sleep(0.05)
@@ -60,7 +60,7 @@ def test_what_is_said_while_a_connection_rests_answers_nobody_and_ends_it(what: 
     assert [(one.body, one.connection) for one in service.requests] == [(b"first", 1), (b"second", 2)]
 
 
-def test_what_has_arrived_and_was_not_read_yet_answers_nobody_either() -> None:
+def test_data_that_has_arrived_and_was_not_read_yet_answers_no_message_either() -> None:
     """The event loop was busy when it came."""
 
     async def between(service: Talkative) -> None:

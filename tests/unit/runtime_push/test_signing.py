@@ -15,7 +15,7 @@ def test_a_signature_is_what_openssl_says_it_is() -> None:
     assert signed == expected
 
 
-def test_what_was_signed_is_accepted_and_nothing_else() -> None:
+def test_a_signed_body_is_accepted_and_nothing_else() -> None:
     header = sign(b"body", [SECRET], now_s=NOW_S)
     assert is_signed(header, b"body", SECRET, now_s=NOW_S + 299)
     assert not is_signed(header, b"body", SECRET, now_s=NOW_S + 301)
