@@ -1,13 +1,14 @@
 """How handlers publish: one publisher for all of them, separate from the one that sends copies."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redrive.client import Confirmed, InDoubt, Publisher
 from redrive.core import headers as names
 from redrive.runtime.codecs import Codec
 from redrive.runtime.errors import PublishFailed, describe_publish_outcome
+from redrive.runtime.message import OutgoingProperties
 from redrive.runtime.settlement import IsolatedPublisher
 from redrive.wire import LocalProtocolError, Properties, Timestamp
 
@@ -40,13 +41,7 @@ class HandlerPublisher:
         routing_key: str,
         body: Any,
         *,
-        headers: Mapping[str, Any],
-        message_id: str | None,
-        correlation_id: str | None,
-        type: str | None,
-        content_type: str | None,
-        reply_to: str | None,
-        priority: int | None,
+        properties: OutgoingProperties,
         timeout_s: float,
     ) -> str:
         """Publishes one message and returns its id. Raises `PublishFailed`.
@@ -56,23 +51,26 @@ class HandlerPublisher:
         """
         raw = isinstance(body, bytes | bytearray | memoryview)
         payload = bytes(body) if raw else self._codec.write(body)
-        chosen_id = self._new_id() if message_id is None else message_id
+        chosen_id = self._new_id() if properties.message_id is None else properties.message_id
+        content_type = properties.content_type
+        if content_type is None:
+            content_type = _RAW if raw else self._codec.content_type
         try:
-            properties = Properties.of(
-                headers={name: value for name, value in headers.items() if not names.is_of_a_life(name)},
-                content_type=(_RAW if raw else self._codec.content_type) if content_type is None else content_type,
+            encoded = Properties.of(
+                headers={name: value for name, value in properties.headers.items() if not names.is_of_a_life(name)},
+                content_type=content_type,
                 delivery_mode=2,
-                priority=priority,
-                correlation_id=correlation_id,
-                reply_to=reply_to,
+                priority=properties.priority,
+                correlation_id=properties.correlation_id,
+                reply_to=properties.reply_to,
                 message_id=chosen_id,
                 timestamp=Timestamp(self._now_s()),
-                type=type,
+                type=properties.type,
             )
             isolated = self._isolated
             # A handler that names a wrong exchange must not disturb what others publish at the same time.
             publisher = isolated if isolated.exchanges and exchange in isolated.exchanges else self._publisher
-            outcome = await publisher.publish(exchange, routing_key, payload, properties, deadline_s=timeout_s)
+            outcome = await publisher.publish(exchange, routing_key, payload, encoded, deadline_s=timeout_s)
         except LocalProtocolError as error:
             raise PublishFailed(exchange, routing_key, str(error), in_doubt=False) from None
         if not isinstance(outcome, Confirmed):

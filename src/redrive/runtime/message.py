@@ -7,7 +7,7 @@ with, by whichever route it came back since.
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redrive.client import Delivery
 from redrive.core import count_retries, headers, original_headers, read_count
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 CARRIED = ("traceparent", "tracestate", "baggage")
 """W3C trace context and baggage: headers that go on to what a handler publishes."""
+
+
+class OutgoingProperties(NamedTuple):
+    """The properties of a message that a handler publishes; None where the publisher decides."""
+
+    headers: Mapping[str, Any]
+    message_id: str | None
+    correlation_id: str | None
+    type: str | None
+    content_type: str | None
+    reply_to: str | None
+    priority: int | None
 
 
 class Message:
@@ -161,13 +173,15 @@ class Message:
             exchange,
             routing_key,
             body,
-            headers=given,
-            message_id=message_id,
-            correlation_id=(self.correlation_id or self.id) if correlation_id is None else correlation_id,
-            type=type,
-            content_type=content_type,
-            reply_to=reply_to,
-            priority=priority,
+            properties=OutgoingProperties(
+                headers=given,
+                message_id=message_id,
+                correlation_id=(self.correlation_id or self.id) if correlation_id is None else correlation_id,
+                type=type,
+                content_type=content_type,
+                reply_to=reply_to,
+                priority=priority,
+            ),
             timeout_s=timeout_s,
         )
 
