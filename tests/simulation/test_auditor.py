@@ -70,7 +70,7 @@ def test_a_copy_that_is_refused_and_not_insisted_on_is_a_loss(monkeypatch: pytes
     async def let_be(*_: Any) -> bool:
         return True
 
-    monkeypatch.setattr(command_executor.CommandExecutor, "insist", let_be)
+    monkeypatch.setattr(command_executor.CommandExecutor, "repeat_until_confirmed", let_be)
     assert "is lost" in first_finding("is lost")
 
 
@@ -128,7 +128,7 @@ def test_a_delivery_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("finding", ["had attempt 2 after 0 runs", "is parked for crashes, and had none"])
 def test_a_delivery_that_never_ran_and_is_counted_is_found(monkeypatch: pytest.MonkeyPatch, finding: str) -> None:
     """A bug that seeds found: a paused queue requeued its messages, and the broker counted that as an attempt."""
-    monkeypatch.setattr(Admission, "home_copy", lambda *_, **__: None)
+    monkeypatch.setattr(Admission, "own_queue_copy", lambda *_, **__: None)
     assert finding in first_finding(finding, COUNTED_BY_DELIVERIES)
 
 

@@ -127,7 +127,7 @@ class Admission:
             return Answered(status=TOO_EARLY, detail=f"{PROCESS_AFTER} is not over")
         return None
 
-    def home_copy(
+    def own_queue_copy(
         self, message: ReceivedMessage, *, deliveries: int | None, weight: int = 0, aside: bool = False
     ) -> PublishCopy | None:
         """A copy to the queue's own end with the same count of attempts, None where a plain requeue does as well.

@@ -385,7 +385,7 @@ class DeliveryHandler:
     async def _replace(
         self, delivery: Delivery, message: DeliveredMessage, deliveries: int, weight: int, *, aside: bool = False
     ) -> bool:
-        copy = self._admission.home_copy(message, deliveries=deliveries, weight=weight, aside=aside)
+        copy = self._admission.own_queue_copy(message, deliveries=deliveries, weight=weight, aside=aside)
         if copy is None:
             return False
         self._exclusive_runs.replacing += 1
@@ -400,7 +400,7 @@ class DeliveryHandler:
         message = DeliveredMessage(delivery, self._plan)
         if delivery.properties.message_id is not None or message.header(headers.MESSAGE_ID) is not None:
             return False
-        copy = self._admission.home_copy(message, deliveries=None)
+        copy = self._admission.own_queue_copy(message, deliveries=None)
         return copy is not None and await self._executor.copy_once(delivery, copy)
 
     async def _take_slot(self, delivery: Delivery) -> bool:

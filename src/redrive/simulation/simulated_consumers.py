@@ -109,7 +109,7 @@ class DecidingConsumer:
             case None | RunExclusively():
                 pass
             case ReplaceByCopy(deliveries=deliveries):
-                copy = self._admission.home_copy(message, deliveries=deliveries)
+                copy = self._admission.own_queue_copy(message, deliveries=deliveries)
                 if copy is not None:
                     return _recounted(copy, deliveries)
             case Crashed() | Answered():
@@ -153,7 +153,7 @@ class DecidingConsumer:
     def _commands(self, decision: Decision, message: ReceivedMessage, report: Report) -> tuple[Command, ...]:
         """As the runtime: where crashes are counted a message goes back by a copy, since a return looks like one."""
         if isinstance(decision, Requeued):
-            copy = self._admission.home_copy(message, deliveries=None)
+            copy = self._admission.own_queue_copy(message, deliveries=None)
             if copy is not None:
                 return Pause(pause_ms=decision.pause_ms), copy, AckDelivery()
         return self._plan.commands(decision, message, report)

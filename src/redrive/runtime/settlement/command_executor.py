@@ -153,7 +153,7 @@ class CommandExecutor:
         is_copied = False
         try:
             outcome = await self._publish(copy, delivery.body if body is None else body, properties)
-            if not isinstance(outcome, Confirmed) and not await self.insist(
+            if not isinstance(outcome, Confirmed) and not await self.repeat_until_confirmed(
                 delivery, copy, properties, outcome, body=body
             ):
                 return False
@@ -166,9 +166,9 @@ class CommandExecutor:
             return is_copied and delivery.is_orphaned
         return True
 
-    async def copy_once(self, delivery: Delivery, copy: PublishCopy, *, minds_gone: bool = False) -> bool:
+    async def copy_once(self, delivery: Delivery, copy: PublishCopy, *, raise_if_gone: bool = False) -> bool:
         """Publishes a copy to the queue's own end, once, and acks if it is confirmed; else leaves the delivery as it
-        is. Raises `StaleDelivery`, and `QueueGone` with `minds_gone`."""
+        is. Raises `StaleDelivery`, and `QueueGone` with `raise_if_gone`."""
         if delivery.is_stale:
             raise StaleDelivery(delivery.delivery_tag, self._queue)
         if copy.exchange in self._refused:
@@ -184,7 +184,7 @@ class CommandExecutor:
             if isinstance(outcome, InDoubt) and outcome.reason.startswith(_ACCESS_REFUSED):
                 self._refused.add(copy.exchange)  # or every message would close the channel again
             self.note_failure(copy, outcome, retry_in_ms=None)
-            if minds_gone and await self._is_queue_gone(delivery, copy, outcome):
+            if raise_if_gone and await self._is_queue_gone(delivery, copy, outcome):
                 raise QueueGone
             return False
         await self.execute(delivery, (AckDelivery(),))
@@ -210,7 +210,7 @@ class CommandExecutor:
         except TimeoutError:
             pass
 
-    async def insist(
+    async def repeat_until_confirmed(
         self,
         delivery: Delivery,
         copy: PublishCopy,
@@ -310,7 +310,7 @@ class CommandExecutor:
             delivery.session.queue_is_gone = True
         return delivery.is_orphaned
 
-    def reach(self, place: str) -> None:
+    def reach_checkpoint(self, place: str) -> None:
         """Calls the checkpoint, if there is one."""
         if self._checkpoint is not None:
             self._checkpoint(place)
@@ -326,7 +326,7 @@ class CommandExecutor:
             return False
         properties = self._properties(delivery, copy)
         outcome = await self._publish(copy, delivery.body, properties)
-        return isinstance(outcome, Confirmed) or await self.insist(delivery, copy, properties, outcome)
+        return isinstance(outcome, Confirmed) or await self.repeat_until_confirmed(delivery, copy, properties, outcome)
 
     def _properties(self, delivery: Delivery, copy: PublishCopy) -> Properties:
         try:
@@ -354,26 +354,26 @@ class CommandExecutor:
     async def _watched(self, publishing: Coroutine[Any, Any, PublishOutcome]) -> PublishOutcome:
         """Publishes, with checkpoints."""
         try:
-            self.reach("before publish")
+            self.reach_checkpoint("before publish")
         except BaseException:
             publishing.close()
             raise
         task = asyncio.ensure_future(publishing)
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # it is written at the end of the event loop's turn
-        self.reach("published, before confirm")
+        self.reach_checkpoint("published, before confirm")
         outcome = await task
         if isinstance(outcome, Confirmed):
-            self.reach("after confirm, before ack")
+            self.reach_checkpoint("after confirm, before ack")
         return outcome
 
     async def _settle_watched(self, delivery: Delivery, command: Settlement) -> None:
         """Settles, with checkpoints. Raises `StaleDelivery`."""
-        self.reach("before settle")
+        self.reach_checkpoint("before settle")
         settle(delivery, command)
         # Acks are written at the end of the event loop's turn, or a few milliseconds later.
         await asyncio.sleep(ACKS_WRITTEN_S)
-        self.reach("after ack written" if isinstance(command, AckDelivery) else "after settle written")
+        self.reach_checkpoint("after ack written" if isinstance(command, AckDelivery) else "after settle written")
 
 
 def settle(delivery: Delivery, command: Settlement) -> None:

@@ -34,7 +34,7 @@ class DetachedCopies:
         executor = self._executor
         if executor.closing_exchanges and copy.exchange in executor.closing_exchanges:
             return False
-        executor.reach("before publish")
+        executor.reach_checkpoint("before publish")
         sink = _Detached(self, delivery, copy, properties, log)
         try:
             is_sent = executor.publisher.publish_now(
@@ -45,7 +45,7 @@ class DetachedCopies:
         if is_sent:
             delivery.hold()
             if executor.is_watched:
-                self._loop.call_soon(executor.reach, "published, before confirm")
+                self._loop.call_soon(executor.reach_checkpoint, "published, before confirm")
         return is_sent
 
     async def close(self) -> None:
@@ -79,18 +79,18 @@ class DetachedCopies:
     def _settle(self, sink: "_Detached") -> None:
         """Acks and logs. Raises `StaleDelivery`."""
         executor = self._executor
-        executor.reach("after confirm, before ack")
-        executor.reach("before settle")
+        executor.reach_checkpoint("after confirm, before ack")
+        executor.reach_checkpoint("before settle")
         sink.delivery.ack()
         if executor.is_watched:
-            self._loop.call_later(ACKS_WRITTEN_S, executor.reach, "after ack written")
+            self._loop.call_later(ACKS_WRITTEN_S, executor.reach_checkpoint, "after ack written")
         if sink.log is not None:
             sink.log()
 
     async def _insist(self, sink: "_Detached", outcome: PublishOutcome) -> None:
         executor, delivery = self._executor, sink.delivery
         try:
-            is_confirmed = await executor.insist(delivery, sink.copy, sink.properties, outcome)
+            is_confirmed = await executor.repeat_until_confirmed(delivery, sink.copy, sink.properties, outcome)
             is_done = is_confirmed and (await executor.execute(delivery, (AckDelivery(),)) or delivery.is_orphaned)
             if is_done and sink.log is not None:
                 sink.log()

@@ -333,7 +333,7 @@ class Settler:
         consumer that only rejects may have no right to publish. Then the message is requeued, because the reject might
         crash the broker."""
         delivery = message.delivery
-        is_copied = await self.executor.copy_once(delivery, copy, minds_gone=True)
+        is_copied = await self.executor.copy_once(delivery, copy, raise_if_gone=True)
         how = "replaced by a copy without it" if is_copied else "requeued: it can't be copied"
         self._observer.note("runtime.odd_deaths", queue=self._queue, message_id=message.message_id, how=how)
         if not is_copied:
@@ -393,12 +393,12 @@ class Settler:
 
     async def _requeue(self, delivery: Delivery, pause_ms: int) -> bool:
         message = DeliveredMessage(delivery, self._plan)
-        copy = self.admission.home_copy(message, deliveries=None)
+        copy = self.admission.own_queue_copy(message, deliveries=None)
         if copy is not None:
             await self.executor.pause(min(pause_ms, PAUSE_MS_MAX) / 1000)
             if delivery.is_stale:
                 return False
-            if await self.executor.copy_once(delivery, copy, minds_gone=True):
+            if await self.executor.copy_once(delivery, copy, raise_if_gone=True):
                 return True
             pause_ms = 0
         report = Report(retries=self._retry_states.of(delivery).retries, now_ms=self._now_ms())
