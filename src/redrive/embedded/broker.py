@@ -140,7 +140,7 @@ class EmbeddedBroker:
 
     async def advance(self, seconds: float) -> None:
         """Let virtual time pass; clients react to each deadline before the next comes."""
-        await self._running().timekeeper.advance(seconds)
+        await self.running_server().timekeeper.advance(seconds)
 
     def life(self, message_id: str) -> list[Hop]:
         """Every hop of a message, with the rule that fired; the ids of messages without one are their x-redrive-id."""
@@ -160,7 +160,7 @@ class EmbeddedBroker:
 
     def remove_vhost(self, name: str) -> None:
         """Delete a vhost with everything in it; its connections are closed. Raises KeyError where there is none."""
-        server = self._running()
+        server = self.running_server()
         server.timekeeper.sync_engine()
         server.close_connections(name, f"vhost '{name}' is deleted")
         self.engine.remove_vhost(name)
@@ -170,34 +170,35 @@ class EmbeddedBroker:
         """Add or replace a policy or operator policy, in the policy's own vhost."""
         self.engine.add_vhost(policy.vhost).set_policy(policy)
         self.engine.flush_dead_letters()
-        self._running().finish_turn()
+        self.running_server().finish_turn()
 
     def remove_policy(self, name: str, *, vhost: str = "/", operator: bool = False) -> None:
         """Remove a policy."""
         self.engine.add_vhost(vhost).remove_policy(name, operator=operator)
-        self._running().finish_turn()
+        self.running_server().finish_turn()
 
     def block(self, reason: str = "low on memory") -> None:
         """A client that publishes from now on gets connection.blocked, and its message waits."""
-        self._running().block(reason)
+        self.running_server().block(reason)
 
     @property
     def blocked(self) -> str | None:
         """Why publishers are blocked, None while they are not."""
-        return self._running().blocked
+        return self.running_server().blocked
 
     def unblock(self) -> None:
         """Unblock publishers."""
-        server = self._running()
+        server = self.running_server()
         server.timekeeper.sync_engine()
         server.unblock()
         server.finish_turn()
 
     async def restart(self) -> None:
         """Cut all connections and forget what is not durable; durable queues, exchanges and messages stay."""
-        self._running().restart()
+        self.running_server().restart()
 
-    def _running(self) -> Server:
+    def running_server(self) -> Server:
+        """The server. Raises NotRunning."""
         if self._server is None:
             raise NotRunning
         return self._server

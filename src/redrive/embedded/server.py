@@ -164,6 +164,16 @@ class Server:
         self.timekeeper.sync_engine()
         self.finish_turn()
 
+    # For the management API
+
+    def session_of(self, connection: Connection) -> ClientSession | None:
+        """The session of a connection; None for one without a client, as the management API's own."""
+        return self._sessions.get(connection)
+
+    def addresses_of(self, session: ClientSession) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
+        """The client's address and the broker's own, None where the socket is gone."""
+        return self._clients[session].addresses
+
     # A session's host
 
     def attach(self, connection: Connection, session: ClientSession) -> None:

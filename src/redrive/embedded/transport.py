@@ -59,6 +59,13 @@ class ClientTransport(asyncio.Protocol):
         self.session.wire.receive_eof()
         self._server.lost(self)
 
+    @property
+    def addresses(self) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
+        """The client's address and the broker's own, None where the socket is gone."""
+        if self._transport is None:
+            return None, None
+        return self._transport.get_extra_info("peername"), self._transport.get_extra_info("sockname")
+
     def pause_writing(self) -> None:
         """The client reads too slowly."""
         if self.session.connection is not None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from redrive.embedded.broker import EmbeddedBroker
+from redrive.embedded.client_session import ClientSession
 from redrive.embedded.engine import Channel, Connection, Effect, Engine
 from redrive.embedded.engine.vhosts import Vhost
 from redrive.embedded.management.api_profiles import API_PROFILES, ApiProfile
@@ -39,7 +40,7 @@ class BrokerView:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Run commands at the present moment, then send their effects to the clients. Raises NotRunning."""
-        server = self.broker._running()
+        server = self.broker.running_server()
         server.timekeeper.sync_engine()
         try:
             yield
@@ -78,17 +79,14 @@ class BrokerView:
 
     def clients(self) -> list["ClientConnection"]:
         """Every client connected over AMQP."""
-        server = self.broker._running()
-        return [
-            ClientConnection(self, connection)
-            for connection in self.engine.connections
-            if connection in server._sessions
-        ]
+        server = self.broker.running_server()
+        sessions = [(connection, server.session_of(connection)) for connection in self.engine.connections]
+        return [ClientConnection(self, connection, session) for connection, session in sessions if session is not None]
 
     def close(self, connection: Connection, text: str) -> None:
         """connection.close with 320 and that text."""
-        server = self.broker._running()
-        session = server._sessions.get(connection)
+        server = self.broker.running_server()
+        session = server.session_of(connection)
         if session is not None:
             server.close_connection(session, text)
 
@@ -106,18 +104,15 @@ class VhostNote:
 class ClientConnection:
     """A client's connection with its session and socket."""
 
-    def __init__(self, view: BrokerView, connection: Connection) -> None:
+    def __init__(self, view: BrokerView, connection: Connection, session: ClientSession) -> None:
         self.connection = connection
-        server = view.broker._running()
-        session = server._sessions[connection]
+        server = view.broker.running_server()
         self.heartbeat_s = session.wire.heartbeat_s
         self.frame_max = server.server_limits.frame_max
         self.channel_max = server.server_limits.channel_max
         self._consumer_arguments = session.consumer_arguments
         self.properties: dict[str, Any] = session.client_properties
-        transport = server._clients[session]._transport
-        peer = None if transport is None else transport.get_extra_info("peername")
-        own = None if transport is None else transport.get_extra_info("sockname")
+        peer, own = server.addresses_of(session)
         self.peer_host, self.peer_port = ("", 0) if peer is None else (str(peer[0]), int(peer[1]))
         self.host, self.port = (view.broker.host, view.broker.port) if own is None else (str(own[0]), int(own[1]))
 

@@ -1,10 +1,10 @@
-"""The listener: who asks, what for, and the answer. One request is one turn of the broker.
+"""The management API's server: authenticates a request, finds its handler, sends the answer. One request is one turn.
 
     async with EmbeddedBroker() as broker, ManagementServer(broker) as management:
         ...                                  # any tool for RabbitMQ, at management.url
 
-Everybody must log in as one of the broker's users, with a tag that lets people in; whoever is in may do everything. No
-TLS: it is for tests and development.
+Every request must authenticate as one of the broker's users, with a tag that gives access to management; then it may do
+everything. No TLS: it is for tests and development.
 """
 
 import asyncio
@@ -83,11 +83,11 @@ class ManagementServer:
             raise PortTaken(self.host, self.port, error) from None
 
     async def stop(self) -> None:
-        """Stop listening and hang up on everybody."""
+        """Stop listening and close all connections."""
         await self._server.stop()
 
     def answer(self, request: HttpRequest) -> Reply:
-        """The answer to a request, whatever happens. Runs from end to end without waiting for anything."""
+        """The answer to a request, errors included. Runs from end to end without waiting for anything."""
         try:
             segments, query = split_target(request.target)
             user = self._login(request.headers.get("authorization"))
@@ -103,7 +103,7 @@ class ManagementServer:
             return ManagementError(503, "service_unavailable", str(stopped)).reply()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; whether there may be another."""
+        """Read one request and send its answer; whether there may be another."""
         try:
             request = await read_request(reader, writer)
         except HttpError as error:
@@ -119,7 +119,7 @@ class ManagementServer:
         return request.keep_alive
 
     def _login(self, authorization: str | None) -> str:
-        """Who asks. Raises ManagementError (401)."""
+        """The authenticated user. Raises ManagementError (401)."""
         scheme, _, given = (authorization or "").partition(" ")
         reason = "Not_Authorized" if authorization is None else self._view.api_profile.login_failed
         denied = ManagementError(401, "not_authorized", reason, {"www-authenticate": _REALM})
