@@ -112,7 +112,7 @@ BUGS = (
     Mutation(
         name="at-least-once-drops",
         area=AREA,
-        file="engine/dead_letters.py",
+        file="engine/dead_letter_exchange.py",
         old='"no dead-letter target takes it yet"))\n            return False',
         new='"no dead-letter target takes it yet"))\n            return True',
         sees="At-least-once: dead letters without a target are lost instead of held.",
@@ -120,7 +120,7 @@ BUGS = (
     Mutation(
         name="at-least-once-tries-again-once",
         area=AREA,
-        file="engine/dead_letters.py",
+        file="engine/dead_letter_exchange.py",
         old="self.retry_ms = now_ms + RETRY_MS if self._on_the_way else NEVER",
         new="self.retry_ms = NEVER",
         sees="At-least-once: a target that is missing at the first repetition never gets the message.",
@@ -128,7 +128,7 @@ BUGS = (
     Mutation(
         name="at-least-once-repeats-itself",
         area=AREA,
-        file="engine/dead_letters.py",
+        file="engine/dead_letter_exchange.py",
         old="if id(target) in letter.delivered:",
         new="if False:",
         sees="At-least-once: while one target is full the others get the message again and again.",

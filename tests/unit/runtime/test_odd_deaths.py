@@ -11,7 +11,7 @@ import pytest
 
 from redrive import App, Park, wire
 from redrive.core import has_odd_deaths
-from redrive.embedded.engine import dead_letters as deadletters
+from redrive.embedded.engine import dead_letter_exchange as deadletters
 from redrive.embedded.engine import x_death as deaths
 from redrive.wire import LongString, Properties
 from tests.unit.client.scenario import run_scenario

@@ -2,8 +2,8 @@
 
 From the bottom up: `profiles` is where versions differ; `messages`, `x_death` and `ready_messages` are messages, their
 deaths and their order; `arguments`, `policies`, `queue_settings` and `equivalence` say what a queue is; `queues` with
-`length_limits`, `delayed_messages`, `consumers`, `dead_letters` and `consumer_timeouts` is how it behaves, `streams`
-are the queues that are logs; `exchanges`, `topic_trie`, `headers_match` and `routing` lead there; `vhosts`,
+`length_limits`, `delayed_messages`, `consumers`, `dead_letter_exchange` and `consumer_timeouts` is how it behaves,
+`streams` are the queues that are logs; `exchanges`, `topic_trie`, `headers_match` and `routing` lead there; `vhosts`,
 `connections` and `channels` (`channel_base`, `channel_publisher`, `channel_consumer`) are what a client can call;
 `engine` holds them all. `effects` is what comes out, `journal` what happened to each message.
 """

@@ -13,7 +13,7 @@ from redrive.embedded.engine.amqp_errors import AmqpError
 from redrive.embedded.engine.channel_base import ChannelBase
 from redrive.embedded.engine.connections import Connection
 from redrive.embedded.engine.consumer_timeouts import enforce_consumer_timeouts
-from redrive.embedded.engine.dead_letters import dead_letter
+from redrive.embedded.engine.dead_letter_exchange import dead_letter
 from redrive.embedded.engine.effects import Effect
 from redrive.embedded.engine.journal import Hop, Journal, MessageLocation
 from redrive.embedded.engine.messages import QueueEntry

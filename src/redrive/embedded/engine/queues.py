@@ -1,6 +1,6 @@
 """A queue: enqueues messages, delivers them, requeues them, lets them expire.
 
-Everything a queue decides by itself is here. What dies goes to the engine, and `dead_letters` publishes it from there.
+Everything a queue decides by itself is here. What dies goes to the engine; `dead_letter_exchange` publishes it there.
 Only the head expires, on all versions and both kinds: an unexpired head holds up the expired messages behind it.
 """
 
@@ -22,7 +22,7 @@ from redrive.embedded.engine.x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJ
 
 if TYPE_CHECKING:
     from redrive.embedded.engine.connections import Connection
-    from redrive.embedded.engine.dead_letters import HeldDeadLetters
+    from redrive.embedded.engine.dead_letter_exchange import HeldDeadLetters
     from redrive.embedded.engine.vhosts import Vhost
 
 

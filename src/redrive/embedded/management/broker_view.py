@@ -49,14 +49,14 @@ class BrokerView:
             server.finish_turn()
 
     def vhost(self, name: str) -> Vhost:
-        """The vhost that a path names. Raises ManagementError (404)."""
+        """The vhost that a path names. Raises ApiError (404)."""
         found = self.engine.vhosts.get(name)
         if found is None:
             raise object_not_found()
         return found
 
     def vhost_for_command(self, name: str) -> Vhost:
-        """The vhost of a command; a missing one has another text there. Raises ManagementError (404)."""
+        """The vhost of a command; a missing one has another text there. Raises ApiError (404)."""
         found = self.engine.vhosts.get(name)
         if found is None:
             raise not_found("vhost_not_found")

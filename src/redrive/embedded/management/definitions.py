@@ -17,7 +17,7 @@ from redrive.embedded.management.broker_view import NODE, BrokerView, VhostNote
 from redrive.embedded.management.json_values import from_json, to_json
 from redrive.embedded.management.policy_validation import check_policy
 from redrive.embedded.management.queues import shown_arguments
-from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, done, found, not_found
+from redrive.embedded.management.replies import JSON, ApiError, Reply, bad_request, done, found, not_found
 from redrive.embedded.management.routes import Request, Routes, read_json
 from redrive.embedded.management.users import show_permissions, show_users
 from redrive.embedded.management.vhosts import describe_vhost, make_vhost
@@ -276,7 +276,7 @@ def _bind(view: BrokerView, binding: Binding) -> None:
     vhost.bind(binding.source, destination, binding.routing_key, from_json(binding.arguments.thaw()))
 
 
-def _missing(binding: Binding, *, source: bool, destination: bool) -> ManagementError:
+def _missing(binding: Binding, *, source: bool, destination: bool) -> ApiError:
     ends = [("exchange", binding.source)] * source + [
         (binding.destination_type.value, binding.destination)
     ] * destination

@@ -23,7 +23,7 @@ def exchange_name(segment: str) -> str:
 
 
 def find_exchange(vhost: Vhost, segment: str) -> Exchange:
-    """The same as an object. Raises ManagementError (404)."""
+    """The same as an object. Raises ApiError (404)."""
     exchange = vhost.exchanges.get(exchange_name(segment))
     if exchange is None:
         raise object_not_found()

@@ -38,7 +38,7 @@ def to_json(value: Any) -> JSON:
 
 
 def from_json(value: JSON, depth: int = 0) -> Any:
-    """JSON as a table's value. Raises ManagementError for a number that AMQP can't carry, and for too deep nesting."""
+    """JSON as a table's value. Raises ApiError for a number that AMQP can't carry, and for too deep nesting."""
     if depth > DEPTH_MAX:
         raise bad_request(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, bool):

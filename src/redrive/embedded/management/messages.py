@@ -14,7 +14,7 @@ from redrive.embedded.engine import AmqpError, BasicReturn, Channel, ConfirmNack
 from redrive.embedded.management.broker_view import BrokerView
 from redrive.embedded.management.exchanges import exchange_name
 from redrive.embedded.management.json_values import from_json, to_json
-from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, found, key_missing, not_found
+from redrive.embedded.management.replies import JSON, ApiError, Reply, bad_request, found, key_missing, not_found
 from redrive.embedded.management.request_fields import short, text, whole
 from redrive.embedded.management.routes import Request, Routes
 
@@ -159,4 +159,4 @@ def _header(properties: JSON) -> bytes:
     try:
         return wire.Properties.of(headers=from_json(headers), **values).raw
     except wire.EncodingError as error:
-        raise ManagementError(400, "bad_request", str(error)) from None
+        raise ApiError(400, "bad_request", str(error)) from None

@@ -6,13 +6,13 @@ RabbitMQ puts an object around the list only when the query asks for a page.
 import re
 from typing import Any
 
-from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, found
+from redrive.embedded.management.replies import JSON, ApiError, Reply, bad_request, found
 
 PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX = 100, 500
 
 
 def listed(items: list[dict[str, JSON]], query: dict[str, str]) -> Reply:
-    """A list as the query asks for it. Raises ManagementError."""
+    """A list as the query asks for it. Raises ApiError."""
     if "page" not in query:
         return found([chosen(item, query) for item in _sorted(items, query)])
     page, size = _whole(query["page"]), _whole(query.get("page_size", str(PAGE_SIZE_DEFAULT)))
@@ -21,7 +21,7 @@ def listed(items: list[dict[str, JSON]], query: dict[str, str]) -> Reply:
     kept = _sorted(_named(items, query), query)
     if page > 1 and (page - 1) * size >= len(kept):
         reason = f"Page out of range, page: {page} page size: {size}, len: {len(kept)}"
-        raise ManagementError(400, "page_out_of_range", reason)
+        raise ApiError(400, "page_out_of_range", reason)
     shown = kept[(page - 1) * size : page * size]
     return found(
         {

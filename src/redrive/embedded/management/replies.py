@@ -41,7 +41,7 @@ def made(*, new: bool = True, headers: dict[str, str] | None = None) -> Reply:
     return Reply(status=201 if new else 204, headers=headers or {})
 
 
-class ManagementError(RedriveError):
+class ApiError(RedriveError):
     """An error answer. `reason` is text, or a list where RabbitMQ shows an Erlang tuple."""
 
     def __init__(self, status: int, error: str, reason: JSON, headers: dict[str, str] | None = None) -> None:
@@ -57,30 +57,30 @@ class ManagementError(RedriveError):
         return Reply(status=self.status, content=content, headers=self.headers)
 
 
-def bad_request(reason: JSON) -> ManagementError:
+def bad_request(reason: JSON) -> ApiError:
     """400."""
-    return ManagementError(400, "bad_request", reason)
+    return ApiError(400, "bad_request", reason)
 
 
-def key_missing(name: str) -> ManagementError:
+def key_missing(name: str) -> ApiError:
     """400 for a body without a key that must be there."""
     return bad_request(f"[{{key_missing,{name}}}]")
 
 
-def object_not_found() -> ManagementError:
+def object_not_found() -> ApiError:
     """404 for an object that does not exist."""
-    return ManagementError(404, "Object Not Found", "Not Found")
+    return ApiError(404, "Object Not Found", "Not Found")
 
 
-def not_found(reason: str) -> ManagementError:
+def not_found(reason: str) -> ApiError:
     """404 for an object that a command needs."""
-    return ManagementError(404, "not_found", reason)
+    return ApiError(404, "not_found", reason)
 
 
-def refused(error: AmqpError) -> ManagementError:
+def refused(error: AmqpError) -> ApiError:
     """An AmqpError as the plugin reports it."""
     if error.code == 404:
         return not_found(error.reason)
     if error.code == 403:
-        return ManagementError(401, "not_authorised", "Access refused.")
+        return ApiError(401, "not_authorised", "Access refused.")
     return bad_request(error.reason)

@@ -8,7 +8,7 @@ _FLAGS = {"true": True, "false": False}
 
 
 def flag(fields: dict[str, JSON], name: str, *, default: bool = False) -> bool:
-    """A boolean, or its name as text. Raises ManagementError."""
+    """A boolean, or its name as text. Raises ApiError."""
     value = fields.get(name, default)
     if isinstance(value, str) and value in _FLAGS:
         return _FLAGS[value]
@@ -18,7 +18,7 @@ def flag(fields: dict[str, JSON], name: str, *, default: bool = False) -> bool:
 
 
 def text(fields: dict[str, JSON], name: str, default: str | None = None) -> str:
-    """A text; without a default it is required. Raises ManagementError."""
+    """A text; without a default it is required. Raises ApiError."""
     if name not in fields and default is None:
         raise key_missing(name)
     value = fields.get(name, default)
@@ -28,7 +28,7 @@ def text(fields: dict[str, JSON], name: str, default: str | None = None) -> str:
 
 
 def short(name: str, kind: str) -> str:
-    """A name or a key that AMQP can carry. Raises ManagementError; RabbitMQ itself is this strict with queues only."""
+    """A name or a key that AMQP can carry. Raises ApiError; RabbitMQ itself is this strict with queues only."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -39,7 +39,7 @@ def short(name: str, kind: str) -> str:
 
 
 def whole(fields: dict[str, JSON], name: str, default: int | None = None) -> int:
-    """An integer, or its digits as text. Raises ManagementError."""
+    """An integer, or its digits as text. Raises ApiError."""
     if name not in fields and default is None:
         raise key_missing(name)
     value = fields.get(name, default)
@@ -51,7 +51,7 @@ def whole(fields: dict[str, JSON], name: str, default: int | None = None) -> int
 
 
 def table(fields: dict[str, JSON], name: str) -> dict[str, JSON]:
-    """An AMQP table; a missing one and [] are empty. Raises ManagementError."""
+    """An AMQP table; a missing one and [] are empty. Raises ApiError."""
     value = fields.get(name, {})
     if value == []:
         return {}

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from redrive.embedded.management.broker_view import BrokerView
-from redrive.embedded.management.replies import JSON, ManagementError, Reply, bad_request, object_not_found
+from redrive.embedded.management.replies import JSON, ApiError, Reply, bad_request, object_not_found
 
 _TARGET_BYTES_MAX = 8 * 1024
 
@@ -27,7 +27,7 @@ class Request:
     body: bytes
 
     def fields(self) -> dict[str, JSON]:
-        """The body as an object; an empty one is {}. Raises ManagementError."""
+        """The body as an object; an empty one is {}. Raises ApiError."""
         content = read_json(self.body, "not_json") if self.body.strip() else {}
         if not isinstance(content, dict):
             raise bad_request("not_json")
@@ -51,7 +51,7 @@ class Routes:
         self._by_length.setdefault(len(parts), []).append((parts, upper))
 
     def find(self, method: str, segments: list[str]) -> tuple[Handler, dict[str, str]]:
-        """The handler and its arguments. Raises ManagementError (404, or 405 with the allowed methods)."""
+        """The handler and its arguments. Raises ApiError (404, or 405 with the allowed methods)."""
         for parts, handlers in self._by_length.get(len(segments), ()):
             if not all(part[:1] == "{" or part == segment for part, segment in zip(parts, segments, strict=True)):
                 continue
@@ -63,7 +63,7 @@ class Routes:
             allowed = {"allow": ", ".join([*(["HEAD"] if "GET" in handlers else []), *handlers, "OPTIONS"])}
             if method == "OPTIONS":
                 return _options(allowed), names
-            raise ManagementError(405, "method_not_allowed", f"{method} is not for this address", allowed)
+            raise ApiError(405, "method_not_allowed", f"{method} is not for this address", allowed)
         raise object_not_found()
 
 
@@ -72,9 +72,9 @@ def _options(allowed: dict[str, str]) -> Handler:
 
 
 def split_target(target: str) -> tuple[list[str], dict[str, str]]:
-    """The segments after /api, decoded, and the query. Raises ManagementError (404, 414)."""
+    """The segments after /api, decoded, and the query. Raises ApiError (404, 414)."""
     if len(target) > _TARGET_BYTES_MAX:
-        raise ManagementError(414, "bad_request", "the address is too long")
+        raise ApiError(414, "bad_request", "the address is too long")
     path, _, query = target.partition("?")
     try:
         segments = [unquote(part, errors="strict") for part in path.split("/")]

@@ -29,7 +29,7 @@ from redrive.embedded.management import (
 )
 from redrive.embedded.management.broker_view import BrokerView
 from redrive.embedded.management.json_values import write_json
-from redrive.embedded.management.replies import NOTHING, ManagementError, Reply, refused
+from redrive.embedded.management.replies import NOTHING, ApiError, Reply, refused
 from redrive.embedded.management.routes import Request, Routes, split_target
 from redrive.http1 import HEAD_BYTES_MAX, Http1Server, HttpError, HttpRequest, read_request, response_bytes
 
@@ -95,19 +95,19 @@ class ManagementServer:
             asked = Request(view=self._view, user=user, query=query, headers=request.headers, body=request.body)
             with self._view.turn():
                 return handler(asked, **names)
-        except ManagementError as problem:
+        except ApiError as problem:
             return problem.reply()
         except AmqpError as error:
             return refused(error).reply()
         except NotRunning as stopped:
-            return ManagementError(503, "service_unavailable", str(stopped)).reply()
+            return ApiError(503, "service_unavailable", str(stopped)).reply()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Read one request and send its answer; whether there may be another."""
         try:
             request = await read_request(reader, writer)
         except HttpError as error:
-            problem = ManagementError(error.status.value, "bad_request", error.reason)
+            problem = ApiError(error.status.value, "bad_request", error.reason)
             writer.write(_bytes(problem.reply(), keep_alive=False))
             await _drain(writer)
             return False
@@ -119,10 +119,10 @@ class ManagementServer:
         return request.keep_alive
 
     def _login(self, authorization: str | None) -> str:
-        """The authenticated user. Raises ManagementError (401)."""
+        """The authenticated user. Raises ApiError (401)."""
         scheme, _, given = (authorization or "").partition(" ")
         reason = "Not_Authorized" if authorization is None else self._view.api_profile.login_failed
-        denied = ManagementError(401, "not_authorized", reason, {"www-authenticate": _REALM})
+        denied = ApiError(401, "not_authorized", reason, {"www-authenticate": _REALM})
         if scheme.lower() != "basic":
             raise denied
         try:
@@ -133,7 +133,7 @@ class ManagementServer:
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise denied
         if not _MANAGERS.intersection(self._broker.tags[user]):
-            raise ManagementError(401, "not_authorised", "Not management user")
+            raise ApiError(401, "not_authorised", "Not management user")
         return user
 
 

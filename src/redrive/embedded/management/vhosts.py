@@ -14,7 +14,7 @@ def add_routes(routes: Routes) -> None:
 
 
 def make_vhost(view: BrokerView, name: str, *, default_queue_type: str | None) -> bool:
-    """Create a vhost; False if it exists. Raises ManagementError for a default queue type that is not supported."""
+    """Create a vhost; False if it exists. Raises ApiError for a default queue type that is not supported."""
     if default_queue_type not in (None, "classic", "quorum", "undefined"):
         raise bad_request(
             f"the embedded broker does not support the default queue type {default_queue_type}; give each queue its "
