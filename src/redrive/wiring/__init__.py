@@ -21,6 +21,15 @@ if TYPE_CHECKING:
         start_app,
         take_worker_url,
     )
+    from redrive.wiring.broker_connection import (
+        LoginRefused,
+        PermissionMissing,
+        apply_arguments,
+        explain_refusals,
+        management_of,
+        permissions_hint,
+        target_of,
+    )
     from redrive.wiring.collect import (
         CollectRequest,
         KnownQueue,
@@ -32,26 +41,12 @@ if TYPE_CHECKING:
         select_sources,
     )
     from redrive.wiring.connection_settings import ConnectionSettings, find_connection_settings
-    from redrive.wiring.connections import (
-        LoginRefused,
-        PermissionMissing,
-        apply_arguments,
-        explain_refusals,
-        management_of,
-        permissions_hint,
-        target_of,
-    )
-    from redrive.wiring.dead_letters import (
-        DescribedContent,
-        dead_letter_service,
-        describe_content,
-        headers_from_json,
-        opened_store,
-    )
+    from redrive.wiring.content_json import ContentJson, describe_content, headers_from_json
     from redrive.wiring.embedded_broker import PROFILES, EmbeddedBrokerOptions, run_broker
     from redrive.wiring.end_signals import end_signals_handled, on_end_signals
     from redrive.wiring.files import LoadedFile, load_file, read_text
     from redrive.wiring.garbage_collector import YOUNG_MAX, rare_garbage_collection
+    from redrive.wiring.letter_store import dead_letter_service, opened_store
     from redrive.wiring.machine import new_id, new_random_bits, new_secret, now_ms, owner_name
     from redrive.wiring.process import TelemetryOptions
     from redrive.wiring.push import (
@@ -85,43 +80,43 @@ _HOMES = {
     "Applied": "topology_apply",
     "CollectRequest": "collect",
     "ConnectionSettings": "connection_settings",
-    "DescribedContent": "dead_letters",
+    "ContentJson": "content_json",
     "EmbeddedBrokerOptions": "embedded_broker",
     "Existing": "push",
     "InvalidSetting": "settings",
     "KnownQueue": "collect",
     "KnownQueues": "collect",
     "LoadedFile": "files",
-    "LoginRefused": "connections",
+    "LoginRefused": "broker_connection",
     "NothingToCollect": "collect",
     "Other4xx": "push",
-    "PermissionMissing": "connections",
+    "PermissionMissing": "broker_connection",
     "PreparedApp": "apps",
     "PushedQueue": "push",
     "RedriveBroker": "redrive",
     "Setting": "settings",
     "TelemetryOptions": "process",
-    "apply_arguments": "connections",
+    "apply_arguments": "broker_connection",
     "apply_topology": "topology_apply",
     "broker_url": "settings",
     "check_dead_letter_exchange": "push",
     "chosen_port": "settings",
     "chosen_setting": "settings",
-    "dead_letter_service": "dead_letters",
+    "dead_letter_service": "letter_store",
     "declare_missing": "apps",
     "declare_on": "topology_apply",
     "declare_rules": "redrive",
     "declared_owners": "collect",
-    "describe_content": "dead_letters",
+    "describe_content": "content_json",
     "end_signals_handled": "end_signals",
-    "explain_refusals": "connections",
+    "explain_refusals": "broker_connection",
     "find_connection_settings": "connection_settings",
-    "headers_from_json": "dead_letters",
+    "headers_from_json": "content_json",
     "known_queues": "collect",
     "load_app": "app_imports",
     "load_file": "files",
     "load_topology": "topology_apply",
-    "management_of": "connections",
+    "management_of": "broker_connection",
     "management_url": "settings",
     "new_id": "machine",
     "new_random_bits": "machine",
@@ -129,10 +124,10 @@ _HOMES = {
     "now_ms": "machine",
     "on_end_signals": "end_signals",
     "opened_broker": "redrive",
-    "opened_store": "dead_letters",
+    "opened_store": "letter_store",
     "owner_name": "machine",
     "peek_queue": "redrive",
-    "permissions_hint": "connections",
+    "permissions_hint": "broker_connection",
     "prepare_app": "apps",
     "push_app": "push",
     "push_target": "push",
@@ -149,7 +144,7 @@ _HOMES = {
     "start_app": "apps",
     "switch_setting": "settings",
     "take_worker_url": "apps",
-    "target_of": "connections",
+    "target_of": "broker_connection",
     "user_name": "settings",
     "wait_connected": "topology_apply",
     "wait_for_existing": "push",
@@ -164,7 +159,7 @@ __all__ = [
     "Applied",
     "CollectRequest",
     "ConnectionSettings",
-    "DescribedContent",
+    "ContentJson",
     "EmbeddedBrokerOptions",
     "Existing",
     "InvalidSetting",

@@ -31,7 +31,7 @@ from redrive.runtime import (
 )
 from redrive.topology import Compiled, Declaration, compile_declaration
 from redrive.wiring.app_imports import location_of
-from redrive.wiring.connections import apply_arguments, explain_refusals, target_of
+from redrive.wiring.broker_connection import apply_arguments, explain_refusals, target_of
 from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.files import load_file
 from redrive.wiring.garbage_collector import rare_garbage_collection

@@ -28,9 +28,9 @@ from redrive.records import Status
 from redrive.stores import Store
 from redrive.telemetry import Telemetry
 from redrive.wiring.connection_settings import ConnectionSettings
-from redrive.wiring.dead_letters import opened_store
 from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.garbage_collector import rare_garbage_collection
+from redrive.wiring.letter_store import opened_store
 from redrive.wiring.machine import new_random_bits, owner_name
 from redrive.wiring.process import TelemetryOptions
 from redrive.wiring.redrive import RedriveBroker, declare_rules

@@ -44,7 +44,7 @@ class ConnectionSettings:
         Raises `InvalidUrl`; and in the block `ConnectionFailed`, `LoginRefused`, `PermissionMissing`.
         """
         from redrive.client import ReconnectBackoff
-        from redrive.wiring.connections import connected
+        from redrive.wiring.broker_connection import connected
 
         backoff = ReconnectBackoff if backoff is None else backoff
         return connected(self.target, self.url, name=name, observer=observer, backoff=backoff)
@@ -54,7 +54,7 @@ class ConnectionSettings:
 
         Raises `InvalidUrl`, `InvalidManagementUrl`.
         """
-        from redrive.wiring.connections import management_of
+        from redrive.wiring.broker_connection import management_of
 
         return management_of(self.target, self.management_url)
 

@@ -28,7 +28,7 @@ from redrive.stores import Store
 from redrive.stores.letters.transitions import record_life
 from redrive.wire import Properties
 from redrive.wire.envelopes import wrap_in_envelope
-from redrive.wiring import DescribedContent, describe_content
+from redrive.wiring import ContentJson, describe_content
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
 from tests.unit.event_loop_gaps import longest_gap_s
 from tests.unit.stores.letter_making import NOW_MS, make_letter
@@ -45,7 +45,7 @@ def rule(kind: Any, path: str, hidden_from: Role = Role.OPERATOR) -> Redaction:
 CAREFUL = View(sees_payloads=True, rules=[rule("body", "customer.card"), rule("header", "X-User")])
 
 
-def described(body: Any, **headers: Any) -> DescribedContent:
+def described(body: Any, **headers: Any) -> ContentJson:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return describe_content(MessageContent(properties=Properties.of(headers=headers, app_id="shop").raw, body=raw))
 

@@ -5,7 +5,7 @@ import asyncio
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.operation_run import stopping_on_signals
+from redrive.cli.dlq.foreground_run import stopping_on_signals
 from redrive.cli.dlq.output import print_json, print_line, print_table, warn_line
 from redrive.cli.dlq.selection import connection_settings_of, on_store, run_to_end
 from redrive.cli.dlq.shared_options import ConnectionOptions, DurationOption, with_connection, with_format, with_who

@@ -3,7 +3,7 @@
 import click
 
 from redrive.cli.console import SuggestingGroup, keep_result, say
-from redrive.cli.dlq.operation_run import items_not_sent, report, run_in_foreground
+from redrive.cli.dlq.foreground_run import items_not_sent, report, run_in_foreground
 from redrive.cli.dlq.output import OPERATION_COLOURS, print_json, print_line, print_table
 from redrive.cli.dlq.selection import UnknownId, connection_settings_of, on_store, one_of, run_to_end
 from redrive.cli.dlq.shared_options import ConnectionOptions, with_connection, with_format, with_who

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import click
 
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
-from redrive.cli.dlq.operation_run import items_not_sent, report, run_in_foreground
+from redrive.cli.dlq.foreground_run import items_not_sent, report, run_in_foreground
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, warn_line
 from redrive.cli.dlq.plans import plan_json, print_plan, say_elsewhere, say_nothing
 from redrive.cli.dlq.selection import connection_settings_of, run_to_end, selection_of

@@ -29,7 +29,7 @@ from redrive.records import (
     trial_redaction,
 )
 from redrive.stores import PastContent, Store
-from redrive.wiring import DescribedContent, describe_content
+from redrive.wiring import ContentJson, describe_content
 
 _TEXT_MAX = 64_000
 _HEX_MAX = 1024
@@ -170,7 +170,7 @@ def _pairs(ours: tuple[_One, ...], told: list[dict[str, Any]]) -> list[tuple[_On
     return list(zip(ours, told, strict=True))
 
 
-def _as_json(whole: _Whole, described: DescribedContent) -> dict[str, Any]:
+def _as_json(whole: _Whole, described: ContentJson) -> dict[str, Any]:
     return {
         **letter_json(whole.letter),
         "stack": whole.letter.stack,
@@ -185,7 +185,7 @@ def _as_json(whole: _Whole, described: DescribedContent) -> dict[str, Any]:
 
 def _print(
     whole: _Whole,
-    described: DescribedContent,
+    described: ContentJson,
     *,
     size: int | None = None,
     is_body_hidden: bool = False,

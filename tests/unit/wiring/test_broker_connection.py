@@ -130,6 +130,6 @@ def test_an_app_whose_parts_raise_is_one_sentence() -> None:
             raise KeyError("orders")
 
     with pytest.raises(
-        InvalidApp, match=r"^the app can't be used: KeyError: 'orders' \(.*test_connections\.py, line \d+\)$"
+        InvalidApp, match=r"^the app can't be used: KeyError: 'orders' \(.*test_broker_connection\.py, line \d+\)$"
     ):
         asyncio.run(start_app(prepare_app(Broken(an_app().source))))

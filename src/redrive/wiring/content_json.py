@@ -1,41 +1,19 @@
-"""The store of dead letters, opened for `redrive dlq`, `redrive collect` and the admin API; messages as JSON."""
+"""Messages as JSON, and headers back from it: for `redrive dlq` and the admin API."""
 
 import base64
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.core import SILENT, Observer, shorten
-from redrive.deadletters import DeadLetterService, InvalidEdit
+from redrive.core import shorten
+from redrive.deadletters import InvalidEdit
 from redrive.records import MessageContent
-from redrive.stores import Store, open_store, unwrap_envelope
+from redrive.stores import unwrap_envelope
 from redrive.wire import Properties, ProtocolError, properties_as_json, properties_from_json
-from redrive.wiring.connection_settings import ConnectionSettings
-
-
-@asynccontextmanager
-async def opened_store(
-    connections: ConnectionSettings, *, observer: Observer = SILENT, creates: bool = True
-) -> AsyncIterator[Store]:
-    """The store while the block runs: migrated if necessary, and created if it is missing and `creates`.
-
-    Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
-    """
-    store = await open_store(connections.database.value, observer=observer, creates=creates)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-def dead_letter_service(store: Store) -> DeadLetterService:
-    """The service by which people change dead letters."""
-    return DeadLetterService(store, clock_ms=store.clock_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedContent:
+class ContentJson:
     """A message as JSON. `headers` are typed: see the docstring of `redrive.wire.typed_json`; a body that is no UTF-8
     is base64."""
 
@@ -45,7 +23,7 @@ class DescribedContent:
     body_encoding: str
 
 
-def describe_content(content: MessageContent) -> DescribedContent:
+def describe_content(content: MessageContent) -> ContentJson:
     """All of a message, lossless, whatever its bytes are; taken out of its envelope, if it was parked in one."""
     content = unwrap_envelope(content)
     properties = properties_as_json(content.properties)
@@ -54,7 +32,7 @@ def describe_content(content: MessageContent) -> DescribedContent:
         body, encoding = content.body.decode(), "utf-8"
     except UnicodeDecodeError:
         body, encoding = base64.b64encode(content.body).decode(), "base64"
-    return DescribedContent(properties=properties, headers=headers, body=body, body_encoding=encoding)
+    return ContentJson(properties=properties, headers=headers, body=body, body_encoding=encoding)
 
 
 def headers_from_json(written: Mapping[str, Any]) -> dict[str, Any]:
