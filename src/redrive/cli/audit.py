@@ -67,8 +67,8 @@ def verify_command(connection: ConnectionOptions, heads: tuple[str, ...], file_n
     report = on_store(connection, work)
     if form == "json":
         findings = [{"code": one.code, "place": one.place, "text": one.text} for one in report.findings]
-        told = {"entries": report.entries, "head": str(report.head), "findings": findings, "more": report.is_cut}
-        print_json({"is_whole": not report.findings, **told})
+        summary = {"entries": report.entries, "head": str(report.head), "findings": findings, "more": report.is_cut}
+        print_json({"is_whole": not report.findings, **summary})
     else:
         for finding in report.findings:
             fail_line(finding.text)

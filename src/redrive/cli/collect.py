@@ -63,8 +63,8 @@ def collect_command(
     """Take dead letters out of their queues into the database, until Ctrl-C.
 
     The queues are FILE's parking queues (with --match: those of them that match), or without FILE the broker's that
-    match. With neither, those whose names say dead letters are shown and asked about. From which queues it takes, and
-    how much lies there, is said first. A message is acked only when it is stored. Any number of collectors may share a
+    match. With neither, those whose names say dead letters are shown and asked about. It first prints the queues and
+    their depths. A message is acked only when it is stored. Any number of collectors may share a
     database: each queue has one at a time. What looks like a main or wait queue is refused.
 
     \b

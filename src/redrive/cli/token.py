@@ -1,4 +1,4 @@
-"""`redrive token`: who may use the admin API. It works on the database, so that it also helps whoever is locked out."""
+"""`redrive token`: who may use the admin API. It works on the database, so it also helps people who are locked out."""
 
 import json
 

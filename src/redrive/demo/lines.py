@@ -83,10 +83,10 @@ class Lines:
         if has_run and isinstance(attempt, int):
             story.attempt = attempt
         run = f"run {attempt} of {fields.get('attempts_max')}" if has_run else "no run"
-        self._line(message_id, run, *self._told(decision, fields))
+        self._line(message_id, run, *self._text_and_colour(decision, fields))
         self._changed.set()
 
-    def _told(self, decision: str, fields: dict[str, object]) -> tuple[str, str]:
+    def _text_and_colour(self, decision: str, fields: dict[str, object]) -> tuple[str, str]:
         error = str(fields.get("error") or "")
         delay_ms = fields.get("delay_ms")
         match decision:

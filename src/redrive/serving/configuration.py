@@ -174,7 +174,7 @@ def _guessed_management(connections: ConnectionSettings) -> Setting:
     try:
         address = connections.management().endpoint.address
     except RedriveError:
-        address = ""  # whoever connects says what is wrong with the broker's URL
+        address = ""  # connecting reports what is wrong with the broker's URL
     return Setting(value=address, source="guessed from the broker's URL")
 
 

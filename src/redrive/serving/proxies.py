@@ -29,11 +29,11 @@ class TrustedProxies:
         client = scope.get("client")
         if scope["type"] == "http" and client and self._is_trusted(read_address(client[0])):
             headers = Headers(scope=scope)
-            told = self._client_of(headers.getlist("x-forwarded-for"))
+            forwarded = self._client_of(headers.getlist("x-forwarded-for"))
             scheme = headers.get("x-forwarded-proto", "").strip().lower()
             scope = {
                 **scope,
-                "client": client if told is None else (str(told), 0),
+                "client": client if forwarded is None else (str(forwarded), 0),
                 "scheme": scheme if scheme in _SCHEMES else scope["scheme"],
             }
         await self._app(scope, receive, send)

@@ -65,7 +65,7 @@ class RequestMonitor:
             self._note(scope, answer, time.perf_counter() - began_s)
 
     async def _receive(self, receive: Receive, answer: "_Answer") -> Message:
-        """What the client sends. When the server stops, a stream is told that its client is gone: it would never end by
+        """What the client sends. When the server stops, a stream hears that its client is gone: it would never end by
         itself."""
         if not answer.is_received:
             message = await receive()

@@ -29,8 +29,8 @@ class WorkerThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._work: WorkerLoop | None = None
-        self._is_told = False
-        """It was told to stop."""
+        self._is_stopping = False
+        """`stop` was called."""
 
     def start(self) -> None:
         """Returns when the thread runs; what it works on may still be connecting."""
@@ -40,7 +40,7 @@ class WorkerThread:
 
     def state(self) -> WorkerState:
         """What it does now."""
-        if self._thread.ident is not None and not self._thread.is_alive() and not self._is_told:
+        if self._thread.ident is not None and not self._thread.is_alive() and not self._is_stopping:
             return WorkerState(
                 activity=WorkerActivity.WAITING, reason="for a restart: what collects and redrives here has ended"
             )
@@ -49,17 +49,17 @@ class WorkerThread:
     def wake(self) -> None:
         """An operation waits for a runner."""
         if self._work is not None:
-            self._tell(self._work.wake)
+            self._set(self._work.wake)
 
     async def stop(self, patience_s: float) -> bool:
-        """Ends what is in hand; whether it ended in time."""
-        self._is_told = True
+        """Ends the current batch; whether the thread ended in time."""
+        self._is_stopping = True
         if self._stop is not None:
-            self._tell(self._stop)
+            self._set(self._stop)
         await asyncio.to_thread(self._thread.join, patience_s)
         return not self._thread.is_alive()
 
-    def _tell(self, event: asyncio.Event) -> None:
+    def _set(self, event: asyncio.Event) -> None:
         if self._loop is None:
             return
         try:

@@ -55,7 +55,7 @@ class ThreadedBroker:
         return self._call(self._get(lambda: self._broker.whereabouts(message_id)))
 
     def depths(self) -> dict[str, int]:
-        """Every queue of the vhost `/`, and how many messages are in it: ready, in hand, delayed or held."""
+        """Every queue of the vhost `/`, and how many messages are in it: ready, unacked, delayed or held."""
         return self._call(self._get(lambda: self._broker.depths()))
 
     def life(self, message_id: str) -> list[Hop]:

@@ -154,9 +154,9 @@ def _show_as(view: View, whole: _Whole, *, body_only: bool, form: str) -> None:
         whole,
         letter=replace(whole.letter, error_type=error["type"], error_message=error["message"], stack=hidden["stack"]),
         history=tuple(
-            replace(one, error=told["error"] or "…") for one, told in _pairs(whole.history, hidden["history"])
+            replace(one, error=seen["error"] or "…") for one, seen in _pairs(whole.history, hidden["history"])
         ),
-        life=tuple(replace(one, detail=told["detail"]) for one, told in _pairs(whole.life, hidden["life"])),
+        life=tuple(replace(one, detail=seen["detail"]) for one, seen in _pairs(whole.life, hidden["life"])),
         content=replace(whole.content, body=b"" if body is None else body),
     )
     headers = hidden["headers"] or {}
@@ -166,8 +166,8 @@ def _show_as(view: View, whole: _Whole, *, body_only: bool, form: str) -> None:
         say("Some of it is hidden from this role.")
 
 
-def _pairs(ours: tuple[_One, ...], told: list[dict[str, Any]]) -> list[tuple[_One, dict[str, Any]]]:
-    return list(zip(ours, told, strict=True))
+def _pairs(ours: tuple[_One, ...], seen: list[dict[str, Any]]) -> list[tuple[_One, dict[str, Any]]]:
+    return list(zip(ours, seen, strict=True))
 
 
 def _as_json(whole: _Whole, described: ContentJson) -> dict[str, Any]:
@@ -221,11 +221,11 @@ def _print(
         _title("headers")
         columns = [TableColumn(title="name"), TableColumn(title="type"), TableColumn(title="value", shrinks=True)]
         print_table(columns, header_rows(described.headers, hides=hides))
-    told_size = size_text(len(whole.content.body) if size is None else size)
+    shown_size = size_text(len(whole.content.body) if size is None else size)
     if is_body_hidden:
-        _title(f"body, {told_size} (hidden from this role)")
+        _title(f"body, {shown_size} (hidden from this role)")
         return
-    _title(f"body, {told_size}")
+    _title(f"body, {shown_size}")
     for line in body_lines(whole.content.body):
         click.echo(line)
 
