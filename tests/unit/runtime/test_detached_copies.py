@@ -36,11 +36,11 @@ def test_the_next_message_is_handled_while_a_copy_waits_for_its_confirm() -> Non
             await on.publish("orders", b"park", message_id="a")
             on.broker.faults.delay_confirm(10)
             async with on.running(parking_app()) as runner:
-                await until(lambda: copies_under_way(on) == ["unacked in orders", "ready in orders.parked"])
+                await until(lambda: copies_under_way(on) == ["ready in orders.parked", "unacked in orders"])
                 await on.publish("orders", b"fine", message_id="b")
                 await until(lambda: on.decisions() == {"ack": 1})
                 # Confirmed it is not: so neither acked nor told, and still in hand for everybody who asks.
-                assert copies_under_way(on) == ["unacked in orders", "ready in orders.parked"]
+                assert copies_under_way(on) == ["ready in orders.parked", "unacked in orders"]
                 assert runner.unsettled("orders") == 1
                 await on.broker.advance(11)
                 await until(lambda: on.decisions() == {"ack": 1, "park": 1})
@@ -131,7 +131,7 @@ def test_a_late_confirm_is_waited_for_and_the_copy_is_not_sent_twice(monkeypatch
             on.broker.faults.delay_confirm(10)
             async with on.running(parking_app()):
                 await until(lambda: on.notes.count("runtime.publish_failed") >= 3)
-                assert copies_under_way(on) == ["unacked in orders", "ready in orders.parked"]
+                assert copies_under_way(on) == ["ready in orders.parked", "unacked in orders"]
                 await on.broker.advance(11)
                 await until(lambda: on.decisions() == {"park": 1})
                 await until(lambda: on.places("a") == ["ready in orders.parked"])
