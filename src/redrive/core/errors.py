@@ -37,9 +37,10 @@
     ├── ClientError            client: AMQP connections, channels and deliveries
     ├── ProtocolError          wire: AMQP was broken
     ├── StoreError             stores: the database
-    ├── ManagementError        management: RabbitMQ's HTTP API, and the embedded broker's
+    ├── ManagementError        management: RabbitMQ's HTTP API
     ├── EmbeddedError          embedded: the embedded broker itself
     ├── AmqpError              embedded: a refusal that it sends to its client
+    ├── ApiError               embedded: a refusal of its HTTP API
     └── AppError               runtime: apps and their handlers
 
 An error carries fields; its text is one sentence a finding: where, what, what to do next. The command line prints that
