@@ -96,7 +96,7 @@ def write_line(exported: ExportedLetter) -> bytes:
             {"at_ms": one.at_ms, "who": one.who, "why": one.why, "diff": one.diff, **_content_as_json(one.content)}
             for one in exported.edits
         ],
-        "life": [{"version": version, **asdict(happening)} for version, happening in exported.life],
+        "life": [{"version": version, **asdict(entry)} for version, entry in exported.life],
         "group_title": exported.group_title,
     }
     return msgspec.json.encode(line) + b"\n"

@@ -319,5 +319,5 @@ def _consumed(address: str, consumers: int) -> Finding:
         severity=Severity.WARNING,
         address=address,
         summary=f"has {consumers} consumer{'' if consumers == 1 else 's'}: somebody takes messages from it already",
-        hint="one collects a queue, nobody else; stop the others, or leave it out",
+        hint="a queue that is collected must have no other consumer; stop the others, or leave the queue out",
     )

@@ -97,7 +97,7 @@ class AutoRetry:
         """Why copies that were sent to this queue may not be handled yet; None if nothing speaks against it.
 
         Messages that are ready while nobody consumes the queue may be the copies. Which messages are ready in a queue
-        that is consumed, nobody can know. A deleted queue says nothing about what was in it.
+        that is consumed, is not known. A deleted queue says nothing about what was in it.
         """
         try:
             state = await queue_state(self._parts.client, queue)

@@ -108,8 +108,8 @@ class OperationRun:
         self._stop = stop
         self._pauses_when_stopped = pauses_when_stopped
         self._on_progress = on_progress
-        self._pace = RateLimiter(operation.rate_per_s)
-        self._batch = BatchSize(self._options.batch)
+        self._rate = RateLimiter(operation.rate_per_s)
+        self._batch_size = BatchSize(self._options.batch)
         self._meter = RateMeter()
         self._turn = 0
         self._backoff = ReconnectBackoff(first_s=0.05, longest_s=5.0)
@@ -137,7 +137,7 @@ class OperationRun:
                 continue  # it may have been paused meanwhile
             operation = self._operation
             overlaps = self._may_overlap
-            most = self._half if overlaps else min(self._pace.batch_max, self._batch.value)
+            most = self._half if overlaps else min(self._rate.batch_max, self._batch_size.value)
             step = next_step(operation.ramp, operation.total - operation.left, most)
             claimed = await self._take(step)
             if not claimed:
@@ -192,7 +192,7 @@ class OperationRun:
 
     async def _waited_for_rate(self) -> bool:
         """Keeps the rate. Returns whether it waited, so that a pause or cancel may have come."""
-        wait_s = self._pace.wait_s(self._loop_s())
+        wait_s = self._rate.wait_s(self._loop_s())
         if wait_s <= 0:
             return False
         await self._wait(wait_s)
@@ -208,8 +208,8 @@ class OperationRun:
                 self._id, self._held.lease, limit=step.size, now_ms=self._clock_ms(), turn=self._turn
             )
         )
-        self._batch.learn([len(one.content.body) + len(one.content.properties) for one in claimed])
-        self._pace.spend(len(claimed), self._loop_s())
+        self._batch_size.learn([len(one.content.body) + len(one.content.properties) for one in claimed])
+        self._rate.spend(len(claimed), self._loop_s())
         if claimed:
             await self.checkpoint("taken")
         return claimed
@@ -240,7 +240,7 @@ class OperationRun:
         are large."""
         operation = self._operation
         is_plain = self._witness is None and not operation.ramp and operation.rate_per_s is None
-        return is_plain and self._batch.is_largest and self._half > 0
+        return is_plain and self._batch_size.is_largest and self._half > 0
 
     @property
     def _half(self) -> int:
@@ -274,7 +274,7 @@ class OperationRun:
             await self.checkpoint("recorded")
             self._report_progress()
         if claimed:
-            self._batch.learn([len(one.content.body) + len(one.content.properties) for one in claimed])
+            self._batch_size.learn([len(one.content.body) + len(one.content.properties) for one in claimed])
             await self.checkpoint("taken")
         return claimed
 
