@@ -69,7 +69,7 @@ def delivery_of(route: tuple[str, str], **given_properties: Any) -> Delivery:
 def commands_for(
     shape: str, delivery: Delivery, failure: Failure | None, now_ms: int
 ) -> tuple[ParkKind, tuple[Command, ...]]:
-    """What a message leads to without any mould, and its kind."""
+    """What a message leads to without any template, and its kind."""
     message = DeliveredMessage(delivery, PLANS[shape])
     state = RetryStates(PLANS[shape]).of(delivery)
     history = () if failure is None else (Attempt(number=state.retries + 1, at_ms=now_ms, error=failure.text),)
@@ -84,7 +84,7 @@ def test_a_copy_from_a_template_is_the_copy_that_would_have_been_built_without_o
     shape: str, sent: list[tuple[tuple[str, str], dict[str, Any], Failure | None]]
 ) -> None:
     templates, states = ParkTemplates(), RetryStates(PLANS[shape])
-    # All of them twice, the second time later: then there is a mould of every kind that can have one.
+    # All of them twice, the second time later: then there is a template of every kind that can have one.
     for number, (route, given_properties, failure) in enumerate([*sent, *sent]):
         now_ms = NOW_MS + 1000 * number
         delivery = delivery_of(route, **given_properties)

@@ -72,10 +72,10 @@ def test_a_message_that_we_fail_over_again_and_again_is_parked_unread(
     runs: Counter[bytes] = Counter()
     read = RetryStates.of
 
-    def failing(pasts: RetryStates, delivery: Delivery) -> RetryState:
+    def failing(states: RetryStates, delivery: Delivery) -> RetryState:
         if delivery.body.startswith(b"bad"):
             raise RecursionError("too much of it")
-        return read(pasts, delivery)
+        return read(states, delivery)
 
     monkeypatch.setattr(RetryStates, "of", failing)
     monkeypatch.setattr(settler, "_INTERNAL_FAILURE_S", 0.01)

@@ -113,7 +113,7 @@ class Settler:
         self._asks_age = policy.age_ms_max is not None or policy.own is not None
         plain = isinstance(policy.backoff, Fixed | Listed | Linear | Exponential) and not policy.jitter
         is_plain = plain and not policy.rules and not self._asks_age
-        self._usual: dict[tuple[int, bool], tuple[Decision, bool]] | None = {} if is_plain else None
+        self._usual_decisions: dict[tuple[int, bool], tuple[Decision, bool]] | None = {} if is_plain else None
         """The decision for an ordinary error by the retry state, and whether it is a plain reject. None where
         randomness, age, rules or the author's own function matter; without these it is the same for every message."""
         self._is_observed = observer is not SILENT
@@ -151,7 +151,7 @@ class Settler:
         has_begun = type(outcome) is not Undecodable
         timed_s = handler_s if has_run and has_begun else None
         if is_late:
-            decision = self._decide_orphaned(decision, delivery)
+            decision = self._decide_orphan(decision, delivery)
             by_reject = False
         if by_reject and not self.executor.is_watched:
             # The most frequent retry of reject loops: no copy is made, so no headers need to be built.
@@ -183,7 +183,7 @@ class Settler:
         report = _report(message, state, failure, failed_run, now_ms)
         return self._copy(message, state, decision, report, template.copy, properties, log)
 
-    def _decide_orphaned(self, decision: Decision, delivery: Delivery) -> Decision:
+    def _decide_orphan(self, decision: Decision, delivery: Delivery) -> Decision:
         """The broker cancelled the consumer while the handler ran. Either the queue was deleted and the message with
         it: then a copy has to remain. Or the run took longer than 4.3's consumer timeout: then the message runs again,
         and a retry copy would double it with every run. If the queue is known to be gone, a retry may wait until the
@@ -193,13 +193,13 @@ class Settler:
         is_gone = delivery.session.queue_is_gone
         if is_gone and isinstance(decision, Retry) and decision.delay_ms > 0 and self._plan.retries_survive_deletion:
             return decision
-        return self._orphans_end(delivery)
+        return self._orphan_parked(delivery)
 
-    def _orphans_end(self, delivery: Delivery) -> Parked:
+    def _orphan_parked(self, delivery: Delivery) -> Parked:
         is_gone = delivery.session.queue_is_gone
         return Parked(reason=ParkReason.QUEUE_GONE if is_gone else ParkReason.CRASHES)
 
-    async def _park_orphaned(
+    async def _park_orphan(
         self, message: DeliveredMessage, state: RetryState, decision: Parked, report: Report
     ) -> bool:
         """Parks a delivery by a copy that can't be settled any more and may be all that is left of its message. False:
@@ -211,7 +211,9 @@ class Settler:
                 self.executor.note_lost(delivery, "there is no dead-letter exchange to park it in")
             return False
         try:
-            return await self.executor.execute(delivery, self._dated((copy, AckDelivery()), message, report.now_ms))
+            return await self.executor.execute(
+                delivery, self._with_first_seen((copy, AckDelivery()), message, report.now_ms)
+            )
         except Unsendable as error:
             return await self._park_unsendable(message, state, decision, report, error)
 
@@ -257,7 +259,7 @@ class Settler:
 
     def _decide(self, outcome: Outcome, delivery: Delivery, state: RetryState, now_ms: int) -> tuple[Decision, bool]:
         """The decision, and whether it is a reject and nothing else."""
-        usual = self._usual
+        usual = self._usual_decisions
         if usual is None or type(outcome) is not Raised or isinstance(outcome.error, Signal):
             return self._decide_anew(outcome, delivery, state, now_ms)
         key = (state.retries, state.must_be_copied)
@@ -301,34 +303,36 @@ class Settler:
         if isinstance(decision, Requeued):
             done = await self.requeue(message.delivery, pause_ms=decision.pause_ms)
         elif isinstance(decision, Parked) and message.delivery.is_orphaned:
-            done = await self._park_orphaned(message, state, decision, report)
+            done = await self._park_orphan(message, state, decision, report)
         else:
             commands = self._plan.commands(decision, message, report)
             if isinstance(decision, Defer):
-                commands = _with_deaths(commands, message)
+                commands = _with_crash_counts(commands, message)
             try:
-                if self._is_rejected_cleaned(decision, state) and isinstance(commands[0], PublishCopy):
+                if self._must_replace_odd_x_death(decision, state) and isinstance(commands[0], PublishCopy):
                     if self._reads_deaths:
-                        await self._clean(message, commands[0])
+                        await self._replace_odd_x_death(message, commands[0])
                         return
                     commands = (RejectDelivery(),)
-                done = await self.executor.execute(message.delivery, self._dated(commands, message, report.now_ms))
+                done = await self.executor.execute(
+                    message.delivery, self._with_first_seen(commands, message, report.now_ms)
+                )
             except Unsendable as error:
                 decision = decision if isinstance(decision, Parked) else Parked(reason=ParkReason.OVERSIZED)
                 done = await self._park_unsendable(message, state, decision, report, error)
             except QueueGone:
-                decision = self._orphans_end(message.delivery)
-                done = await self._park_orphaned(message, state, decision, report)
+                decision = self._orphan_parked(message.delivery)
+                done = await self._park_orphan(message, state, decision, report)
         if done and self._is_observed:
             self._log(decision, message, state, report.failure, handler_s=handler_s, is_attempt=is_attempt)
 
-    def _is_rejected_cleaned(self, decision: Decision, state: RetryState) -> bool:
+    def _must_replace_odd_x_death(self, decision: Decision, state: RetryState) -> bool:
         """Whether it is to be rejected and nothing else (`retry: false`), but has an x-death that no broker wrote."""
         plan = self._plan
         is_rejected = plan.routes is None and plan.dead_letters and isinstance(decision, Retry | Parked)
         return is_rejected and state.has_odd_deaths
 
-    async def _clean(self, message: DeliveredMessage, copy: PublishCopy) -> None:
+    async def _replace_odd_x_death(self, message: DeliveredMessage, copy: PublishCopy) -> None:
         """Replaces the message by a copy at the queue's end that can be rejected safely once it has failed too. A
         consumer that only rejects may have no right to publish. Then the message is requeued, because the reject might
         crash the broker."""
@@ -389,7 +393,7 @@ class Settler:
     async def _park_instead_of_requeue(self, delivery: Delivery) -> None:
         message, state = DeliveredMessage(delivery, self._plan), self._retry_states.of(delivery)
         report = Report(retries=state.retries, now_ms=self._now_ms(), history=read_history(message))
-        await self._carry_out(message, state, self._orphans_end(delivery), report)
+        await self._carry_out(message, state, self._orphan_parked(delivery), report)
 
     async def _requeue(self, delivery: Delivery, pause_ms: int) -> bool:
         message = DeliveredMessage(delivery, self._plan)
@@ -490,7 +494,9 @@ class Settler:
         attempt = state.retries + 1 if is_attempt else None
         self._decision_log.note(decision, message, failure, state.routing_key, attempt, handler_s)
 
-    def _dated(self, commands: tuple[Command, ...], message: DeliveredMessage, now_ms: int) -> tuple[Command, ...]:
+    def _with_first_seen(
+        self, commands: tuple[Command, ...], message: DeliveredMessage, now_ms: int
+    ) -> tuple[Command, ...]:
         """Where `age_ms_max` is set, a message without a timestamp gets the time on its first copy."""
         if self._policy.age_ms_max is None or self.admission.age_ms(message) is not None:
             return commands
@@ -516,7 +522,7 @@ def _report(
     return Report(retries=state.retries, now_ms=now_ms, failure=failure, history=history)
 
 
-def _with_deaths(commands: tuple[Command, ...], message: DeliveredMessage) -> tuple[Command, ...]:
+def _with_crash_counts(commands: tuple[Command, ...], message: DeliveredMessage) -> tuple[Command, ...]:
     """A message that has not run yet keeps the count of the consumers that may have crashed on it."""
     counts = {name: message.header(name) for name in (headers.DELIVERIES, headers.DEATHS_ALONE)}
     deaths = {name: count for name, count in counts.items() if count is not None}

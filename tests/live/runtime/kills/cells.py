@@ -2,7 +2,7 @@
 
 A message is parked in three ways, each through code of its own:
 
-    park                a persistent message: its copy is cast from a mould, and nobody waits for the confirm
+    park                a persistent message: its copy is built from a template, and nobody waits for the confirm
     park, waiting       the same where the publisher has no room at once: a task waits for the confirm
     park, transient     a transient message: its copy is made by itself, and a task waits for the confirm
 """
