@@ -23,6 +23,7 @@ from redrive.records.access import (
 )
 from redrive.records.audit import (
     GENESIS,
+    AuditEntry,
     AuditRow,
     ChainCheck,
     ChainFinding,
@@ -84,7 +85,6 @@ from redrive.records.json_shapes import (
 from redrive.records.letters import Arrival, DeadLetter, Explanation, LifecycleEntry, MessageContent
 from redrive.records.masking import MASK, InvalidRedaction, MaskingTooExpensive, check_redaction_path, trial_redaction
 from redrive.records.operations import (
-    AuditEntry,
     ClaimedLetter,
     ItemState,
     NewOperation,
@@ -94,11 +94,11 @@ from redrive.records.operations import (
     OperationState,
     Preview,
     RedriveTarget,
-    RetryRule,
     Selection,
     SendResult,
 )
 from redrive.records.redriven_marks import MARK_SECRET_BYTES, is_same_mark, make_mark, marking_operation
+from redrive.records.retry_rules import RetryRule
 from redrive.records.search_text import BODY_BYTES_MAX, UNSEARCHED_HEADERS, search_text
 from redrive.records.search_words import (
     GAP,

@@ -1,15 +1,16 @@
-"""The audit as a chain: each entry has a hash over itself and the hash of the one before it.
+"""The audit: its entries, and the chain they make. Each entry has a hash over itself and the hash of the one before it.
 
-Whoever changes, removes, adds or moves an entry breaks the chain from there on. Whoever can write the whole database
-could make a new chain: a head that was exported before (`PLACE:HASH`) tells that one from the old one, and also that
-the newest entries are gone.
+To change, remove, add or move an entry breaks the chain from there on. Somebody who can write the whole database could
+make a new chain: a head that was exported before (`PLACE:HASH`) tells the new one from the old one, and shows that the
+newest entries are gone.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from redrive.core import RedriveError
 
@@ -21,6 +22,28 @@ _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
 class InvalidHead(RedriveError):
     """A text that is no head of a chain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Who did what to which messages, when, why. Entries are never changed."""
+
+    at_ms: int
+    who: str
+    action: str
+    """`redrive.created`, `letters.resolved`, `letters.deleted`, `group.acknowledged`, `letter.edited` …"""
+    subject: str
+    """An id, a filter, a queue: to what."""
+    count: int
+    why: str
+    detail: dict[str, Any] = field(default_factory=dict)
+    token_id: str = ""
+    """Whose deed it was, which nobody can choose: a token's id, `local` without tokens, `cli:` and a login for a
+    command on the database; "" for what Redrive did by itself."""
+    place: int | None = None
+    """Its number in the chain, from 1; None: not written yet, or outside of the chain."""
+    hash: bytes | None = field(default=None, repr=False)
+    """Of this entry and the one before it (`audit_chain`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,16 @@
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARACTERS = 9
-_LUCK_CHARACTERS = 7
+_RANDOM_CHARACTERS = 7
 
-ID_LENGTH = _TIME_CHARACTERS + _LUCK_CHARACTERS
-ID_RANDOM_BITS = 5 * _LUCK_CHARACTERS
+ID_LENGTH = _TIME_CHARACTERS + _RANDOM_CHARACTERS
+ID_RANDOM_BITS = 5 * _RANDOM_CHARACTERS
 
 
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 
 
-def make_id(now_ms: int, luck: int) -> str:
-    """Sixteen characters: nine of time, seven of luck (`ID_RANDOM_BITS` random bits, the caller's)."""
-    number = now_ms << ID_RANDOM_BITS | luck & (1 << ID_RANDOM_BITS) - 1
+def make_id(now_ms: int, random_bits: int) -> str:
+    """Sixteen characters: nine of time, seven of `ID_RANDOM_BITS` random bits, which the caller draws."""
+    number = now_ms << ID_RANDOM_BITS | random_bits & (1 << ID_RANDOM_BITS) - 1
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * ID_LENGTH - 10, -1, -10)])

@@ -10,9 +10,11 @@ from typing import Any
 
 from redrive.core import Attempt
 from redrive.records.access import Token
+from redrive.records.audit import AuditEntry
 from redrive.records.groups import Group, GroupStateChange
 from redrive.records.letters import DeadLetter, LifecycleEntry
-from redrive.records.operations import AuditEntry, Operation, OperationItem, RetryRule
+from redrive.records.operations import Operation, OperationItem
+from redrive.records.retry_rules import RetryRule
 
 
 def moment_json(at_ms: int | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from redrive.records.filters.terms import Filter
 from redrive.records.letters import MessageContent
@@ -175,54 +174,3 @@ class Preview:
     left_alone: dict[str, int]
     places: dict[tuple[str, str], int] = field(default_factory=dict)
     """By failed queue and where it was taken."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRule:
-    """How auto-retry treats the dead letters of a queue, a group, or all (`scope` is `*`, `queue:NAME`, `group:ID`).
-
-    Attempt n is due `first_ms` doubled n - 1 times, at most `ceiling_ms`, after the letter died. One that has not come
-    back for `settle_ms` is resolved. `is_declared`: a file says it; one that a person set wins over it.
-    """
-
-    scope: str
-    enabled: bool = True
-    attempts: int = 3
-    first_ms: int = 1_000
-    ceiling_ms: int = 60_000
-    settle_ms: int = 600_000
-    is_declared: bool = False
-    queues: tuple[str, ...] = ()
-    """The queues that whoever made it is limited to, names with `*`: it counts for their dead letters alone."""
-
-    def due_at_ms(self, *, died_at_ms: int, returns: int) -> int | None:
-        """When the next attempt is due; None when they are spent or the rule is off.
-
-        An attempt is spent when its copy came back: one that the broker refused was none. `returns` are those since a
-        person sent it last: that begins anew.
-        """
-        if not self.enabled or returns >= self.attempts:
-            return None
-        return died_at_ms + min(self.first_ms << min(returns, 40), self.ceiling_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """Who did what to which messages, when, why. Entries are never changed."""
-
-    at_ms: int
-    who: str
-    action: str
-    """`redrive.created`, `letters.resolved`, `letters.deleted`, `group.acknowledged`, `letter.edited` …"""
-    subject: str
-    """An id, a filter, a queue: to what."""
-    count: int
-    why: str
-    detail: dict[str, Any] = field(default_factory=dict)
-    token_id: str = ""
-    """Whose deed it was, which nobody can choose: a token's id, `local` without tokens, `cli:` and a login for a
-    command on the database; "" for what Redrive did by itself."""
-    place: int | None = None
-    """Its number in the chain, from 1; None: not written yet, or outside of the chain."""
-    hash: bytes | None = field(default=None, repr=False)
-    """Of this entry and the one before it (`audit_chain`)."""

@@ -9,7 +9,8 @@ the letters it is about.
 
 There may be millions of those. A change commits the rule and a row that says how far it is applied (`rule_changes`),
 then goes through the letters by their numbers, a transaction for each piece. Who is killed in between leaves the row:
-whoever changes a rule next goes on from there, and so does auto-retry before it takes anything for due (`go_on`).
+whoever changes a rule next goes on from there, and so does auto-retry before it takes anything for due
+(`apply_changes`).
 
     who makes letters due (collects, ends a sending, imports)   reads the rules with `rules_to_decide_by`: none changes
                                                                 before the letters are there
@@ -136,7 +137,7 @@ class Rules:
         self, rule: RetryRule, *, now_ms: int, who: str = "", why: str = "", patience_s: float | None = None
     ) -> bool:
         """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due: for no longer
-        than `patience_s`, if that is given. Whether all of it is done; if not, `go_on` does the rest. Raises
+        than `patience_s`, if that is given. Whether all of it is done; if not, `apply_changes` does the rest. Raises
         `InvalidScope`, `WiderRule`."""
         _read_scope(rule.scope)
         values = (
@@ -153,7 +154,7 @@ class Rules:
             _check_reach((await read_rules(tx)).rules.get(rule.scope), rule.queues)
             await tx.run(_SET, rule.scope, *values)
             await _begin_change(tx, rule.scope, rule.queues, "rule.set", now_ms=now_ms, who=who, why=why)
-        return await self.go_on(now_ms=now_ms, patience_s=patience_s)
+        return await self.apply_changes(now_ms=now_ms, patience_s=patience_s)
 
     async def declare(self, rules: Sequence[RetryRule], queues: Iterable[str], *, now_ms: int) -> tuple[str, ...]:
         """Brings the rules of these queues in line with what a file declares; returns the scopes of those it leaves
@@ -193,9 +194,9 @@ class Rules:
             _check_reach(there, queues)
             if there is not None and await tx.run(_REMOVE, scope):
                 await _begin_change(tx, scope, there.queues, "rule.removed", now_ms=now_ms, who=who, why=why)
-        return await self.go_on(now_ms=now_ms, patience_s=patience_s)
+        return await self.apply_changes(now_ms=now_ms, patience_s=patience_s)
 
-    async def go_on(self, *, now_ms: int, patience_s: float | None = None) -> bool:
+    async def apply_changes(self, *, now_ms: int, patience_s: float | None = None) -> bool:
         """Applies changed rules to the dead letters that were there, from where somebody stopped; whether all of it is
         done. Any number may do it at once."""
         loop = asyncio.get_running_loop()

@@ -155,24 +155,24 @@ async def _count(tx: ReadTransaction, filter: Filter, now_ms: int) -> tuple[dict
     """The newest letters that answer, counted along every dimension; and whether there are more."""
     walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True, seconds=COUNTED_S_MAX)
     seqs: list[int] = []
-    looked_at, bite = 0, await walk.bite(None, COUNTED_MAX)
+    looked_at, step = 0, await walk.step(None, COUNTED_MAX)
     while True:
-        seqs += [key[-1] for key in bite.found]
-        looked_at += bite.looked_at
-        if bite.is_end or looked_at >= COUNTED_MAX or walk.is_late:
+        seqs += [key[-1] for key in step.found]
+        looked_at += step.looked_at
+        if step.is_end or looked_at >= COUNTED_MAX or walk.is_late:
             break
-        bite = await walk.bite(bite.last, COUNTED_MAX - len(seqs))
+        step = await walk.step(step.last, COUNTED_MAX - len(seqs))
     counts: dict[str, defaultdict[str, Counter[str]]] = {name: defaultdict(Counter) for name in ("all", *DIMENSIONS)}
     for status, *keys in await tx.rows(_COUNTED, seqs) if seqs else ():
         counts["all"][""][status] += 1
         for name, key in zip(DIMENSIONS, keys, strict=True):
             if key is not None:
                 counts[name][str(key)][status] += 1
-    if not bite.is_end:
+    if not step.is_end:
         exact = await _by_status(tx, filter)
         if exact is not None:
             counts["all"][""] = Counter(exact)
-    return {name: {key: dict(by) for key, by in count.items()} for name, count in counts.items()}, not bite.is_end
+    return {name: {key: dict(by) for key, by in count.items()} for name, count in counts.items()}, not step.is_end
 
 
 async def _by_status(tx: ReadTransaction, filter: Filter) -> dict[str, int] | None:

@@ -238,7 +238,7 @@ class MemoryStore:
             found.row = replace(found.row, state=OperationState.DONE, ended_at_ms=now_ms)
         return found.counted()
 
-    async def exchange(
+    async def record_and_take(
         self,
         id: str,
         lease: Lease,
@@ -248,7 +248,7 @@ class MemoryStore:
         now_ms: int,
         turn: int,
     ) -> tuple[Operation, tuple[ClaimedLetter, ...]]:
-        self._call("exchange")
+        self._call("record_and_take")
         await self.record(id, lease, results, now_ms=now_ms)
         taken = await self.take(id, lease, limit=limit, now_ms=now_ms, turn=turn) if limit else ()
         return self.all[id].counted(), taken
@@ -280,7 +280,7 @@ class MemoryStore:
         held = self.held_leases.get(name)
         return held is not None and held.until_ms > self.clock_ms()
 
-    async def go_on(self, *, now_ms: int) -> bool:
+    async def apply_changes(self, *, now_ms: int) -> bool:
         return True
 
     async def silent_queues(self, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:

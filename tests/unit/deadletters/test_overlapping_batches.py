@@ -37,7 +37,7 @@ def test_everything_is_sent_once_in_order_and_no_more_is_taken_than_a_batch() ->
         assert (done.state, done.sent, done.left) == (OperationState.DONE, 63, 0)
         assert await on.ids() == list(ids)
         assert max(seen) == 10
-        assert "exchange" in on.store.calls
+        assert "record_and_take" in on.store.calls
 
     play(scenario)
 
@@ -47,7 +47,7 @@ def test_a_small_operation_is_taken_sent_and_recorded_and_nothing_else() -> None
         ids = await on.letters(30)
         operation = await on.begin(redrive_of(*ids))
         await on.redriver().run(operation.id)
-        assert [call for call in on.store.calls if call in ("take", "record", "exchange")] == [
+        assert [call for call in on.store.calls if call in ("take", "record", "record_and_take")] == [
             "take",
             "record",
             "take",
@@ -65,7 +65,7 @@ def test_batches_with_a_rate_a_ramp_or_a_witness_never_overlap(plain: dict[str, 
         operation = await on.begin(redrive_of(*ids, **plain))
         done = await on.redriver(options=replace(SMALL, canary_s=0.1)).run(operation.id)
         assert done.sent == 40
-        assert "exchange" not in on.store.calls
+        assert "record_and_take" not in on.store.calls
         assert await on.ids() == list(ids)
 
     play(scenario)
@@ -283,7 +283,7 @@ def test_an_exchange_that_the_database_committed_and_could_not_answer_leaves_no_
             await store_arrivals(store, arrivals)
             new = redrive_of(*(one.id for one in arrivals))
             operation = await store.operations.create(new, id="operation1", now_ms=now_ms())
-            answer = store.operations.exchange
+            answer = store.operations.record_and_take
             lost: list[str] = []
 
             async def unheard(*arguments: Any, **more: Any) -> Any:
@@ -293,7 +293,7 @@ def test_an_exchange_that_the_database_committed_and_could_not_answer_leaves_no_
                     raise StoreUnavailable("here", "the answer was lost", "try again")
                 return done
 
-            setattr(store.operations, "exchange", unheard)  # noqa: B010 - a method is replaced
+            setattr(store.operations, "record_and_take", unheard)  # noqa: B010 - a method is replaced
             redriver = Redriver(
                 RedriverParts(store=store, client=client, owner="first", clock_ms=now_ms, options=SMALL)
             )

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from redrive.core import PlainMessage, describe_error
 from redrive.records import Explanation, explain, normalise_message
-from redrive.records.explanations.group_ids import group
+from redrive.records.explanations.framework_headers import FrameworkReport
+from redrive.records.explanations.group_ids import identify_group
 from redrive.records.explanations.stack_traces import top_frame, top_lines
 from tests.unit.records import framework_headers as frameworks
 
@@ -276,15 +277,17 @@ def test_no_character_of_a_strangers_text_makes_one_kind_of_two() -> None:
 @given(st.lists(st.tuples(*[st.none() | st.text("a\x1f:-1", max_size=3)] * 4), min_size=2, max_size=2, unique=True))
 def test_kinds_are_one_only_if_all_that_makes_them_is(parts: list[tuple[str | None, ...]]) -> None:
     ids = {
-        group(
+        identify_group(
+            FrameworkReport(
+                by="",
+                reason="error",
+                error_type=error_type,
+                error_message=None if error_type is None else "no",
+                status_code=len(code or ""),
+            ),
             queue=queue or "",
-            reason="error",
             type=None,
-            error_type=error_type,
-            error_message=None if error_type is None else "no",
-            stack=None,
             owner=owner,
-            status_code=len(code or ""),
         ).id
         for queue, owner, error_type, code in parts
     }

@@ -43,9 +43,11 @@ def test_an_exchange_records_one_batch_and_takes_the_next(store: Store, run: Run
         ids = await collect(store, *(make_arrival(n) for n in range(5)))
         operation_id, lease = await begin(store, *ids)
         first = await store.operations.take(operation_id, lease, limit=2, now_ms=NOW_MS, turn=1)
-        operation, second = await store.operations.exchange(operation_id, lease, (), limit=2, now_ms=NOW_MS, turn=2)
+        operation, second = await store.operations.record_and_take(
+            operation_id, lease, (), limit=2, now_ms=NOW_MS, turn=2
+        )
         assert ([one.id for one in (*first, *second)], operation.left) == (list(ids[:4]), 5)
-        operation, third = await store.operations.exchange(
+        operation, third = await store.operations.record_and_take(
             operation_id, lease, sent(*ids[:2]), limit=2, now_ms=NOW_MS, turn=3
         )
         assert ([one.id for one in third], operation.sent, operation.left) == ([ids[4]], 2, 3)
@@ -53,7 +55,9 @@ def test_an_exchange_records_one_batch_and_takes_the_next(store: Store, run: Run
             SendResult(id=ids[2], state=ItemState.REFUSED, reason="312 NO_ROUTE"),
             SendResult(id=ids[3], state=ItemState.IN_DOUBT, reason="the connection was lost"),
         ]
-        operation, none = await store.operations.exchange(operation_id, lease, ends, limit=2, now_ms=NOW_MS, turn=4)
+        operation, none = await store.operations.record_and_take(
+            operation_id, lease, ends, limit=2, now_ms=NOW_MS, turn=4
+        )
         assert (none, operation.sent, operation.refused, operation.in_doubt, operation.left) == ((), 2, 1, 1, 1)
         done = await store.operations.record(operation_id, lease, sent(ids[4]), now_ms=NOW_MS)
         assert (done.state.value, done.sent) == ("done", 3)
@@ -69,8 +73,8 @@ def test_an_exchange_whose_answer_was_lost_records_once_and_gives_the_same_again
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=2, now_ms=NOW_MS, turn=1)
         ends = sent(*ids[:2])
-        lost = await store.operations.exchange(operation_id, lease, ends, limit=2, now_ms=NOW_MS, turn=2)
-        again = await store.operations.exchange(operation_id, lease, ends, limit=2, now_ms=NOW_MS + 9, turn=2)
+        lost = await store.operations.record_and_take(operation_id, lease, ends, limit=2, now_ms=NOW_MS, turn=2)
+        again = await store.operations.record_and_take(operation_id, lease, ends, limit=2, now_ms=NOW_MS + 9, turn=2)
         assert again == lost
         assert [(one.id, one.redrives) for one in again[1]] == [(ids[2], 1), (ids[3], 1)]
         items, _ = await store.operations.items(operation_id, 9)
@@ -87,7 +91,7 @@ def test_an_exchange_passes_over_what_nobody_may_redrive_any_more(store: Store, 
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS, turn=1)
         await store.letters.resolve(Selection(ids=ids[1:3]), who="ada", why="", now_ms=NOW_MS)
-        operation, taken = await store.operations.exchange(
+        operation, taken = await store.operations.record_and_take(
             operation_id, lease, sent(ids[0]), limit=2, now_ms=NOW_MS, turn=2
         )
         assert ([one.id for one in taken], operation.sent, operation.skipped, operation.left) == ([ids[3]], 1, 2, 1)
@@ -108,7 +112,9 @@ def test_an_exchange_takes_nothing_of_what_was_stopped_and_records_what_was_on_t
         else:
             await store.operations.cancel(operation_id, who="bob", now_ms=NOW_MS)
         ends = sent(ids[0])
-        operation, taken = await store.operations.exchange(operation_id, lease, ends, limit=2, now_ms=NOW_MS, turn=2)
+        operation, taken = await store.operations.record_and_take(
+            operation_id, lease, ends, limit=2, now_ms=NOW_MS, turn=2
+        )
         assert (taken, operation.sent) == ((), 1)
         assert operation.skipped == (0 if stopping == "pause" else 3)
 
@@ -120,11 +126,11 @@ def test_a_runner_that_was_replaced_exchanges_nothing(store: Store, run: Run) ->
         ids = await collect(store, *(make_arrival(n) for n in range(4)))
         operation_id, lease = await begin(store, *ids)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS, turn=1)
-        await store.operations.exchange(operation_id, lease, (), limit=1, now_ms=NOW_MS, turn=2)
+        await store.operations.record_and_take(operation_id, lease, (), limit=1, now_ms=NOW_MS, turn=2)
         await run_out(store, lease)
         await claim(store, operation_id, "heir", NOW_MS + 20_000)
         with pytest.raises(LeaseLost):
-            await store.operations.exchange(operation_id, lease, sent(ids[0]), limit=2, now_ms=NOW_MS, turn=3)
+            await store.operations.record_and_take(operation_id, lease, sent(ids[0]), limit=2, now_ms=NOW_MS, turn=3)
         assert await statuses(store, *ids) == ["in_doubt", "in_doubt", "pending", "pending"]
 
     run(scenario())
@@ -141,7 +147,7 @@ def test_exchanges_and_changes_of_the_same_dead_letters_wait_for_each_other(stor
         async def exchange() -> None:
             ends: list[SendResult] = []
             for turn in range(1, 9):
-                _, taken = await store.operations.exchange(
+                _, taken = await store.operations.record_and_take(
                     operation_id, lease, ends, limit=10, now_ms=NOW_MS, turn=turn
                 )
                 ends = sent(*(one.id for one in taken))

@@ -248,7 +248,7 @@ def test_a_change_of_a_rule_that_was_killed_between_two_pieces_is_gone_on_with(
         monkeypatch.setattr(rules, "_apply_piece", really_apply)
         async with await open_store(store_url) as other:
             assert await other.rules.set(RetryRule(scope="queue:mail", enabled=False), now_ms=NOW_MS, who="bob")
-            assert await other.rules.go_on(now_ms=NOW_MS)
+            assert await other.rules.apply_changes(now_ms=NOW_MS)
         assert await due(store, *ids) == [7, 7, 7, 7, 7, None, None]
         entries, _ = await store.audit.page(10, action="rule.applied")
         assert [(one.who, one.subject) for one in reversed(entries)] == [("ada", "*"), ("bob", "queue:mail")]
@@ -266,7 +266,7 @@ def test_a_change_that_takes_long_is_left_to_others(store: Store, run: Run, monk
         rule = RetryRule(scope="*", first_ms=7, ceiling_ms=99)
         assert not await store.rules.set(rule, now_ms=NOW_MS, patience_s=0.0)
         assert await due(store, *ids) == [7, None, None]
-        assert await store.rules.go_on(now_ms=NOW_MS)
+        assert await store.rules.apply_changes(now_ms=NOW_MS)
         assert await due(store, *ids) == [7, 7, 7]
 
     run(scenario())

@@ -122,7 +122,7 @@ class AutoRetry:
     async def _due(self, held: HeldLease, stop: asyncio.Event) -> list[Operation]:
         ended: list[Operation] = []
         # A process that was killed while it changed a rule has left letters due that should not be, or the reverse.
-        await self._parts.store.rules.go_on(now_ms=self._parts.clock_ms())
+        await self._parts.store.rules.apply_changes(now_ms=self._parts.clock_ms())
         for _ in range(_PASSES_MAX):
             held.require()
             if stop.is_set():

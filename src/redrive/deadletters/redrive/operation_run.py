@@ -260,7 +260,7 @@ class OperationRun:
         self._held.require()
         self._turn += 1
         self._operation, claimed = await self._held.persist(
-            lambda: self._operations.exchange(
+            lambda: self._operations.record_and_take(
                 self._id,
                 self._held.lease,
                 results,

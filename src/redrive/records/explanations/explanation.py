@@ -6,18 +6,18 @@ from redrive.core import ReceivedMessage, RedriveError, headers, read_count, rea
 from redrive.records.explanations.framework_headers import (
     MESSAGE_BYTES_MAX,
     TYPE_BYTES_MAX,
-    Told,
-    ask_tellers,
+    FrameworkReport,
+    read_framework_headers,
     split_error,
     type_of,
 )
-from redrive.records.explanations.group_ids import DatabaseKind, group
+from redrive.records.explanations.group_ids import GroupIdentity, identify_group
 from redrive.records.explanations.header_values import NAME_BYTES_MAX, CarefulLetter, plausible_ms, text_of
 from redrive.records.explanations.queue_names import guess_failed_queue, owner_of
 from redrive.records.explanations.x_death import find_failing, latest_ms, read_deaths
 from redrive.records.letters import DeadLetter, Explanation
 
-_NOBODY = Told(by="nobody", reason="unknown")
+_NOBODY = FrameworkReport(by="nobody", reason="unknown")
 
 
 def explain(
@@ -37,9 +37,9 @@ def explain(
     careful = CarefulLetter(letter)
     deaths = read_deaths(careful)
     failing = find_failing(deaths, careful, known_queue=known_queue)
-    told = ask_tellers(careful)
+    told = read_framework_headers(careful)
     if told is None:
-        told = _NOBODY if failing is None else Told(by="x-death", reason=failing.reason)
+        told = _NOBODY if failing is None else FrameworkReport(by="x-death", reason=failing.reason)
     attempts = told.attempts
     if attempts is None and failing is not None and failing.rejections > 0 and told.by in ("x-death", "event-bus"):
         attempts = failing.rejections
@@ -51,17 +51,7 @@ def explain(
         queue = failing.queue if failing is not None else known_queue or guess_failed_queue(dlq)
     owner = owner_of(dlq, queue=queue, known_queue=known_queue)
     message_type = _text(careful, "type") or type_of(careful)
-    kind = group(
-        queue=queue,
-        reason=told.reason,
-        type=message_type,
-        error_type=told.error_type,
-        error_message=told.error_message,
-        stack=told.stack,
-        status_code=told.status_code,
-        owner=owner,
-        key=group_key,
-    )
+    group = identify_group(told, queue=queue, type=message_type, owner=owner, key=group_key)
     return Explanation(
         queue=queue,
         owner=owner,
@@ -89,12 +79,14 @@ def explain(
         type=message_type,
         service=service or _text(careful, "app_id"),
         died_at_ms=plausible_ms(told.died_at_ms, now_ms) or plausible_ms(latest_ms(deaths), now_ms),
-        group_id=kind.id,
-        group_title=kind.title,
+        group_id=group.id,
+        group_title=group.title,
     )
 
 
-def _with_history(told: Told, attempts: int | None, letter: ReceivedMessage) -> tuple[Told, int | None]:
+def _with_history(
+    told: FrameworkReport, attempts: int | None, letter: ReceivedMessage
+) -> tuple[FrameworkReport, int | None]:
     """The same with what our own copies have written down of the runs before: a reject can write nothing itself. The
     broker counts only those since the last copy."""
     try:
@@ -115,33 +107,14 @@ def with_failed_queue(told: Explanation, queue: str, *, owner: str | None, group
     """The same explanation, of a message that is known to have failed in this queue of this owner, whatever it says."""
     if told.queue == queue:
         return told
-    kind = group(
-        queue=queue,
-        reason=told.reason,
-        type=told.type,
-        error_type=told.error_type,
-        error_message=told.error_message,
-        stack=told.stack,
-        status_code=told.status_code,
-        owner=owner,
-        key=group_key,
-    )
-    return replace(told, queue=queue, owner=owner, group_id=kind.id, group_title=kind.title)
+    group = identify_group(told, queue=queue, type=told.type, owner=owner, key=group_key)
+    return replace(told, queue=queue, owner=owner, group_id=group.id, group_title=group.title)
 
 
-def group_of(letter: DeadLetter, *, group_key: bytes) -> DatabaseKind:
+def group_of(letter: DeadLetter, *, group_key: bytes) -> GroupIdentity:
     """The kind of a letter that another store has kept, as this one would say it: a file may say anything."""
-    return group(
-        queue=letter.queue,
-        reason=letter.reason,
-        type=letter.type,
-        error_type=letter.error_type,
-        error_message=letter.error_message,
-        stack=letter.stack,
-        status_code=letter.status_code,
-        owner=owner_of(letter.dlq, queue=letter.queue),
-        key=group_key,
-    )
+    owner = owner_of(letter.dlq, queue=letter.queue)
+    return identify_group(letter, queue=letter.queue, type=letter.type, owner=owner, key=group_key)
 
 
 def _text(letter: CarefulLetter, name: str) -> str | None:

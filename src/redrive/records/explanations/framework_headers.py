@@ -26,7 +26,7 @@ UNDECODABLE = "undecodable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class FrameworkReport:
     """What a framework's headers say; None where they say nothing."""
 
     by: str
@@ -42,12 +42,12 @@ class Told:
     died_at_ms: int | None = None
 
 
-def ask_tellers(letter: CarefulLetter) -> Told | None:
+def read_framework_headers(letter: CarefulLetter) -> FrameworkReport | None:
     """What the first framework that knows the letter says; None if none does."""
-    for teller in _TELLERS:
-        told = teller(letter)
-        if told is not None:
-            return told
+    for read in _READERS:
+        report = read(letter)
+        if report is not None:
+            return report
     return None
 
 
@@ -62,7 +62,7 @@ def type_of(letter: CarefulLetter) -> str | None:
     return letter.text("message-type", TYPE_BYTES_MAX)
 
 
-def _redrive(letter: CarefulLetter) -> Told | None:
+def _redrive(letter: CarefulLetter) -> FrameworkReport | None:
     reason, parked_at = letter.text(headers.REASON), letter.header(headers.PARKED_AT)
     if reason is None and parked_at is None:
         return None
@@ -70,7 +70,7 @@ def _redrive(letter: CarefulLetter) -> Told | None:
     kind, message = (None, None) if error is None else split_error(error)
     retries = letter.header(headers.FINAL_RETRY_COUNT)
     runs = None if retries is None else read_count(retries) + (reason != UNDECODABLE)
-    return Told(
+    return FrameworkReport(
         by="redrive",
         reason="unknown" if reason is None else reason,
         error_type=kind,
@@ -82,7 +82,7 @@ def _redrive(letter: CarefulLetter) -> Told | None:
     )
 
 
-def _event_bus(letter: CarefulLetter) -> Told | None:
+def _event_bus(letter: CarefulLetter) -> FrameworkReport | None:
     error = letter.text(headers.FINAL_ERROR, TYPE_BYTES_MAX + MESSAGE_BYTES_MAX + 2)
     status = number_of(letter.header(headers.FINAL_STATUS_CODE))
     if error is None and status is None:
@@ -93,7 +93,7 @@ def _event_bus(letter: CarefulLetter) -> Told | None:
     if kind is None and status is not None:
         kind = f"HTTP {status}"
     retries = letter.header(headers.FINAL_RETRY_COUNT)
-    return Told(
+    return FrameworkReport(
         by="event-bus",
         reason=FAILED,
         error_type=kind,
@@ -103,7 +103,7 @@ def _event_bus(letter: CarefulLetter) -> Told | None:
     )
 
 
-def _masstransit(letter: CarefulLetter) -> Told | None:
+def _masstransit(letter: CarefulLetter) -> FrameworkReport | None:
     reason = letter.text("MT-Reason")
     kind = letter.text("MT-Fault-ExceptionType", TYPE_BYTES_MAX)
     message = letter.text("MT-Fault-Message", MESSAGE_BYTES_MAX)
@@ -111,7 +111,7 @@ def _masstransit(letter: CarefulLetter) -> Told | None:
         return None
     retries = letter.header("MT-Fault-RetryCount")
     address = letter.text("MT-Fault-InputAddress", MESSAGE_BYTES_MAX)
-    return Told(
+    return FrameworkReport(
         by="masstransit",
         reason=FAILED if reason is None else reason,
         queue=None if address is None else _queue_of_address(address),
@@ -123,7 +123,7 @@ def _masstransit(letter: CarefulLetter) -> Told | None:
     )
 
 
-def _spring(letter: CarefulLetter) -> Told | None:
+def _spring(letter: CarefulLetter) -> FrameworkReport | None:
     message = letter.text("x-exception-message", MESSAGE_BYTES_MAX)
     stack = letter.text("x-exception-stacktrace", STACK_BYTES_MAX)
     if message is None and stack is None:
@@ -131,7 +131,7 @@ def _spring(letter: CarefulLetter) -> Told | None:
     # The recoverer writes the message of the cause and the stack from the container's wrapper on.
     kind, about = (None, None) if stack is None else cause_in(stack, message)
     exchange, key = letter.name(headers.ORIGINAL_EXCHANGE), letter.name("x-original-routingKey")
-    return Told(
+    return FrameworkReport(
         by="spring",
         reason=FAILED,
         queue=key if exchange == "" and key else None,
@@ -143,13 +143,13 @@ def _spring(letter: CarefulLetter) -> Told | None:
     )
 
 
-def _nservicebus(letter: CarefulLetter) -> Told | None:
+def _nservicebus(letter: CarefulLetter) -> FrameworkReport | None:
     kind = letter.text("NServiceBus.ExceptionInfo.ExceptionType", TYPE_BYTES_MAX)
     message = letter.text("NServiceBus.ExceptionInfo.Message", MESSAGE_BYTES_MAX)
     failed = letter.text("NServiceBus.FailedQ")
     if kind is None and message is None and failed is None:
         return None
-    return Told(
+    return FrameworkReport(
         by="nservicebus",
         reason=FAILED,
         queue=None if failed is None else failed.partition("@")[0] or None,
@@ -160,13 +160,13 @@ def _nservicebus(letter: CarefulLetter) -> Told | None:
     )
 
 
-def _wolverine(letter: CarefulLetter) -> Told | None:
+def _wolverine(letter: CarefulLetter) -> FrameworkReport | None:
     kind = letter.text("exception-type", TYPE_BYTES_MAX)
     stack = letter.text("exception-stack", STACK_BYTES_MAX)
     if kind is None and stack is None:
         return None
     attempts = read_count(letter.header("attempts"))
-    return Told(
+    return FrameworkReport(
         by="wolverine",
         reason=FAILED,
         error_type=kind,
@@ -177,7 +177,7 @@ def _wolverine(letter: CarefulLetter) -> Told | None:
     )
 
 
-_TELLERS: tuple[Callable[[CarefulLetter], Told | None], ...] = (
+_READERS: tuple[Callable[[CarefulLetter], FrameworkReport | None], ...] = (
     _redrive,
     _event_bus,
     _masstransit,

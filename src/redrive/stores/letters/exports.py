@@ -111,8 +111,8 @@ async def export(database: Database, filter: Filter, *, now_ms: int) -> AsyncIte
         async with database.read() as tx:
             walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=False, is_searched=is_searched)
             is_searched = walk.is_searched
-            bite = await walk.bite(after, PIECE)
-        seqs = [key[-1] for key in bite.found]
+            step = await walk.step(after, PIECE)
+        seqs = [key[-1] for key in step.found]
         while seqs:
             async with database.read() as tx:
                 count = await _fitting(tx, seqs)
@@ -120,9 +120,9 @@ async def export(database: Database, filter: Filter, *, now_ms: int) -> AsyncIte
             for each in exported:
                 yield each
             seqs = seqs[count:]
-        if bite.is_end:
+        if step.is_end:
             return
-        after = bite.last
+        after = step.last
 
 
 async def read_exported(tx: ReadTransaction, seqs: Sequence[int]) -> list[ExportedLetter]:

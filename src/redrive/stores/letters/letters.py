@@ -156,16 +156,16 @@ class Letters:
                 seconds=PAGE_S_MAX,
             )
             while True:
-                bite = await walk.bite(after, limit + 1 - len(found))
-                found += bite.found
-                looked_at += bite.looked_at
-                after = bite.last
-                if len(found) > limit or bite.is_end or looked_at >= LOOKED_AT_MAX or walk.is_late:
+                step = await walk.step(after, limit + 1 - len(found))
+                found += step.found
+                looked_at += step.looked_at
+                after = step.last
+                if len(found) > limit or step.is_end or looked_at >= LOOKED_AT_MAX or walk.is_late:
                     break
             letters = await read_letters(tx, [key[-1] for key in found[:limit]])
         if len(found) > limit:
             return LetterPage(letters=_values(letters), next_cursor=_write_cursor(found[limit - 1], newest_first))
-        if bite.is_end or after is None:
+        if step.is_end or after is None:
             return LetterPage(letters=_values(letters), next_cursor=None)
         return LetterPage(letters=_values(letters), next_cursor=_write_cursor(after, newest_first), is_partial=True)
 
@@ -277,7 +277,7 @@ def _read_cursor(cursor: str | None, newest_first: bool) -> tuple[Key | None, bo
 async def _count_by_looking(tx: ReadTransaction, filter: Filter, *, now_ms: int, at_most: int | None) -> int:
     walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True)
     counted = 0
-    async for keys in walk.bites(1_000, VIEW_BUDGET):
+    async for keys in walk.steps(1_000, VIEW_BUDGET):
         counted += len(keys)
         if at_most is not None and counted >= at_most:
             return at_most

@@ -30,7 +30,7 @@ from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, WriteTransaction
 from redrive.stores.errors import IdempotencyConflict
 from redrive.stores.leases import Lease
-from redrive.stores.operations import runs as running
+from redrive.stores.operations import runs
 from redrive.stores.operations.operation_rows import (
     COLUMNS,
     OperationRow,
@@ -209,38 +209,38 @@ class Operations:
         return found, write_cursor("items", (rows[limit - 1][0],)) if len(rows) > limit else None
 
     async def claim(self, id: str, lease: Lease, *, now_ms: int) -> Operation | None:
-        """See `operations_running.claim`."""
+        """See `runs.claim`."""
         async with self._database.write() as tx:
-            return await running.claim(tx, id, lease, now_ms=now_ms)
+            return await runs.claim(tx, id, lease, now_ms=now_ms)
 
     async def take(
         self, id: str, lease: Lease, *, limit: int, now_ms: int, turn: int | None = None
     ) -> tuple[ClaimedLetter, ...]:
-        """Commits the intent to send the next dead letters, and gives them out: see `operations_running.exchange`. ()
+        """Commits the intent to send the next dead letters, and gives them out: see `runs.record_and_take`. ()
         means that nothing is queued, or that the operation does not run."""
-        _, taken = await self._exchange(id, lease, (), limit=limit, now_ms=now_ms, turn=turn)
+        _, taken = await self._record_and_take(id, lease, (), limit=limit, now_ms=now_ms, turn=turn)
         return taken
 
     async def record(self, id: str, lease: Lease, results: Sequence[SendResult], *, now_ms: int) -> Operation:
-        """Writes down how taken dead letters ended: see `operations_running.exchange`."""
-        operation, _ = await self._exchange(id, lease, results, limit=0, now_ms=now_ms, turn=None)
+        """Writes down how taken dead letters ended: see `runs.record_and_take`."""
+        operation, _ = await self._record_and_take(id, lease, results, limit=0, now_ms=now_ms, turn=None)
         return operation
 
-    async def exchange(
+    async def record_and_take(
         self, id: str, lease: Lease, results: Sequence[SendResult], *, limit: int, now_ms: int, turn: int | None = None
     ) -> tuple[Operation, tuple[ClaimedLetter, ...]]:
         """`record` and `take` in one transaction, for a runner that has another batch on the wire meanwhile."""
-        return await self._exchange(id, lease, results, limit=limit, now_ms=now_ms, turn=turn)
+        return await self._record_and_take(id, lease, results, limit=limit, now_ms=now_ms, turn=turn)
 
     async def silent_queues(self, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
-        """See `operations_ending.silent_queues`."""
+        """See `send_outcomes.silent_queues`."""
         async with self._database.read() as tx:
             return await silent_queues(tx, now_ms=now_ms, limit=limit, vhost=vhost)
 
     async def settle_silent(
         self, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
     ) -> int:
-        """Resolves redriven dead letters that have not come back in their time; how many. See `operations_ending`."""
+        """Resolves redriven dead letters that have not come back in their time; how many. See `send_outcomes`."""
         async with self._database.write() as tx:
             return await settle_silent(tx, now_ms=now_ms, limit=limit, vhost=vhost, waiting=waiting)
 
@@ -285,13 +285,15 @@ class Operations:
             sql = _WAITING.replace("{now_ms}", tx.dialect.now_ms)
             return tuple(row[0] for row in await tx.rows(sql, vhost))
 
-    async def _exchange(
+    async def _record_and_take(
         self, id: str, lease: Lease, results: Sequence[SendResult], *, limit: int, now_ms: int, turn: int | None
     ) -> tuple[Operation, tuple[ClaimedLetter, ...]]:
         """What is queued again by one that was cancelled meanwhile is skipped."""
         while True:
             async with self._database.write() as tx:
-                operation, taken = await running.exchange(tx, id, lease, results, limit=limit, now_ms=now_ms, turn=turn)
+                operation, taken = await runs.record_and_take(
+                    tx, id, lease, results, limit=limit, now_ms=now_ms, turn=turn
+                )
                 if operation.state is OperationState.CANCELLED and operation.left:
                     row = await lock_operation(tx, id)
                     skipped = await tx.run(_CANCEL_ITEMS, row.seq, now_ms)

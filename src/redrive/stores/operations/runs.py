@@ -75,7 +75,7 @@ async def claim(tx: WriteTransaction, id: str, lease: Lease, *, now_ms: int) -> 
     return (await lock_operation(tx, id)).operation
 
 
-async def exchange(
+async def record_and_take(
     tx: WriteTransaction,
     id: str,
     lease: Lease,

@@ -65,7 +65,7 @@ _LARGEST = 2**63 - 1
 _GLOB_WORDS = re.compile(r"([\[?])")
 _LIKE_WORDS = re.compile(r"([%_\\])")
 
-Condition: TypeAlias = NameTerm | TimeTerm | NumberTerm | FlagTerm | ErrorTerm
+ColumnTerm: TypeAlias = NameTerm | TimeTerm | NumberTerm | FlagTerm | ErrorTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class FilterParts:
     those that must not be there are `without`."""
 
     groups: tuple[NameTerm, ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ColumnTerm, ...]
     words: tuple[WordsTerm | LikelyWords, ...]
     without: tuple[WordsTerm, ...]
     checks: tuple[Check, ...]
@@ -90,7 +90,7 @@ class FilterParts:
 def split_filter(filter: Filter) -> FilterParts:
     """What answers each term. The words of a value that is looked for in contents join the full-text question."""
     groups: list[NameTerm] = []
-    conditions: list[Condition] = []
+    conditions: list[ColumnTerm] = []
     words: list[WordsTerm | LikelyWords] = []
     without: list[WordsTerm] = []
     checks: list[Check] = []
@@ -118,7 +118,7 @@ def split_filter(filter: Filter) -> FilterParts:
     )
 
 
-def statuses_left(conditions: Iterable[Condition]) -> tuple[str, ...]:
+def statuses_left(conditions: Iterable[ColumnTerm]) -> tuple[str, ...]:
     """The statuses that conditions on them leave."""
     left = [status.value for status in Status]
     for term in conditions:
@@ -159,11 +159,11 @@ class FilterStatement:
         self.arguments.append(storable(value) if isinstance(value, str) else value)
         return f"${self._first + len(self.arguments) - 1}"
 
-    def all_of(self, conditions: Iterable[Condition], without: Iterable[WordsTerm] = ()) -> list[str]:
+    def all_of(self, conditions: Iterable[ColumnTerm], without: Iterable[WordsTerm] = ()) -> list[str]:
         """One SQL condition for each."""
         return [*(self.condition(each) for each in conditions), *map(self.lacks_words, without)]
 
-    def condition(self, term: Condition) -> str:
+    def condition(self, term: ColumnTerm) -> str:
         """A term as a condition on a letter."""
         match term:
             case NameTerm(field="group"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from redrive.records import NameTerm
 from redrive.stores.database import ReadTransaction
-from redrive.stores.search.filter_sql import COLUMNS, Condition, FilterStatement, sql, statuses_left
+from redrive.stores.search.filter_sql import COLUMNS, ColumnTerm, FilterStatement, sql, statuses_left
 
 PIECES_MAX = 60
 """More pieces of an index are not merged, unless the counts say which of them have letters."""
@@ -37,7 +37,7 @@ class IndexChoice:
     drives_by_groups: bool = False
     statuses: tuple[str, ...] = ()
     letters: int | None = None
-    rest: tuple[Condition, ...] = ()
+    rest: tuple[ColumnTerm, ...] = ()
     counted: frozenset[tuple[str, str, str]] | None = None
     """The pieces (column, value, status) that have letters; None when nobody asked."""
 
@@ -112,10 +112,10 @@ async def find_groups(tx: ReadTransaction, terms: Iterable[NameTerm]) -> list[tu
     return [(seq, letters) for seq, letters in rows if letters]
 
 
-async def expand_names(tx: ReadTransaction, conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+async def expand_names(tx: ReadTransaction, conditions: Iterable[ColumnTerm]) -> tuple[ColumnTerm, ...]:
     """The conditions with names that hold `*`, or are many, written out as those that have letters, where they are
     few. The database compares them: so many names are no work for the event loop."""
-    expanded: list[Condition] = []
+    expanded: list[ColumnTerm] = []
     for term in conditions:
         is_counted = isinstance(term, NameTerm) and not term.negated and term.field in _COUNTED
         if isinstance(term, NameTerm) and is_counted and (_is_open(term) or len(term.values) > _EXACT_MAX):
@@ -130,7 +130,7 @@ async def expand_names(tx: ReadTransaction, conditions: Iterable[Condition]) -> 
 
 
 async def choose_index(
-    tx: ReadTransaction, conditions: Sequence[Condition], groups: list[tuple[int, int]] | None, *, measured: bool
+    tx: ReadTransaction, conditions: Sequence[ColumnTerm], groups: list[tuple[int, int]] | None, *, measured: bool
 ) -> IndexChoice:
     """The field with the fewest letters. `measured`: how many they are is asked even where there is no choice."""
     statuses = statuses_left(conditions)
@@ -217,14 +217,14 @@ def _is_open(term: NameTerm) -> bool:
     return any("*" in value for value in term.values)
 
 
-def _is_answered(condition: Condition, driver: NameTerm) -> bool:
+def _is_answered(condition: ColumnTerm, driver: NameTerm) -> bool:
     """The driver's pieces answer this condition."""
     if condition is driver:
         return True
     return driver.field in _WITH_STATUS and _is_of_status(condition)
 
 
-def _is_of_status(condition: Condition) -> bool:
+def _is_of_status(condition: ColumnTerm) -> bool:
     return isinstance(condition, NameTerm) and condition.field == "status"
 
 

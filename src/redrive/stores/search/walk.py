@@ -1,4 +1,4 @@
-"""Going through the dead letters that answer a filter, in order, a bounded bite at a time.
+"""Walks through the dead letters that answer a filter, in order, a bounded step at a time.
 
 There are three ways, and a walk keeps to one:
 
@@ -6,11 +6,11 @@ There are three ways, and a walk keeps to one:
     gathered   the few letters that an id or a small group leads to, sorted: by the same
     searched   what the full-text index gives: by number, which is the order it has them in
 
-So a page costs what it shows, however deep it is and however many letters there are; only what no index answers is
-looked at letter by letter, a window at a time, and a walk says after each bite how many those were. Windows are as
-large as what was asked of the last one allows. Where a walk may take only so long, it also does not wait for a
-full-text index that merges much before its first answer, as for a beginning that many words have or a phrase of common
-ones: it looks at the words of one letter after the other then.
+So a page costs what it shows, however deep it is and however many letters there are. Only what no index answers is
+looked at letter by letter, a window at a time, and each step says how many those were. The next window is as large as
+the time that the last one took allows. A walk with a time limit does not wait for a full-text index that merges much
+before its first result, as for a prefix that many words have or a phrase of common words: it looks at the words of one
+letter after the other instead.
 """
 
 import time
@@ -33,43 +33,42 @@ from redrive.stores.database import ReadTransaction
 from redrive.stores.errors import FilterTooExpensive
 from redrive.stores.schema.dialect import Dialect
 from redrive.stores.search.budgets import SELECT_BUDGET, SearchBudget
-from redrive.stores.search.filter_sql import Condition as ColumnCondition
-from redrive.stores.search.filter_sql import FilterParts, FilterStatement, LikelyWords, split_filter, sql
+from redrive.stores.search.filter_sql import ColumnTerm, FilterParts, FilterStatement, LikelyWords, split_filter, sql
 from redrive.stores.search.index_choice import IndexChoice, choose_index, expand_names, find_groups
 from redrive.stores.search.offload import evaluate
 from redrive.wire import BEFORE_BODY_BYTES_MAX, may_be_envelope
 
 Key = tuple[int, ...]
-"""Where a letter stands in a walk: (when it died, number), or (number,) in a searched one."""
+"""The position of a letter in a walk: (when it died, number), or (number,) in a searched one."""
 
 SMALL = 1_000
-"""So few letters are looked at one by one rather than found by their words."""
+"""Up to so many letters are looked at one by one rather than found by their words."""
 CONTENTS_MAX = 500
-"""So many contents are read together; half as many by whoever may take only so long."""
+"""How many contents are read together; half as many by a walk with a time limit."""
 CONTENT_LOOKS = 2
-"""A content that is read costs as much as so many letters that are looked at."""
+"""Reading a content costs as much as looking at so many letters."""
 CONTENTS_BYTES_MAX = 4 << 20
-"""Of contents that are read together."""
+"""The size of contents that are read together."""
 LOOK_COST = 10_000
-"""Looking into contents costs one look for so many bytes; see `records.Meter`."""
-BITE_COST_MAX = 5_000 * LOOK_COST
+"""Checking so many bytes of contents costs one look; see `records.Meter`."""
+STEP_COST_MAX = 5_000 * LOOK_COST
 LONG = 50_000
-"""Fewer letters are looked through at once. PostgreSQL also must not plan what is said of windows while the table is
-empty: it would keep to that plan, which reads all of it, for minutes."""
+"""Fewer letters are looked through without windows. PostgreSQL also must not plan a statement with windows while the
+table is empty: it would keep to that plan, which reads the whole table, for minutes."""
 WINDOWS = (2_000, 25_000)
-"""Letters that are looked through in one bite for what no index answers: in the first one, from all pieces together,
-and at most, from each."""
+"""How many letters one step looks through for what no index answers: the first step in all pieces together, and any
+step in each piece at most."""
 WINDOW_S = 0.02
-"""How long a bite should take; the next window is chosen by how long this one took."""
+"""How long a step should take; the next window is chosen by how long this one took."""
 WINDOW_GROWTH_MAX = 4
 WINDOW_LOOKS = 5
-"""The database looks at so many of them while one is looked at here."""
+"""The database looks at so many letters in the time that this process needs for one."""
 NEAR = 1_000
 """Letters that PostgreSQL looks through for a word before it asks its index for all that have it."""
 SHORT = 3
-"""Characters. A shorter beginning may be that of very many words."""
+"""Characters. Very many words may begin with a shorter prefix."""
 INDEX_S = 0.03
-"""So long a walk in a hurry waits for the full-text index."""
+"""How long a walk with a time limit waits for the full-text index."""
 
 _CONTENTS_OF = sql(
     f"SELECT seq, properties, CASE WHEN length(body) <= {VALUES_BYTES_MAX} THEN body END",
@@ -81,7 +80,7 @@ _BEGINNINGS_OF = "SELECT seq, substr(body, 1, $2) FROM contents WHERE seq = ANY(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkStep:
-    """One step of a walk: the keys of letters that answer, the last one looked at, how many that were."""
+    """One step of a walk: the keys of letters that answer, the last letter looked at, how many were looked at."""
 
     found: list[Key]
     last: Key | None
@@ -90,34 +89,34 @@ class WalkStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A filter as one condition over `letters AS l`; where it is not exact, contents must be looked at too."""
+class FilterCondition:
+    """A filter as one condition over `letters AS l`; where it is not exact, contents must be checked too."""
 
     sql: str
     args: tuple[object, ...]
     is_exact: bool
 
 
-def filter_condition(filter: Filter, *, dialect: Dialect, now_ms: int, first: int = 1) -> Condition:
+def filter_condition(filter: Filter, *, dialect: Dialect, now_ms: int, first: int = 1) -> FilterCondition:
     """The whole filter in SQL, with arguments from `first` on."""
-    question = split_filter(filter)
+    parts = split_filter(filter)
     statement = FilterStatement(dialect, now_ms=now_ms, first=first, chooses=True)
-    parts = statement.all_of((*question.groups, *question.conditions))
-    for each in question.without:
+    conditions = statement.all_of((*parts.groups, *parts.conditions))
+    for each in parts.without:
         if dialect.kind == "sqlite":
             # All that have them, once: letter by letter it would take minutes.
             asked = statement.search([each])
-            parts.append(sql("l.seq NOT IN (SELECT rowid FROM letter_words WHERE letter_words MATCH", asked, ")"))
+            conditions.append(sql("l.seq NOT IN (SELECT rowid FROM letter_words WHERE letter_words MATCH", asked, ")"))
         else:
-            parts.append(statement.lacks_words(each))
-    if question.words:
-        asked = statement.search(question.words)
+            conditions.append(statement.lacks_words(each))
+    if parts.words:
+        asked = statement.search(parts.words)
         if dialect.kind == "sqlite":
-            parts.append(sql("l.seq IN (SELECT rowid FROM letter_words WHERE letter_words MATCH", asked, ")"))
+            conditions.append(sql("l.seq IN (SELECT rowid FROM letter_words WHERE letter_words MATCH", asked, ")"))
         else:
-            parts.append(sql("l.seq IN (SELECT w.seq FROM letter_words AS w WHERE w.words @@", asked, ")"))
-    text = " AND ".join(parts) if parts else "TRUE"
-    return Condition(sql=text, args=tuple(statement.arguments), is_exact=not question.checks)
+            conditions.append(sql("l.seq IN (SELECT w.seq FROM letter_words AS w WHERE w.words @@", asked, ")"))
+    text = " AND ".join(conditions) if conditions else "TRUE"
+    return FilterCondition(sql=text, args=tuple(statement.arguments), is_exact=not parts.checks)
 
 
 async def find_matching(
@@ -134,8 +133,8 @@ async def find_matching(
     names = NameTerm(field="status", values=tuple(status.value for status in statuses))
     walk = await start_walk(tx, Filter((*filter.terms, names)), now_ms=now_ms, newest_first=False)
     keys: list[Key] = []
-    async for bite in walk.bites(5_000, budget):
-        keys += bite
+    async for some in walk.steps(5_000, budget):
+        keys += some
         if limit is not None and not walk.is_searched and len(keys) >= limit:
             break
     seqs = [key[-1] for key in keys]
@@ -154,38 +153,40 @@ async def start_walk(
     is_searched: bool | None = None,
     seconds: float | None = None,
 ) -> "Walk":
-    """A walk through what answers the filter. `is_searched`: go on with a walk that was, or was not. `seconds`: how
-    long it may take, in a `look`."""
+    """A walk through what answers the filter. `is_searched`: how the walk that it goes on with was, None for a new one.
+    `seconds`: how long it may take; only with autocommit."""
     until_s = None if seconds is None else time.monotonic() + seconds
-    question = split_filter(filter)
-    question = replace(question, conditions=await expand_names(tx, question.conditions))
-    groups = await find_groups(tx, question.groups) if question.groups else None
-    driver = await choose_index(tx, question.conditions, groups, measured=bool(question.words))
-    if not question.words:
+    parts = split_filter(filter)
+    parts = replace(parts, conditions=await expand_names(tx, parts.conditions))
+    groups = await find_groups(tx, parts.groups) if parts.groups else None
+    index = await choose_index(tx, parts.conditions, groups, measured=bool(parts.words))
+    if not parts.words:
         is_searched = False
     elif is_searched is None:
-        is_searched = driver.letters is None or driver.letters > SMALL
-    is_long = not is_searched and await _is_long(tx, question, driver)
-    return Walk(
-        tx,
-        question,
-        driver,
-        now_ms=now_ms,
-        newest_first=newest_first,
-        is_searched=is_searched,
-        is_long=is_long,
-        until_s=until_s,
-    )
+        is_searched = index.letters is None or index.letters > SMALL
+    is_long = not is_searched and await _is_long(tx, parts, index)
+    plan = _WalkPlan(parts=parts, index=index, is_searched=is_searched, is_long=is_long)
+    return Walk(tx, plan, now_ms=now_ms, newest_first=newest_first, until_s=until_s)
 
 
-async def _is_long(tx: ReadTransaction, question: FilterParts, driver: IndexChoice) -> bool:
-    """Whether there is something that no index answers, to be asked of many letters."""
-    has_rest = question.words or question.without or any(not _is_range(one) for one in driver.rest)
-    if driver.is_gathered or not (has_rest or driver.has_left):
+async def _is_long(tx: ReadTransaction, parts: FilterParts, index: IndexChoice) -> bool:
+    """Whether it asks many letters for something that no index answers."""
+    has_rest = parts.words or parts.without or any(not _is_range(one) for one in index.rest)
+    if index.is_gathered or not (has_rest or index.has_left):
         return False
-    if driver.letters is not None:
-        return driver.letters > LONG
+    if index.letters is not None:
+        return index.letters > LONG
     return bool(await tx.value("SELECT coalesce(sum(n), 0) FROM tallies WHERE dimension = 'all'") > LONG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WalkPlan:
+    """How a walk goes: which index leads it, whether it is searched, and whether it looks at many letters."""
+
+    parts: FilterParts
+    index: IndexChoice
+    is_searched: bool
+    is_long: bool
 
 
 class Walk:
@@ -194,23 +195,20 @@ class Walk:
     def __init__(
         self,
         tx: ReadTransaction,
-        question: FilterParts,
-        driver: IndexChoice,
+        plan: _WalkPlan,
         *,
         now_ms: int,
         newest_first: bool,
-        is_searched: bool,
-        is_long: bool,
         until_s: float | None,
     ) -> None:
-        self.is_searched = is_searched
+        self.is_searched = plan.is_searched
         self._tx = tx
-        self._question = question
-        self._driver = driver
+        self._parts = plan.parts
+        self._index = plan.index
         self._now_ms = now_ms
         self._before, self._down = ("<", " DESC") if newest_first else (">", "")
         self._newest_first = newest_first
-        self._is_long = is_long
+        self._is_long = plan.is_long
         self._window: int | None = None
         """Letters of the next window."""
         self._until_s = until_s
@@ -220,41 +218,41 @@ class Walk:
 
     @property
     def is_late(self) -> bool:
-        """It has taken as long as it may."""
+        """Its time is over."""
         return self._until_s is not None and time.monotonic() >= self._until_s
 
-    async def bites(self, size: int, budget: SearchBudget) -> AsyncIterator[list[Key]]:
+    async def steps(self, size: int, budget: SearchBudget) -> AsyncIterator[list[Key]]:
         """Everything, in pieces of about `size`. Raises FilterTooExpensive."""
         last: Key | None = None
         while True:
-            bite = await self.bite(last, size)
+            step = await self.step(last, size)
             if self.bytes_read > budget.content_bytes:
                 raise FilterTooExpensive(f"it reads more than {budget.content_bytes:,} bytes of contents")
-            if bite.found:
-                yield bite.found
-            if bite.is_end:
+            if step.found:
+                yield step.found
+            if step.is_end:
                 return
-            last = bite.last
+            last = step.last
 
-    async def bite(self, after: Key | None, want: int) -> WalkStep:
-        """What comes after a key: at most `want` letters that answer, perhaps fewer without being the end."""
-        if self._driver.is_nothing:
+    async def step(self, after: Key | None, want: int) -> WalkStep:
+        """What comes after a key: at most `want` letters that answer. Fewer do not mean the end: see `is_end`."""
+        if self._index.is_nothing:
             return WalkStep(found=[], last=after, is_end=True, looked_at=0)
-        if self._question.checks:
+        if self._parts.checks:
             return await self._checked(after, want)
         return await self._candidates(after, want)
 
     async def _checked(self, after: Key | None, want: int) -> WalkStep:
-        """Candidates whose contents were looked at."""
+        """Candidates whose contents were checked."""
         size = max(want, CONTENTS_MAX) if self._until_s is None else max(CONTENTS_MAX // 2, 1)
-        bite = await self._candidates(after, size)
-        held = await self._held(bite.found)
+        step = await self._candidates(after, size)
+        held = await self._held(step.found)
         contents = await self._contents([key[-1] for key in held])
         found: list[Key] = []
         place = cost = 0
-        while place < len(held) and cost < BITE_COST_MAX and len(found) < want and not (place and self.is_late):
+        while place < len(held) and cost < STEP_COST_MAX and len(found) < want and not (place and self.is_late):
             some = [contents.get(key[-1]) for key in held[place:]]
-            answers, spent = await evaluate(some, self._question.checks)
+            answers, spent = await evaluate(some, self._parts.checks)
             cost += spent
             for passed in answers:
                 if passed and len(found) < want:
@@ -263,12 +261,12 @@ class Walk:
                 if len(found) == want:
                     break
         looked_at = CONTENT_LOOKS * place + cost // LOOK_COST
-        if place < len(bite.found):
+        if place < len(step.found):
             return WalkStep(found=found, last=held[place - 1], is_end=False, looked_at=looked_at)
-        return WalkStep(found=found, last=bite.last, is_end=bite.is_end, looked_at=max(bite.looked_at, looked_at))
+        return WalkStep(found=found, last=step.last, is_end=step.is_end, looked_at=max(step.looked_at, looked_at))
 
     async def _held(self, keys: list[Key]) -> list[Key]:
-        """As many of them, from the first on, as have contents that fit into memory together."""
+        """The first of them, as many as have contents that fit into memory together."""
         query = "SELECT seq, size_bytes FROM letters WHERE seq = ANY($1::bigint[])"
         sizes = {row[0]: row[1] for row in await self._tx.rows(query, [key[-1] for key in keys])}
         total = 0
@@ -279,8 +277,8 @@ class Walk:
         return keys
 
     async def _contents(self, seqs: list[int]) -> dict[int, MessageContent]:
-        # What is too large to have values is as good as empty, and quicker to read; and headers need no body.
-        is_read = any(isinstance(check, BodyTerm) for check in self._question.checks)
+        # A body that is too large to have values is read as empty, which is quicker; and headers need no body.
+        is_read = any(isinstance(check, BodyTerm) for check in self._parts.checks)
         query = _CONTENTS_OF if is_read else _PROPERTIES_OF
         rows = await self._tx.rows(query, seqs) if seqs else []
         contents = {
@@ -291,8 +289,8 @@ class Walk:
         return contents
 
     async def _envelopes(self, contents: dict[int, MessageContent], *, body_bytes: int) -> dict[int, MessageContent]:
-        """Those that may be envelopes, with the beginning of their bodies: the message's headers are in there, and so
-        much of its own body."""
+        """Those that may be envelopes, with the beginning of their bodies: it holds the message's headers, and so much
+        of its own body."""
         seqs = [seq for seq, each in contents.items() if may_be_envelope(each.properties)]
         rows = await self._tx.rows(_BEGINNINGS_OF, seqs, BEFORE_BODY_BYTES_MAX + body_bytes) if seqs else []
         return {seq: MessageContent(properties=contents[seq].properties, body=bytes(body)) for seq, body in rows}
@@ -302,10 +300,10 @@ class Walk:
         if self.is_searched:
             return await self._searched(after, want)
         statement = FilterStatement(self._tx.dialect, now_ms=self._now_ms)
-        rest = statement.all_of((each for each in self._driver.rest if not _is_range(each)), self._question.without)
-        rest += self._driver.leaves(statement)
-        if self._question.words:
-            rest.append(statement.has_words(self._question.words))
+        rest = statement.all_of((each for each in self._index.rest if not _is_range(each)), self._parts.without)
+        rest += self._index.leaves(statement)
+        if self._parts.words:
+            rest.append(statement.has_words(self._parts.words))
         began_s, window = time.monotonic(), self._next_window() if self._is_long else None
         limit = statement.bind(want)
         pieces = self._merged(self._pieces(statement, after, limit, rest, window), limit)
@@ -314,7 +312,7 @@ class Walk:
             found: list[Key] = [(dead_at_ms, seq) for dead_at_ms, seq in rows]
             last = found[-1] if found else after
             return WalkStep(found=found, last=last, is_end=len(found) < want, looked_at=len(found))
-        # In one statement: what goes or comes meanwhile would move the edge beyond what was looked through.
+        # In one statement: letters that come or go meanwhile would move the edge beyond what was looked through.
         edges = self._merged(self._edges(statement, after, window), "1")
         query = sql("SELECT k.*, 0 FROM (", pieces, ") AS k UNION ALL SELECT e.*, 1 FROM (", edges, ") AS e")
         rows = await self._tx.rows(query, *statement.arguments)
@@ -325,7 +323,7 @@ class Walk:
 
     def _next_window(self) -> int:
         if self._window is None:
-            pieces = sum(1 for _ in self._driver.pieces(FilterStatement(self._tx.dialect, now_ms=self._now_ms)))
+            pieces = sum(1 for _ in self._index.pieces(FilterStatement(self._tx.dialect, now_ms=self._now_ms)))
             self._window = _power_of_two(WINDOWS[0] / max(pieces, 1), 1, WINDOWS[0])
         return self._window
 
@@ -335,7 +333,8 @@ class Walk:
         self._window = _power_of_two(window * growth, 1, WINDOWS[1])
 
     def _within(self, found: list[Key], edge: Key | None, after: Key | None, want: int, window: int) -> WalkStep:
-        """Up to the edge, where the first of the pieces ended its window; without one, all were looked through."""
+        """What was found up to the edge, where the first piece ended its window. Without an edge all was looked
+        through."""
         if edge is None:
             last = found[-1] if found else after
             return WalkStep(found=found, last=last, is_end=len(found) < want, looked_at=len(found))
@@ -348,13 +347,13 @@ class Walk:
     def _pieces(
         self, statement: FilterStatement, after: Key | None, limit: str, rest: list[str], window: int | None
     ) -> list[str]:
-        """Keys in the order of death, from each piece that the driver names. With a window the rest is asked of so many
-        letters only."""
+        """Keys in the order of death, from each piece of the index. With a window only so many letters are asked for
+        the rest."""
         beyond = self._range(statement, after)
-        plus = "+" if self._driver.is_gathered else ""
+        plus = "+" if self._index.is_gathered else ""
         order = f"ORDER BY {plus}l.dead_at_ms{self._down}, {plus}l.seq{self._down}"
         pieces = []
-        for piece in self._driver.pieces(statement):
+        for piece in self._index.pieces(statement):
             if window is None:
                 where = " AND ".join((*piece, *rest, *beyond)) or "TRUE"
                 pieces.append(sql("SELECT l.dead_at_ms, l.seq FROM letters AS l WHERE", where, order, "LIMIT", limit))
@@ -374,7 +373,7 @@ class Walk:
 
     def _range(self, statement: FilterStatement, after: Key | None) -> tuple[str, ...]:
         """Where in its index each piece begins and ends."""
-        asked = statement.all_of(each for each in self._driver.rest if _is_range(each))
+        asked = statement.all_of(each for each in self._index.rest if _is_range(each))
         if after is None:
             return tuple(asked)
         return (
@@ -388,13 +387,13 @@ class Walk:
         order = f"ORDER BY l.dead_at_ms{self._down}, l.seq{self._down} LIMIT 1 OFFSET {window - 1}"
         return [
             sql("SELECT l.dead_at_ms, l.seq FROM letters AS l WHERE", " AND ".join((*piece, *beyond)) or "TRUE", order)
-            for piece in self._driver.pieces(statement)
+            for piece in self._index.pieces(statement)
         ]
 
     async def _searched(self, after: Key | None, want: int) -> WalkStep:
         """Keys in the order of the full-text index; conditions are asked of what it gives."""
         statement = FilterStatement(self._tx.dialect, now_ms=self._now_ms)
-        conditions = [*self._driver.all_conditions(statement), *statement.all_of((), self._question.without)]
+        conditions = [*self._index.all_conditions(statement), *statement.all_of((), self._parts.without)]
         size = max(want, 2_000) if conditions else want
         seqs, edge, is_end = await self._words_after(after, size)
         found, last = seqs, edge if after is None or edge is not None else after[0]
@@ -414,7 +413,7 @@ class Walk:
     async def _words_after(self, after: Key | None, size: int) -> tuple[list[int], int | None, bool]:
         """At most `size` letters that have the words, the last one looked at, and whether it was the last there is."""
         statement = FilterStatement(self._tx.dialect, now_ms=self._now_ms)
-        asked = statement.search(self._question.words)
+        asked = statement.search(self._parts.words)
         beyond = "" if after is None else f"{self._before} {statement.bind(after[0])}"
         limit = statement.bind(size)
         if self._tx.dialect.kind == "sqlite":
@@ -452,13 +451,13 @@ class Walk:
     def _by_index(self, statement: FilterStatement, asked: str) -> str:
         """The words as a condition for PostgreSQL's index. It collects all words with a beginning before it looks at
         anything else, and can't be stopped meanwhile; so short beginnings are asked of what the other words lead to."""
-        others = [each for each in self._question.words if not _begins_many(each)]
-        if not others or len(others) == len(self._question.words):
+        others = [each for each in self._parts.words if not _begins_many(each)]
+        if not others or len(others) == len(self._parts.words):
             return f"w.words @@ {asked}"
         return f"w.words @@ {statement.search(others)} AND coalesce(w.words @@ {asked}, FALSE)"
 
     async def _from_index(self, query: str, *arguments: object) -> list[int] | None:
-        """What a question to the full-text index gives; None if it takes too long."""
+        """What a parts to the full-text index gives; None if it takes too long."""
         if self._until_s is None:
             return [seq for (seq,) in await self._tx.rows(query, *arguments)]
         rows = None if self._is_index_slow else await self._tx.rows_within(INDEX_S, query, *arguments)
@@ -466,11 +465,11 @@ class Walk:
         return None if rows is None else [seq for (seq,) in rows]
 
     async def _kept_after(self, after: Key | None, size: int) -> tuple[list[int], int | None, bool]:
-        """The same as `_words_after`, from the words that SQLite keeps of each letter."""
+        """The same as `_words_after`, from the words that SQLite keeps beside its index."""
         began_s, window = time.monotonic(), self._window or NEAR
         statement = FilterStatement(self._tx.dialect, now_ms=self._now_ms)
-        # What is only likely is looked at anyway.
-        words = [statement.keeps_words(each) for each in self._question.words if isinstance(each, WordsTerm)]
+        # Letters that only likely have the words are checked later anyway.
+        words = [statement.keeps_words(each) for each in self._parts.words if isinstance(each, WordsTerm)]
         where = "" if after is None else f"WHERE k.seq {self._before} {statement.bind(after[0])}"
         near = sql(
             "(SELECT k.seq, k.words FROM search_texts AS k", where, f"ORDER BY k.seq{self._down} LIMIT {window})"
@@ -489,10 +488,10 @@ def _begins_many(asked: WordsTerm | LikelyWords) -> bool:
 
 
 def _power_of_two(number: float, least: int, most: int) -> int:
-    """The largest that is not larger than the number, within bounds."""
+    """The largest power of two up to the number, within bounds."""
     return min(max(1 << max(int(number), 1).bit_length() - 1, least), most)
 
 
-def _is_range(filter_condition: ColumnCondition) -> bool:
-    """Every index goes on with the moment of death, so it answers this too."""
+def _is_range(filter_condition: ColumnTerm) -> bool:
+    """Every index goes on with the time of death, so it answers this too."""
     return isinstance(filter_condition, TimeTerm) and filter_condition.field == "dead" and not filter_condition.negated

@@ -25,7 +25,7 @@ WRITES = {
     ("batches", "close"): "owning",
     ("operations", "create_due"): "choosing",
     ("operations", "take"): "taking",
-    ("operations", "exchange"): "exchanging",
+    ("operations", "record_and_take"): "exchanging",
     ("operations", "record"): "recording",
 }
 """The store's methods whose transactions are windows."""
