@@ -25,7 +25,7 @@ from redrive.stores.search.full_text import forget_words
 from tests.selections.filters import draw_filter
 from tests.selections.letters import draw_letter
 from tests.unit.stores.arrivals import database_of
-from tests.unit.stores.letter_making import NOW_MS, put
+from tests.unit.stores.made_letters import NOW_MS, put
 
 ROUND_LETTERS, ROUND_FILTERS = 100, 50
 REDRIVES, DELETES = 5, 5

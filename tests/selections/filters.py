@@ -23,7 +23,7 @@ from redrive.records.filters.terms import Flag, MomentField, NameField, NumberFi
 from redrive.stores import ExportedLetter
 from redrive.stores.message_contents import headers_of
 from tests.selections.letters import HEADER_NAMES, NAMES, ODD, draw_text, texts_of
-from tests.unit.stores.letter_making import NOW_MS
+from tests.unit.stores.made_letters import NOW_MS
 
 _ATTRIBUTES = {"topic": "routing_key", "group": "group_id", "operation": "operation_id"}
 

@@ -11,7 +11,7 @@ from typing import Any
 from redrive.records import BODY_BYTES_MAX, DeadLetter, MessageContent, Status
 from redrive.stores import ExportedLetter
 from redrive.wire import Properties
-from tests.unit.stores.letter_making import NOW_MS, make_letter
+from tests.unit.stores.made_letters import NOW_MS, make_letter
 
 LARGE = BODY_BYTES_MAX + 1_000
 NAMES = ("orders", "Orders", "orders.eu", "or_ers%", "or[d]ers?", "ORDERS", "*", "", "room", "a.b-c_d", "q\\1")

@@ -26,7 +26,7 @@ from rig.serve_process import serving
 from redrive.records import Redaction, Role, Token, mint_token
 from redrive.stores import open_store
 from redrive.wiring import new_id, new_secret, now_ms
-from tests.unit.stores.letter_making import make_exported, make_letter, put
+from tests.unit.stores.made_letters import make_exported, make_letter, put
 
 LETTERS, LARGE, LARGE_BYTES = 3_000, 20, 1_000_000
 DEAR = " ".join(["-body.a.*.1:zz"] * 20)

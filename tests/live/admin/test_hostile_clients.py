@@ -20,7 +20,7 @@ import pytest
 from rig.serve_process import Served, serving
 
 from redrive.stores import Store
-from tests.unit.stores.letter_making import make_exported, make_letter, on_store, put
+from tests.unit.stores.made_letters import make_exported, make_letter, on_store, put
 
 MEGABYTE = 1_000_000
 TEST_S_MAX = 55.0

@@ -16,7 +16,7 @@ from redrive.deadletters.collect.fingerprints import fingerprint
 from redrive.records import Explanation, explain, search_text, words_of
 from tests.live.client.accounts import ready, wait_ready
 from tests.unit.client.scenario import run_scenario, wait_until
-from tests.unit.records import framework_headers as frameworks
+from tests.unit.records import sample_headers as frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

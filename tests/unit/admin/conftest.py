@@ -29,7 +29,7 @@ from redrive.records import DeadLetter, MessageContent, Role, Token, mint_token
 from redrive.stores import Store, open_store
 from redrive.wiring import find_connection_settings, new_id, new_random_bits, new_secret
 from tests.unit.conftest import Run as Run
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, put
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/"
 BASE_URL = "http://127.0.0.1:8080"

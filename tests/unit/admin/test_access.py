@@ -26,7 +26,7 @@ from redrive.records import AuditEntry, NameTerm, Redaction, Role, moment_json
 from redrive.serving.proxies import TrustedProxies
 from redrive.stores import Store, StoreUnavailable
 from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, PutLetter, Run, audited
-from tests.unit.stores.letter_making import make_letter
+from tests.unit.stores.made_letters import make_letter
 
 WRONG = "rd_0123456789abcdef_0123456789abcdefghjkmnpqrstvwxyz"
 

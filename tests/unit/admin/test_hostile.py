@@ -23,7 +23,7 @@ from redrive.stores.cursors import write_cursor
 from redrive.telemetry import Log, LogFormat, Telemetry
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, make_token
 from tests.unit.admin.seeding import ask, operate, seed
-from tests.unit.stores.letter_making import make_exported, make_letter, put
+from tests.unit.stores.made_letters import make_exported, make_letter, put
 
 TEXTS = {
     "line ends": "a\r\nSet-Cookie: stolen=1\r\n\r\n<html>",

@@ -31,7 +31,7 @@ from redrive.wire.envelopes import wrap_in_envelope
 from redrive.wiring import ContentJson, describe_content
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
 from tests.unit.event_loop_gaps import longest_gap_s
-from tests.unit.stores.letter_making import NOW_MS, make_letter
+from tests.unit.stores.made_letters import NOW_MS, make_letter
 
 BLIND = View(sees_payloads=False)
 WHOLE = View(sees_payloads=True)

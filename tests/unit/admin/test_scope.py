@@ -11,7 +11,7 @@ from tests.selections.auditor import stored
 from tests.selections.filters import draw_filter
 from tests.selections.letters import draw_letter
 from tests.unit.admin.conftest import ClientFor, Run
-from tests.unit.stores.letter_making import put
+from tests.unit.stores.made_letters import put
 
 MESSAGES = "/api/v1/messages"
 LETTERS, FILTERS = 15, 40

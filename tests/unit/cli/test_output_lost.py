@@ -9,7 +9,7 @@ import pytest
 
 from redrive.records import Filter
 from redrive.stores import open_store
-from tests.unit.stores.letter_making import NOW_MS, make_letter, put
+from tests.unit.stores.made_letters import NOW_MS, make_letter, put
 
 
 @pytest.fixture

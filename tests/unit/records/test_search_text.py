@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from redrive.core import PlainMessage
 from redrive.records import BODY_BYTES_MAX, BodyValues, cut_words, explain, search_text, words_of
-from tests.unit.records import framework_headers as frameworks
+from tests.unit.records import sample_headers as frameworks
 from tests.unit.wire.strategies import tables
 
 

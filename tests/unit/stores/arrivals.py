@@ -22,6 +22,8 @@ from redrive.stores import Lease, Store
 from redrive.stores.database import Database
 
 NOW_MS = 1_800_000_000_000
+LATER_MS = NOW_MS + 10_000_000
+OTHER_OPERATION_ID = make_id(NOW_MS, 1 << 21)
 DLQ = "orders.parked"
 _NUMBERS = itertools.count()
 _SENT = """

@@ -5,7 +5,7 @@ import pytest
 from redrive.records import AuditEntry
 from redrive.stores import InvalidCursor, Store
 from redrive.stores.audit import write_audit
-from tests.unit.stores.letter_making import NOW_MS, on_store
+from tests.unit.stores.made_letters import NOW_MS, on_store
 
 
 def entry(number: int, **fields: object) -> AuditEntry:

@@ -7,7 +7,7 @@ import pytest
 from redrive.records import GroupState, GroupStateChange, Selection, Status
 from redrive.stores import InvalidCursor, Store, UnknownGroup, open_store
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, on_store, put
 
 LATER_MS = NOW_MS + 1_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from redrive.core import Attempt
 from redrive.records import DeadLetter, Filter, LifecycleEntry, MessageContent, NameTerm, Selection, Status, WordsTerm
 from redrive.stores import ChangeResult, ExportedEdit, LetterBusy, PastContent, Store, UnknownLetter, VersionConflict
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, on_store, put
 
 LATER_MS = NOW_MS + 1_000_000
 

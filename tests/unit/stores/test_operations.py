@@ -21,7 +21,9 @@ from redrive.records import (
 )
 from redrive.stores import IdempotencyConflict, LeaseLost, Store, UnknownOperation
 from tests.unit.stores.arrivals import (
+    LATER_MS,
     NOW_MS,
+    OTHER_OPERATION_ID,
     begin,
     claim,
     collect,
@@ -490,5 +492,22 @@ def test_a_refused_copy_of_a_doubtful_one_leaves_it_in_doubt(store: Store, run: 
         await redrive(store, id, state=ItemState.IN_DOUBT)
         await redrive(store, id, state=state)
         assert await statuses(store, id) == ["in_doubt"]
+
+    run(scenario())
+
+
+def test_auto_retry_leaves_the_dead_letters_of_other_vhosts_to_others(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        await store.rules.set(RetryRule(scope="*"), now_ms=NOW_MS)
+        ids = await collect(store, make_arrival(1), make_arrival(2, vhost="other"))
+        due = await store.operations.create_due(
+            id=OTHER_OPERATION_ID, who="auto", now_ms=LATER_MS, limit=9, vhost="other"
+        )
+        assert due is not None
+        items, _ = await store.operations.items(due.id, 9)
+        assert [one.letter_id for one in items] == [ids[1]]
+        assert await store.operations.waiting(vhost="/") == ()
+        assert await store.operations.waiting(vhost="other") == (due.id,)
+        assert await store.operations.waiting() == (due.id,)
 
     run(scenario())

@@ -8,7 +8,7 @@ from redrive.stores.search import index_choice as drivers
 from redrive.stores.search.index_choice import PIECES_MAX, choose_index, expand_names
 from tests.unit.event_loop_gaps import longest_gap_s
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.letter_making import NOW_MS, make_letter, put
+from tests.unit.stores.made_letters import NOW_MS, make_letter, put
 
 HOUR_MS = 3_600_000
 

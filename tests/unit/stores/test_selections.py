@@ -26,7 +26,7 @@ from redrive.wire import Properties
 from tests.selections.auditor import audit_round, listed, stored
 from tests.unit.stores.arrivals import collect, database_of, make_arrival
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, put
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])

@@ -28,7 +28,7 @@ from tests.unit.admin.conftest import Noted, app_on, make_token
 from tests.unit.admin.scope_attacks import ATTACKS, MINE, MY_DLQ, THEIR_DLQ, THEIRS, Call, Ids
 from tests.unit.admin.seeding import ask
 from tests.unit.runtime.forged_headers import forged
-from tests.unit.stores.letter_making import make_exported, make_letter, put
+from tests.unit.stores.made_letters import make_exported, make_letter, put
 
 NARROW = "narrow"
 """The operator's name, and how the contents of its letters begin."""

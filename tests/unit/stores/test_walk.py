@@ -35,7 +35,7 @@ from redrive.stores.search.walk import find_matching
 from tests.selections.auditor import as_if_many
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, on_store, put
 
 NAMES = ("orders", "orders.eu", "or[d]ers?", "or_ers%", "ORDERS", "parked", "*", "")
 TEXTS = ("alpha", "Bravo", "alpha bravo", "orders.created", "Zürich", "42", "naïve_word", "--")

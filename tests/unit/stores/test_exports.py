@@ -6,12 +6,33 @@ import msgspec
 import pytest
 
 from redrive.core import Attempt
-from redrive.records import Filter, LifecycleEntry, MessageContent, NameTerm, NumberTerm, RetryRule, Status, WordsTerm
+from redrive.records import (
+    Filter,
+    LifecycleEntry,
+    MessageContent,
+    NameTerm,
+    NumberTerm,
+    RetryRule,
+    Selection,
+    Status,
+    WordsTerm,
+)
 from redrive.stores import ExportedEdit, ExportedLetter, ImportResult, PastContent, Store, open_store
 from redrive.stores.letters import exports as exporting
 from redrive.stores.search import walk as searching
 from redrive.wire import Properties
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
+from tests.unit.stores.arrivals import (
+    LATER_MS,
+    OTHER_OPERATION_ID,
+    begin,
+    collect,
+    counts_anew,
+    counts_kept,
+    make_arrival,
+    statuses,
+)
+from tests.unit.stores.conftest import Run
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, on_store, put
 
 ODD = bytes(range(256))
 WHOLE = ExportedLetter(
@@ -117,3 +138,40 @@ def test_an_export_of_what_no_index_answers_has_all_of_it(store_url: str, monkey
         assert [each.letter.id for each in found] == [each.letter.id for each in made[1::2]]
 
     on_store(store_url, work)
+
+
+def test_an_import_is_not_due_in_a_store_that_has_no_rule_for_it(store: Store, run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await store.rules.set(RetryRule(scope="*"), now_ms=NOW_MS)
+        ids = await collect(store, make_arrival(1))
+        exported = [one async for one in store.letters.stream(Filter(), now_ms=NOW_MS)]
+        assert exported[0].letter.due_at_ms is not None
+        async with await open_store(f"sqlite:///{tmp_path}/ruled.db") as ruled:
+            await ruled.rules.set(RetryRule(scope="queue:orders"), now_ms=NOW_MS)
+            await ruled.letters.insert_exported(exported, who="ada", now_ms=NOW_MS)
+            due = await ruled.operations.create_due(id=OTHER_OPERATION_ID, who="auto", now_ms=LATER_MS, limit=9)
+            assert due is not None
+            assert due.total == 1
+        async with await open_store(f"sqlite:///{tmp_path}/bare.db") as bare:
+            await bare.letters.insert_exported(exported, who="ada", now_ms=NOW_MS)
+            assert await bare.operations.create_due(id=OTHER_OPERATION_ID, who="auto", now_ms=LATER_MS, limit=9) is None
+            assert await statuses(bare, *ids) == ["pending"]
+
+    run(scenario())
+
+
+def test_one_exported_while_it_was_sent_is_in_doubt_where_nobody_sends_it(
+    store: Store, run: Run, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, make_arrival(1))
+        operation_id, lease = await begin(store, *ids)
+        assert len(await store.operations.take(operation_id, lease, limit=9, now_ms=NOW_MS)) == 1
+        exported = [one async for one in store.letters.stream(Filter(), now_ms=NOW_MS)]
+        async with await open_store(f"sqlite:///{tmp_path}/other.db") as other:
+            await other.letters.insert_exported(exported, who="ada", now_ms=NOW_MS)
+            assert await statuses(other, *ids) == ["in_doubt"]
+            assert await counts_kept(other) == await counts_anew(other)
+            assert (await other.letters.reopen(Selection(ids=ids), who="ada", why="", now_ms=NOW_MS)).done == 1
+
+    run(scenario())

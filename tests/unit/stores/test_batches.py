@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from redrive.core import Attempt
-from redrive.records import ItemState, MessageContent, OperationKind, RetryRule, Status
+from redrive.records import ItemState, MessageContent, OperationKind, RetryRule, Selection, Status
 from redrive.stores import Store
 from redrive.wire import Properties
 from tests.unit.stores.arrivals import (
     DLQ,
     NOW_MS,
+    begin,
     collect,
     collecting_lease,
     counts_anew,
@@ -301,5 +302,33 @@ def test_a_stopped_queue_stays_stopped_until_somebody_says_resume(store: Store, 
         assert await store.batches.stopped_queues() == {("/", DLQ): "nearer"}
         await store.batches.resume_queue("/", DLQ, now_ms=NOW_MS, who="ada")
         assert await store.batches.stopped_queues() == {}
+
+    run(scenario())
+
+
+def test_what_is_given_back_is_in_no_open_batch_any_more(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        arrivals = [make_arrival(number) for number in (1, 2, 3)]
+        lease = await collecting_lease(store)
+        await store.batches.store(arrivals, lease=lease, batch_id="open", now_ms=NOW_MS)
+        given_back = tuple(one.id for one in arrivals[:2])
+        await begin(store, arrivals[2].id)
+        (batch,) = await store.batches.open_batches("/", arrivals[0].dlq)
+        assert len(batch.entries) == 3
+        await begin(store, *given_back, kind=OperationKind.RETURN)
+        (batch,) = await store.batches.open_batches("/", arrivals[0].dlq)
+        assert batch.entries == ((arrivals[2].fingerprint, arrivals[2].id),)
+
+    run(scenario())
+
+
+def test_the_copy_of_a_doubtful_letter_that_was_reopened_comes_back_to_it(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        ids = await collect(store, make_arrival(1))
+        await redrive(store, *ids, state=ItemState.IN_DOUBT)
+        await store.letters.reopen(Selection(ids=ids), who="ada", why="it did not arrive", now_ms=NOW_MS)
+        back = await collect(store, make_arrival(2, redriven_id=ids[0], redriven_count=1))
+        # Two pending rows for one message would be sent twice.
+        assert back == ids
 
     run(scenario())

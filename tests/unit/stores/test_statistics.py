@@ -8,7 +8,7 @@ from redrive.records import DeadLetter, ErrorTerm, Filter, NameTerm, Status, Ter
 from redrive.stores import LetterStats, Store
 from redrive.stores import statistics as stats
 from redrive.stores.letters.counts import ACTIVITY_BUCKET_MS
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, on_store, put
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, on_store, put
 
 LETTERS = [
     make_letter(

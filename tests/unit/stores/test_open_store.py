@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 from rig.postgres import Postgres
 
+from redrive.records import Filter
 from redrive.stores import InvalidDatabaseUrl, Store, StoreUnavailable, open_store
 from redrive.stores.database_urls import PostgresPlace, SqlitePlace, read_database_url
 from redrive.stores.schema.dialect import for_sqlite, sqlite_arguments
 from redrive.stores.sqlite import SqliteDatabase
-from tests.unit.stores.arrivals import NOW_MS, collect, collecting_lease, counts_anew, database_of, make_arrival
+from tests.unit.stores.arrivals import (
+    NOW_MS,
+    collect,
+    collecting_lease,
+    counts_anew,
+    database_of,
+    make_arrival,
+)
 from tests.unit.stores.conftest import Run
 
 
@@ -262,3 +270,36 @@ def test_who_is_refused_the_log_because_another_opens_the_new_file_too_tries_aga
     SqliteDatabase(":memory:", "memory")._use_log(connection)
     assert connection.refusals == 0
     connection.close()
+
+
+def test_a_file_that_was_removed_or_replaced_takes_no_commit(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        url = f"sqlite:///{tmp_path}/redrive.db"
+        async with await open_store(url) as store:
+            await collect(store, make_arrival(1))
+            (tmp_path / "redrive.db").rename(tmp_path / "moved.db")
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                await collect(store, make_arrival(2))
+            (tmp_path / "redrive.db").write_bytes(b"")
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                await collect(store, make_arrival(2))
+            (tmp_path / "moved.db").rename(tmp_path / "redrive.db")
+            await collect(store, make_arrival(3))
+            assert await store.letters.count(Filter(), now_ms=NOW_MS) == 2
+
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_a_server_that_would_forget_commits_is_told_not_to(postgres_url: str, run: Run) -> None:
+    async def scenario() -> None:
+        async with await open_store(postgres_url) as store, database_of(store).write() as tx:
+            name = await tx.value("SELECT current_database()")
+            await tx.run(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+        async with await open_store(postgres_url) as store:
+            async with database_of(store).read() as tx:
+                assert await tx.value("SHOW synchronous_commit") == "off"
+            async with database_of(store).write() as writing:
+                assert await writing.value("SHOW synchronous_commit") == "on"
+
+    run(scenario())

@@ -16,7 +16,7 @@ from redrive.records import Explanation, explain, normalise_message
 from redrive.records.explanations.framework_headers import FrameworkReport
 from redrive.records.explanations.group_ids import identify_group
 from redrive.records.explanations.stack_traces import top_frame, top_lines
-from tests.unit.records import framework_headers as frameworks
+from tests.unit.records import sample_headers as frameworks
 
 
 def parked(error: str, stack: str | None = None, queue: str = "orders") -> Explanation:

@@ -7,6 +7,7 @@ import pytest
 from redrive.records import Filter, ItemState, LetterEvent, RedriveTarget, Selection, Status
 from redrive.stores import Store, acting_as
 from tests.unit.stores.arrivals import (
+    LATER_MS,
     NOW_MS,
     begin,
     collect,
@@ -175,5 +176,17 @@ def test_whoever_sees_another_vhost_leaves_these_alone(store: Store, run: Run) -
         assert await settle(now_ms=late_ms, limit=10, vhost="other") == 0
         assert await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="other") == (0, frozenset())
         assert await settle(now_ms=late_ms, limit=10, vhost="/") == 1
+
+    run(scenario())
+
+
+def test_a_silence_that_nobody_listens_to_resolves_nothing(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        arrival = make_arrival(1)
+        ids = await collect(store, arrival)
+        await redrive(store, *ids)
+        await store.batches.stop_queue("/", arrival.dlq, "it nears its delivery limit", now_ms=NOW_MS, who="ada")
+        await store.operations.settle_silent(now_ms=LATER_MS, limit=9)
+        assert await statuses(store, *ids) == ["retrying"]
 
     run(scenario())

@@ -21,7 +21,9 @@ from redrive.stores.operations import claims as operations_taking
 from redrive.stores.operations import runs as operations_running
 from redrive.stores.sqlite import SqliteDatabase
 from tests.unit.stores.arrivals import (
+    LATER_MS,
     NOW_MS,
+    OTHER_OPERATION_ID,
     begin,
     claim,
     collect,
@@ -293,5 +295,23 @@ def test_a_clock_set_back_while_it_is_sent_makes_a_silence_longer_and_not_endles
         assert await statuses(store, id) == ["retrying"]
         assert await store.operations.settle_silent(now_ms=NOW_MS + 61_000, limit=10) == 1
         assert await statuses(store, id) == ["resolved"]
+
+    run(scenario())
+
+
+def test_what_a_cancelled_operation_could_not_send_is_skipped_and_due_again(store: Store, run: Run) -> None:
+    async def scenario() -> None:
+        await store.rules.set(RetryRule(scope="*"), now_ms=NOW_MS)
+        ids = await collect(store, make_arrival(1), make_arrival(2))
+        operation_id, lease = await begin(store, *ids)
+        await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
+        await store.operations.cancel(operation_id, who="ada", now_ms=NOW_MS)
+        unsent = SendResult(id=ids[0], state=ItemState.QUEUED, reason="no connection")
+        ended = await store.operations.record(operation_id, lease, [unsent], now_ms=NOW_MS)
+        assert (ended.state, ended.left, ended.skipped, ended.ended_at_ms) == ("cancelled", 0, 2, NOW_MS)
+        assert await statuses(store, *ids) == ["pending", "pending"]
+        due = await store.operations.create_due(id=OTHER_OPERATION_ID, who="auto", now_ms=LATER_MS, limit=9)
+        assert due is not None
+        assert due.total == 2
 
     run(scenario())

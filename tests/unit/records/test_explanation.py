@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redrive.core import Attempt, Failure, Parked, ParkReason, PlainMessage, RedriveError, Report, parking_headers
 from redrive.records import Explanation, explain, guess_failed_queue, with_failed_queue
 from redrive.records.explanations.header_values import moment_ms_of
-from tests.unit.records import framework_headers as frameworks
+from tests.unit.records import sample_headers as frameworks
 from tests.unit.wire.strategies import values
 
 NOW_MS = 1_800_000_000_000

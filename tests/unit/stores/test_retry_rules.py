@@ -13,7 +13,7 @@ from redrive.stores.letters import batches as collecting
 from redrive.stores.letters import incoming as arriving
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.letter_making import make_letter, put
+from tests.unit.stores.made_letters import make_letter, put
 
 
 async def due(store: Store, *ids: str) -> list[int | None]:

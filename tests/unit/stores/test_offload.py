@@ -14,7 +14,7 @@ from redrive.stores.search.budgets import VIEW_BUDGET, SearchBudget, within_budg
 from redrive.stores.search.offload import evaluate
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.letter_making import NOW_MS, make_exported, make_letter, put
+from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, put
 
 LETTERS = 6
 LARGE = {"a": [[n, f"v{n}"] for n in range(20_000)]}
