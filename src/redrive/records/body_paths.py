@@ -7,7 +7,7 @@ What is no JSON to the letter of the standard but is read by most parsers is rea
 letter that a filter can't see is one that its negation selects.
 
 A body is taken apart only as far as the paths lead, each part once for all questions, and in small steps: a large one
-must not hold up a process in one go. Whoever asks may count the work with a `Meter` and end it.
+must not hold up a process in one go. The caller may count the work with a `Meter` and end it.
 """
 
 import codecs
@@ -56,10 +56,10 @@ class Meter(Protocol):
 
 
 class Unmetered:
-    """A meter for whom nothing is too much."""
+    """A meter without a limit."""
 
     def spend(self, cost: int) -> None:
-        """As you like."""
+        """Nothing is counted."""
 
 
 class BodyValues:

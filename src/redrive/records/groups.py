@@ -1,4 +1,4 @@
-"""A group: dead letters of one kind, and what people said about it."""
+"""A group: dead letters of one kind, with its notes and the state that people gave it."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from redrive.records.states import GroupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNote:
-    """What somebody wrote beside a group."""
+    """A note of a person about a group."""
 
     at_ms: int
     who: str
@@ -16,7 +16,7 @@ class GroupNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStateChange:
-    """What somebody said about a group last: the state they gave it, and why."""
+    """The state that somebody gave a group, and why."""
 
     state: GroupState
     at_ms: int
@@ -26,7 +26,7 @@ class GroupStateChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A row of the store. `count` are all its dead letters there are, `by_status` how they stand."""
+    """A row of the store. `count` are all its dead letters, `by_status` those of each status."""
 
     id: str
     title: str
@@ -44,4 +44,4 @@ class Group:
     returned: int
     notes: tuple[GroupNote, ...] = ()
     state_change: GroupStateChange | None = None
-    """Also of a group that has regressed since: then it tells who resolved it."""
+    """The last one; of a group that has regressed since, it says who resolved it."""

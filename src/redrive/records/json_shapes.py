@@ -189,7 +189,7 @@ def token_json(token: Token, *, now_ms: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=8_192)
 def _second_text(at_s: int) -> str | None:
-    """A page has the same seconds again and again, and a calendar is the dearest part of it."""
+    """A page has the same seconds again and again, and the calendar is the slowest part of it."""
     try:
         return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
     except (OverflowError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""A dead letter: what is known about it, what it consists of, and how it came to be so."""
+"""A dead letter: what is known about it, its content, and what happened to it."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from redrive.records.states import Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a message's headers tell, whoever parked it. Where they tell nothing, the field is None."""
+    """What the headers of a message say, of whatever framework. Where they say nothing, the field is None."""
 
     queue: str
     """The queue it failed in."""
@@ -40,7 +40,7 @@ class Explanation:
     owner: str | None = None
     """Whose operators it belongs to: see `owner_of`. None: by the DLQ's name."""
     history: tuple[Attempt, ...] = ()
-    """Attempts that its properties don't tell of. Those they do tell of are read when somebody asks."""
+    """Attempts that its headers don't list. Those in the headers are read when somebody asks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Arrival:
     dlq: str
     dlq_exchange: str
     dlq_routing_key: str
-    """How it came into the queue it lay in."""
+    """How it was published into its dead-letter queue."""
     content: MessageContent
     fingerprint: bytes
     """Equal for the same message delivered twice."""
@@ -72,13 +72,14 @@ class Arrival:
     """The dead letter it was when it was redriven, and which of its redrives brought it."""
     redriven_count: int = 0
     redriven_mark: str | None = None
-    """What may prove that: see `marks`. Without proof the two above are a stranger's words."""
+    """What may prove that: see `redriven_marks`. Without proof anybody may have written the two above."""
     own_id: str = ""
-    """The message's own id to the letter, or else its `x-redrive-id`: what its mark was made of."""
+    """The message's own id exactly as it is, or else its `x-redrive-id`: what its mark was made of."""
     own_body: bytes | None = None
     """The message's own body, where its content is an envelope: what its mark was made of. None: the content's."""
     twin_of: str | None = None
-    """The stored dead letter it may be: it has the same bytes and no id, and after a crash nobody can know."""
+    """The stored dead letter that it may be again: it has the same bytes and no id, and after a crash nobody can
+    know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +128,10 @@ class DeadLetter:
     copy_of: str | None
     """The dead letter of which it is another copy: it was redriven once and died twice."""
     operation_id: str | None
-    """The operation that has, or last had, it in hand."""
+    """The operation that sends it, or sent it last."""
     is_edited: bool
     forgiven: int = 0
-    """The returns that auto-retry does not count: those up to that of the copy which a person sent last."""
+    """How many of `returns` auto-retry does not count: those up to the last redrive by a person."""
 
     @property
     def counted_returns(self) -> int:
@@ -140,7 +141,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleEntry:
-    """One entry in a dead letter's life."""
+    """One thing that happened to a dead letter."""
 
     at_ms: int
     event: str

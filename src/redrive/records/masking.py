@@ -1,10 +1,10 @@
-"""Hiding single values in bodies and headers. What can't be understood is hidden whole.
+"""Masks single values in bodies and headers. What can't be parsed is hidden whole.
 
 A path is written as filters write it: `customer.card`, `items.*.price`, `"a.b".c`. Where it meets a list it goes on in
-each of its elements, and where it meets a string that is JSON, inside of that: whoever wrote `customer.card` means the
+each of its elements, and where it meets a string that is JSON, inside of that: `customer.card` means the
 card, however the customer is packed.
 
-A body is whatever somebody sent, and may be made to be dear to read: work is counted, and there is an end to it.
+A sender may make a body that is expensive to read: work is counted and limited.
 """
 
 import json
@@ -79,7 +79,7 @@ def trial_redaction(kind: RedactionKind, text: str, hidden_from: Role) -> Redact
     return Redaction(id="", kind=kind, path=check_redaction_path(kind, text), hidden_from=hidden_from)
 
 
-def tells_error(name: str) -> bool:
+def has_error_text(name: str) -> bool:
     """Whether a header has an error's text or stack in it, ours or another framework's; in any case."""
     folded = name.casefold()
     return folded in _ERROR_HEADERS or folded.startswith(_ERROR_BEGINNINGS)
@@ -152,7 +152,7 @@ def hide_in_headers(headers: Any, names: frozenset[str] | None, *, hides_errors:
 
     def hidden(name: object) -> bool:
         text = str(name)
-        return text.casefold() in names or (hides_errors and tells_error(text))
+        return text.casefold() in names or (hides_errors and has_error_text(text))
 
     def shown(value: Any) -> Any:
         if isinstance(value, dict):

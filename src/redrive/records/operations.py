@@ -8,7 +8,7 @@ from redrive.records.letters import MessageContent
 
 
 class OperationKind(StrEnum):
-    """Who asked: a person, the auto-retry loop, or somebody who gives everything back to the DLQ."""
+    """A person's redrive, one of auto-retry, or restoring messages to their DLQ (`return` is the stored word)."""
 
     REDRIVE = "redrive"
     AUTO_RETRY = "auto-retry"
@@ -78,7 +78,8 @@ class NewOperation:
     who: str = ""
     why: str = ""
     queues: tuple[str, ...] = ()
-    """The queues that whoever asks is limited to, names with `*`; none: every queue. Every send is checked by them."""
+    """The queues that the caller is limited to, names with `*`; none: every queue. Every send is checked against
+    them."""
     token_id: str = ""
     """With which token it was asked for."""
     idempotency_key: str | None = None

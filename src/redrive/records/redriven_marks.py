@@ -1,4 +1,4 @@
-"""The mark of a redriven copy: what proves that a message which died again is the copy that we sent.
+"""The mark of a redriven copy: it proves that a message which died again is the copy that we sent.
 
 `x-redriven-id` and `x-redriven-count` are headers like others: anybody can write them, and a handler that publishes
 with `headers=message.headers` copies them. So a copy also carries a mark, `<operation>.<digest>`. The digest is made

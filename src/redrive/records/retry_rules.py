@@ -19,7 +19,7 @@ class RetryRule:
     settle_ms: int = 600_000
     is_declared: bool = False
     queues: tuple[str, ...] = ()
-    """The queues that whoever made it is limited to, names with `*`: it counts for their dead letters alone."""
+    """The queues that its author is limited to, names with `*`: it counts for their dead letters alone."""
 
     def due_at_ms(self, *, died_at_ms: int, returns: int) -> int | None:
         """When the next attempt is due; None when they are spent or the rule is off.

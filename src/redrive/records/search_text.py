@@ -2,10 +2,10 @@
 
 Words come from the body when it is text (its first 64 KiB), from header names and values, the error, the ids and the
 names of where it was. Of a stack only the lines about the failure itself: the rest would find everything by anything.
-So would the names of the headers that whoever parks a message writes, and the moments in them find nothing.
+So would the names of the headers that frameworks write when they park a message, and times in them find nothing.
 
-Who narrows `body.path:value` or `header.name:value` down by full text first (with `certain_words`) must know what is
-not in here: the part of a body beyond `BODY_BYTES_MAX` and of a text that `is_cut`, and the values of
+Code that narrows `body.path:value` or `header.name:value` down by full text first (with `certain_words`) must know what
+is not in here: the part of a body beyond `BODY_BYTES_MAX` and of a text that `is_cut`, and the values of
 `UNSEARCHED_HEADERS`.
 """
 

@@ -17,7 +17,7 @@ that it had not arrived. `silence`: it has not come back for T. `untaken`: T is 
 the queue it was sent to, which nobody consumes; `taken`: that is no longer so, and T begins anew. What has an empty
 place in the table is refused.
 
-*: only when somebody says in so many words that the waiting is over, and not while its copy is being sent. A copy that
+*: only when somebody asks to end the waiting (`ends_waiting`), and not while its copy is being sent. A copy that
 comes back all the same finds its letter `resolved` or `pending`, and one whose letter is gone is a letter of its own.
 """
 

@@ -1,10 +1,10 @@
 """What somebody sees of a message: without a grant no payload at all, with it all but what rules hide from the role.
 
 A rule hides a value from a role and those below it: at a path in JSON bodies, or of a header. Where a rule can't be
-applied because a body is no JSON, the whole body is hidden. An error's text is free: it may quote whatever the handler
-had in hand, in any form. So from whom anything is hidden, all texts of errors are: messages, stacks, the histories that
-we write on copies, titles of groups; types and status codes stay. And nobody may search for what they don't see: a
-filter that finds a message by a value has shown it.
+applied because a body is no JSON, the whole body is hidden. An error's text may quote anything that the
+handler had, in any form. So a role from which anything is hidden sees no texts of errors: messages, stacks, the
+histories that we write on copies, titles of groups; types and status codes stay. And nobody may search for what they
+don't see: a filter that finds a message by a value has shown it.
 """
 
 import base64
@@ -20,11 +20,11 @@ from redrive.records.filters.terms import BodyTerm, ErrorTerm, Filter, HeaderTer
 from redrive.records.masking import (
     WORK_MAX,
     MaskingTooExpensive,
+    has_error_text,
     hide_in_body,
     hide_in_headers,
     overlaps,
     path_of,
-    tells_error,
 )
 from redrive.records.states import LetterEvent
 
@@ -231,10 +231,10 @@ class View:
         return None
 
     def hides_header(self, name: str) -> bool:
-        """Whether a header's value is hidden: by a rule, or because it tells an error."""
+        """Whether a header's value is hidden: by a rule, or because it has an error's text."""
         if self.is_whole:
             return False
-        return not self.sees_payloads or name.casefold() in self._headers or tells_error(name)
+        return not self.sees_payloads or name.casefold() in self._headers or has_error_text(name)
 
     def _happening(self, happening: Mapping[str, Any]) -> Mapping[str, Any]:
         """An entry of a life: of one that came back it has the error's text."""

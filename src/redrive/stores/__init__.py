@@ -1,9 +1,9 @@
 """Where dead letters are kept: SQLite or PostgreSQL behind one API.
 
-`database` is the port, `sqlite` and `postgres` its adapters; `dialect` lets one SQL text serve both. `transitions` is
-the only way a status changes, `tallies` keeps the counts beside it. `collecting`, `operations`, `rules` and `leases`
-are what machines do; `letters`, `groups`, `stats` and `audit` are what people look at; `tokens`, `redactions` and
-`answers` are the admin API's.
+`store` opens a database; `database` is the port, `sqlite` and `postgres` are its adapters, `schema/` has the tables.
+`letters/` stores, reads and changes dead letters, `search/` finds them by a filter, `operations/` sends them back.
+`retry_rules` says when auto-retry is due, `leases` who may do something alone. `groups`, `statistics` and `audit` are
+what people look at; `tokens`, `redactions`, `body_redaction` and `idempotent_responses` serve the admin API.
 Why SQL and no library for it: docs/decisions/0007-sql-of-our-own.md.
 """
 

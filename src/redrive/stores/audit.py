@@ -1,7 +1,7 @@
-"""Who did what to which messages, when, why. Entries are added, never changed, and each holds the hash of those before.
+"""The audit log: who did what to which messages, when, why. Entries are only added, and form a chain of hashes.
 
-Whatever changes something notes it in its own transaction, so neither is there without the other. The chain has one
-head, which a transaction locks last and holds for its commit alone: any number of instances write one chain.
+Every change writes its entry in its own transaction, so neither is there without the other. The chain has one head,
+which a transaction locks last and holds for its commit alone: any number of instances write one chain.
 """
 
 import json
@@ -49,7 +49,7 @@ def acting_as(token_id: str) -> Iterator[None]:
     """Entries that are noted within the block are this token's (`AuditEntry.token_id`).
 
     It goes with the task and not with the arguments, so that no part on the way can leave it out or choose another.
-    Empty within what Redrive does by itself, whoever started the process.
+    Empty within what Redrive does by itself.
     """
     before = _acting.set(token_id)
     try:
@@ -59,7 +59,7 @@ def acting_as(token_id: str) -> Iterator[None]:
 
 
 async def write_audit(tx: WriteTransaction, entry: AuditEntry) -> None:
-    """Adds an entry to a transaction that changes what it tells of; it is written just before the commit."""
+    """Adds an entry to the transaction that makes the change; it is written just before the commit."""
     tx.defer(entry if entry.token_id else replace(entry, token_id=_acting.get()), _append)
 
 
@@ -106,7 +106,7 @@ async def adopt_older(tx: WriteTransaction) -> int:
     assert row is not None
     if await tx.value(_IS_ADOPTED):
         return 0
-    # Older ones have no place. Whoever noted something since would have found the head moved: then there are none.
+    # Older ones have no place. If an entry was written since, the head has moved, and all older ones have a place.
     head, seq, count = _head(row), 0, 0
     while rows := await tx.rows(_IN_ORDER, seq, _LOOKED_AT):
         changes = []

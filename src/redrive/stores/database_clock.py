@@ -1,7 +1,7 @@
-"""What time it is for everybody who shares a database: the database's own time.
+"""The time for all instances that share a database: the database's own time.
 
 Instances compare moments that others wrote down (a lease's end, when a letter is due, when a token expires), and their
-machines' clocks may be far apart. PostgreSQL is asked for its time now and then, and this process counts on from its
+machines' clocks may be far apart. This process asks PostgreSQL for its time now and then, and counts on from the
 answer. A file of SQLite is on this machine and has this machine's clock.
 
 Leases don't even rely on that: their statements read the database's clock themselves (`Dialect.now_ms`).
@@ -13,7 +13,7 @@ from typing import Protocol
 
 ASKED_AGAIN_MS = 10_000
 OFF_MS = 2_000
-"""A machine's clock that is further away from the database's is worth a word."""
+"""A machine's clock that is further away from the database's is reported."""
 _ERROR_MS_MAX = 500
 """An answer that took longer than twice that says too little about the present."""
 
@@ -59,12 +59,12 @@ class ServerClock:
     def __init__(
         self,
         *,
-        tell: Callable[[int], None] = lambda _: None,
+        report: Callable[[int], None] = lambda _: None,
         steady: Callable[[], float] = steady_ms,
         wall: Callable[[], int] = wall_ms,
     ) -> None:
-        """`tell` is called with how far this machine's clock is off, when it goes off and when it is right again."""
-        self._tell = tell
+        """`report` is called with how far this machine's clock is off, when it goes off and when it is right again."""
+        self._report = report
         self._steady = steady
         self._wall = wall
         self._is_off = False
@@ -99,4 +99,4 @@ class ServerClock:
             off_ms = self.off_ms
             if (abs(off_ms) >= OFF_MS) is not self._is_off:
                 self._is_off = not self._is_off
-                self._tell(off_ms)
+                self._report(off_ms)

@@ -5,7 +5,7 @@
         ├── InvalidDatabaseUrl     the operator's: the URL can't be used; nothing was tried
         ├── StoreUnavailable       the environment's: locked, full, gone, refused; trying again later may do
         ├── StoreTooNew            the operator's: a newer Redrive has changed the schema
-        ├── FilterTooDear          whoever asks: the filter takes too long to answer; nothing was changed
+        ├── FilterTooExpensive     the caller's: the filter takes too long to answer; nothing was changed
         ├── LeaseLost              somebody else has the lease now; nothing was changed
         ├── UnknownOperation       no operation has this id
         ├── IdempotencyConflict    the key was used before for another request; nothing was changed
@@ -49,12 +49,12 @@ class StoreTooNew(StoreError):
 
 
 class FilterTooExpensive(StoreError):
-    """A filter would take too long, or read too much. Nothing was changed, and no part of the answer is given."""
+    """A filter takes too long, or reads too much. Nothing was changed, and no partial answer is given."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         self.hint = "narrow it down with queue:, status: or dead:, or ask for fewer values with body. and header."
-        super().__init__(f"the filter is too dear: {reason}; {self.hint}")
+        super().__init__(f"the filter is too expensive: {reason}; {self.hint}")
 
 
 class LeaseLost(StoreError):
@@ -63,7 +63,7 @@ class LeaseLost(StoreError):
     def __init__(self, name: str, owner: str) -> None:
         self.name = name
         self.owner = owner
-        super().__init__(f"{owner} has lost the lease {name}; nothing was changed, whoever has it now goes on")
+        super().__init__(f"{owner} has lost the lease {name}; nothing was changed, its new holder goes on")
 
 
 class UnknownOperation(StoreError):

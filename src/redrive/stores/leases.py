@@ -1,6 +1,6 @@
-"""Leases: who may do a thing that only one may do at a time, across processes and machines.
+"""Leases: the right to do what only one process may do at a time, across machines.
 
-A lease ends by time, and a holder that slept over it can't know. So every new holder gets a higher `fence`, and
+A lease ends by time, and a holder that was asleep then can't know. So every new holder gets a higher `fence`, and
 whatever is done under a lease checks it in its own transaction (`check_lease`): a stale holder changes nothing. When a
 lease ends the database's clock alone decides: an instance whose own is ahead would take what was just renewed. Rows
 stay when a lease ends, because the fence must go on growing.
@@ -36,17 +36,17 @@ class Lease:
 
 
 class Leases:
-    """Taking leases, keeping them, giving them back."""
+    """Acquiring, renewing and releasing leases."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def acquire(self, name: str, owner: str, *, ttl_ms: int) -> Lease | None:
-        """The lease if it is free, or already this owner's: then with a new fence, and the old one counts no more. None
-        if somebody else has it."""
+        """The lease if it is free, or already this owner's: then with a new fence, and the old one is no longer valid.
+        None if somebody else has it."""
         async with self._database.write() as tx:
             await tx.run(_FIRST, name)
-            await tx.row(_FIND, name)  # waits for whoever is about to renew it
+            await tx.row(_FIND, name)  # waits for a holder that is about to renew it
             row = await tx.row(_by_its_clock(tx, _TAKE), name, owner, ttl_ms)
             if row is None:
                 return None
@@ -62,7 +62,7 @@ class Leases:
         return replace(lease, until_ms=row[0])
 
     async def release(self, lease: Lease) -> None:
-        """Gives it back, unless somebody else has it already."""
+        """Ends it, unless somebody else has it already."""
         async with self._database.write() as tx:
             await tx.run(_RELEASE, lease.name, lease.owner, lease.fence)
 

@@ -76,7 +76,7 @@ class PostgresDatabase:
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[ReadTransaction]:
         """Statements without a transaction around them."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT_S)
         try:
             await self._ask_time(connection)
@@ -87,7 +87,7 @@ class PostgresDatabase:
     async def migrate(self) -> int:
         """Brings the schema up to date under an advisory lock."""
         async with self._transaction(is_reading=False) as connection:
-            with _telling(self._address):
+            with _translate_errors(self._address):
                 return await migrate_postgresql(connection, self._address)
 
     async def close(self) -> None:
@@ -100,36 +100,36 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _transaction(self, *, is_reading: bool) -> AsyncIterator["_Connection"]:
-        with _telling(self._address):
+        with _translate_errors(self._address):
             connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT_S)
         try:
             await self._ask_time(connection)
             transaction = connection.transaction(
                 isolation="repeatable_read" if is_reading else "read_committed", readonly=is_reading
             )
-            with _telling(self._address):
+            with _translate_errors(self._address):
                 await transaction.start()
             try:
                 yield connection
             except BaseException:
                 await self._undo(transaction)
                 raise
-            with _telling(self._address):
+            with _translate_errors(self._address):
                 await transaction.commit()
         finally:
             await self._pool.release(connection, timeout=CONNECT_TIMEOUT_S)
 
     async def _ask_time(self, connection: "_Connection") -> None:
-        """Now and then, by the way: whoever uses the store knows its time well enough."""
+        """Asks for the server's time now and then, with a connection that is in use anyway."""
         if self._clock.is_to_be_asked:
-            with _telling(self._address):
+            with _translate_errors(self._address):
                 begun_ms = self._clock.begin()
                 self._clock.learn(await connection.fetchval(_TIME), begun_ms)
 
     async def _undo(self, transaction: "Transaction") -> None:
-        """Rolls back; a server that is gone has done so itself, and the first error is the one to tell."""
+        """Rolls back; a server that is gone has done so itself, and the first error is the one to raise."""
         try:
-            with _telling(self._address):
+            with _translate_errors(self._address):
                 await transaction.rollback()
         except StoreUnavailable:
             pass
@@ -154,44 +154,44 @@ class _Transaction:
 
     async def rows(self, sql: str, *arguments: Any) -> list[Row]:
         """All rows."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             return cast(list[Row], await self._connection.fetch(sql, *arguments))
 
     async def rows_within(self, seconds: float, sql: str, *arguments: Any) -> list[Row] | None:
         """All rows, unless it takes longer: then the server is told to stop."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             try:
                 return cast(list[Row], await self._connection.fetch(sql, *arguments, timeout=seconds))
             except TimeoutError:
-                # Not all that it does can be stopped at once. Whoever counts the time should know.
+                # The server can't stop everything at once. The caller, who measures the time, waits until it has.
                 await self._connection.fetchval("SELECT 1")
                 return None
 
     async def row(self, sql: str, *arguments: Any) -> Row | None:
         """The first row."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             return cast(Row | None, await self._connection.fetchrow(sql, *arguments))
 
     async def value(self, sql: str, *arguments: Any) -> Any:
         """The first value."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             return await self._connection.fetchval(sql, *arguments)
 
     async def run(self, sql: str, *arguments: Any) -> int:
         """The rows touched, as the server's command tag says: `UPDATE 5`."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             tag = await self._connection.execute(sql, *arguments)
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
     async def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """One prepared statement, its arguments sent in a pipeline."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             await self._connection.executemany(sql, rows)
 
     async def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         """By COPY: the server plans and starts once, not for every row."""
-        with _telling(self._address):
+        with _translate_errors(self._address):
             await self._connection.copy_records_to_table(table, records=rows, columns=columns)
 
 
@@ -203,10 +203,10 @@ async def connect_postgres(url: str, address: str, clock: ServerClock) -> Postgr
         raise StoreUnavailable(
             address, "the PostgreSQL driver is not installed", "pip install 'redrive[postgres]'"
         ) from None
-    # Its pool tells a log of every connection that went; whoever has set up no logging is told once, by our error.
+    # Its pool logs every connection that went. Without a logging setup that would go to stderr; our error says it once.
     logging.getLogger("asyncpg").addHandler(logging.NullHandler())
     try:
-        with _telling(address):
+        with _translate_errors(address):
             pool = await asyncpg.create_pool(
                 url,
                 min_size=1,
@@ -228,7 +228,7 @@ async def _leave(connection: "Connection[Record]") -> None:
 
 
 @contextmanager
-def _telling(address: str) -> Iterator[None]:
+def _translate_errors(address: str) -> Iterator[None]:
     """Raises what may be tried again as `StoreUnavailable`; a mistake of ours as it is."""
     import asyncpg
 

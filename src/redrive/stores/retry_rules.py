@@ -8,8 +8,8 @@ A letter's due time is kept in its row, so that finding what is due reads an ind
 the letters it is about.
 
 There may be millions of those. A change commits the rule and a row that says how far it is applied (`rule_changes`),
-then goes through the letters by their numbers, a transaction for each piece. Who is killed in between leaves the row:
-whoever changes a rule next goes on from there, and so does auto-retry before it takes anything for due
+then goes through the letters by their numbers, a transaction for each piece. A process that is killed in between leaves
+the row: the next that changes a rule goes on from there, and so does auto-retry before it takes anything for due
 (`apply_changes`).
 
     who makes letters due (collects, ends a sending, imports)   reads the rules with `rules_to_decide_by`: none changes
@@ -186,8 +186,8 @@ class Rules:
         queues: tuple[str, ...] = (),
         patience_s: float | None = None,
     ) -> bool:
-        """Forgets a rule; what it was about follows the next wider one, as with `set`. `queues`: those that whoever
-        does it is limited to. Raises `WiderRule`."""
+        """Forgets a rule; what it was about follows the next wider one, as with `set`. `queues`: those that the
+        caller is limited to. Raises `WiderRule`."""
         async with self._database.write() as tx:
             await tx.rows(tx.dialect.alone_with_rules)
             there = (await read_rules(tx)).rules.get(scope)

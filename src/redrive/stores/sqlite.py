@@ -184,7 +184,7 @@ class SqliteDatabase:
 
 
 class _Connection:
-    """One connection and the thread that alone uses it: calls run one after another, whoever waits for them."""
+    """One connection and the thread that alone uses it: calls run one after another."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, address: str) -> None:
         self._connect = connect

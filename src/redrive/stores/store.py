@@ -1,4 +1,4 @@
-"""A store: one database, opened, with everything that can be asked of it."""
+"""A store: one open database, and the parts that read and write it."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ class Store:
     def __init__(self, database: Database, group_key: bytes) -> None:
         self._database = database
         self.group_key = group_key
-        """The secret that ids of groups are made with: the same for all who share the database."""
+        """The secret that group ids are made with: the same for all instances that share the database."""
         self.leases = Leases(database)
         self.batches = Batches(database)
         self.operations = Operations(database)
@@ -81,8 +81,8 @@ class Store:
 
 
 async def open_store(url: str, observer: Observer = SILENT, *, creates: bool = True) -> Store:
-    """Opens the store at a URL, and makes or updates its tables, alone. Without `creates` a file must be there: who
-    asks for what is kept and gets a new, empty store would think that nothing had failed.
+    """Opens the store at a URL, and makes or updates its tables, alone. Without `creates` a file must be there:
+    somebody who wants to see what is kept and gets a new, empty store would think that nothing had failed.
 
     Raises `InvalidDatabaseUrl`, `StoreUnavailable`, `StoreTooNew`.
     """
@@ -135,8 +135,8 @@ async def _connect(url: str, observer: Observer, *, creates: bool) -> Database:
             raise StoreUnavailable(place.address, "there is no such database", hint)
         return SqliteDatabase(place.path, place.address)
 
-    def tell_clock(off_ms: int) -> None:
+    def report_clock(off_ms: int) -> None:
         event = "store.clock_off" if abs(off_ms) >= OFF_MS else "store.clock_right"
         observer.note(event, address=place.address, off_ms=off_ms)
 
-    return await connect_postgres(place.url, place.address, ServerClock(tell=tell_clock))
+    return await connect_postgres(place.url, place.address, ServerClock(report=report_clock))

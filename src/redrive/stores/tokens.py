@@ -1,4 +1,4 @@
-"""Tokens of the admin API. Of a secret only its hash is here; a token that is revoked stays, for the audit's sake."""
+"""Tokens of the admin API. Only the hash of a secret is stored. A revoked token stays, for the audit."""
 
 import json
 
@@ -15,7 +15,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _TAKE_NAME = "INSERT INTO token_names (folded, token_id) VALUES ($1, $2) ON CONFLICT (folded) DO NOTHING"
 _NAMES = "SELECT name, id FROM tokens ORDER BY created_at_ms, id"
-# Two that see no token at the same time meet at `is_first`: one waits for the other, and then does nothing.
+# Two processes that see no token at the same time collide at `is_first`: one waits for the other, then does nothing.
 _CREATE_FIRST = """
 INSERT INTO tokens
     (id, name, role, queues, sees_payloads, secret_hash, created_at_ms, created_by, expires_at_ms, is_first)
@@ -43,7 +43,7 @@ class UnknownToken(StoreError):
 
 
 class TokenNameTaken(StoreError):
-    """People tell who it was by the names in the audit, so no two tokens ever have the same, also not a revoked one."""
+    """A token, perhaps a revoked one, has the name already. The audit names people by it, so no two ever share one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -83,7 +83,7 @@ class Tokens:
         return _token(tuple(others)), bytes(secret_hash)
 
     async def admit(self, token_id: str) -> tuple[Token, bytes, tuple[Redaction, ...]] | None:
-        """The same with every redaction, in one question: what each request asks before anything else."""
+        """The same with every redaction, in one query: each request asks it before anything else."""
         async with self._database.autocommit() as tx:
             rows = await tx.rows(_ADMIT, token_id)
         if not rows:
@@ -102,7 +102,7 @@ class Tokens:
             return tuple(_token(row) for row in await tx.rows(_ALL))
 
     async def revoke(self, token_id: str, *, who: str, now_ms: int, why: str = "") -> Token:
-        """Makes a token count no more; one that was revoked stays as it is. Raises `UnknownToken`."""
+        """Makes a token invalid; one that was revoked stays as it is. Raises `UnknownToken`."""
         async with self._database.write() as tx:
             is_changed = await tx.run(_REVOKE, token_id, now_ms)
             row = await tx.row(_FIND, token_id)
@@ -115,13 +115,13 @@ class Tokens:
 
 
 async def adopt_names(tx: WriteTransaction) -> None:
-    """Takes the names of tokens from before names were taken for ever; of two that were alike the older keeps it."""
+    """Reserves the names of tokens that are older than the table of names; of two alike the older token keeps it."""
     for name, id in await tx.rows(_NAMES):
         await tx.run(_TAKE_NAME, fold_name(name), id)
 
 
 async def _note(tx: WriteTransaction, token: Token, action: str, who: str, why: str, now_ms: int) -> None:
-    """What was granted, all of it: the audit must tell what somebody could do, also when the token is long gone."""
+    """Audits all that was granted: the audit must show what somebody could do, also when the token is long gone."""
     detail = {
         "name": token.name,
         "role": str(token.role),

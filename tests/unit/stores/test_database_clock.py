@@ -100,7 +100,7 @@ def test_both_kinds_of_database_know_the_time(store: Store, run: Run) -> None:
 
 def test_a_servers_clock_is_counted_on_asked_again_and_told_about_when_it_goes_off() -> None:
     steady, wall, told = 1_000.0, 500_000, list[int]()
-    clock = ServerClock(tell=told.append, steady=lambda: steady, wall=lambda: wall)
+    clock = ServerClock(report=told.append, steady=lambda: steady, wall=lambda: wall)
     assert (clock.now_ms(), clock.is_to_be_asked) == (500_000, True)
     begun = clock.begin()
     steady += 100

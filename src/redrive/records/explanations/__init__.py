@@ -1,8 +1,9 @@
-"""What a dead letter's headers tell, whoever parked it.
+"""What the headers of a dead letter say, whichever framework parked it.
 
-`header_values` reads what may be anything; `tellers` know the headers of each framework, `deaths` the broker's own,
-`queue_names` what a DLQ's name says; `stacks` and `normalising` find what letters of one kind have in common,
-`error_codes` keeps them apart where a number does; `grouping` makes a group of it, and `explaining` asks them all.
+`explanation` puts it together. `framework_headers` reads the headers of each framework, `x_death` those of the broker,
+`header_values` single values, which may be anything; `queue_names` reads the name of a DLQ. `stack_traces` and
+`error_templates` find what letters of one kind have in common, `error_codes` what keeps them apart; `group_ids` makes
+a group of it.
 """
 
 from redrive.records.explanations.error_templates import normalise_message

@@ -1,9 +1,9 @@
 """Numbers in an error's text that say what went wrong: HTTP statuses, codes of databases, errno, exit codes.
 
-They tell one kind of error from another, so a group keeps them; other numbers (ids, amounts, durations, addresses,
-ports) differ from one message to the next. A number is a code by what stands beside it: `status code 404`, `404 Not
-Found`, `ORA-00942`, `[Errno 111]`. One that could be anything (`order 404`, `code 404` of a voucher) is none: a
-group for every message is worse than two kinds in one.
+They distinguish one kind of error from another, so a group keeps them; other numbers (ids, amounts, durations,
+addresses, ports) differ from one message to the next. A number is a code by what stands beside it: `status code 404`,
+`404 Not Found`, `ORA-00942`, `[Errno 111]`. One that could be anything (`order 404`, `code 404` of a voucher) is none:
+a group for every message is worse than two kinds in one.
 
 No expression here may ask for a certain digit: `normalising` tries a text with all digits alike first.
 """

@@ -1,4 +1,4 @@
-"""One dead letter explained: what its headers tell, by whoever parked it, put together."""
+"""Explains one dead letter: puts together what the headers of all frameworks and the broker say."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The frame of a stack trace that tells one failure from another: the innermost one of the application's own.
+"""The frame of a stack trace that distinguishes one failure from another: the innermost one of the application's own.
 
 Python prints the innermost frame last, all others first. Line numbers, addresses and what compilers number are left
 out: they change with every build while the failure stays the same. So does the directory that a release is installed
@@ -19,7 +19,7 @@ STACK_HEADERS = frozenset(
         "exception-stack",
     }
 )
-"""Where stacks are, in whoever's headers."""
+"""Headers that hold a stack, of every framework."""
 
 _PYTHON = re.compile(r'^\s*File "([^"\n]{1,500})", line \d+(?:, in ([^\n]{1,200}))?', re.MULTILINE)
 _AT = re.compile(r"^\s*at (?:async )?([^\n]{1,500})$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What x-death tells: in which queue a message failed, and why.
+"""What x-death says: in which queue a message failed, and why.
 
 The broker keeps one entry for each (queue, reason). 4.x has the most recent first; on 3.10 only the first element is
 reliable, so entries are looked up by what they are. `time` is that of an entry's first death.

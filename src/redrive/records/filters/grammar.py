@@ -17,7 +17,7 @@ from typing import get_args
 
 from redrive.core import did_you_mean
 from redrive.records.filters.lexer import Piece, RawTerm, split_terms
-from redrive.records.filters.problems import FilterProblem, InvalidFilter, Refused
+from redrive.records.filters.problems import FilterProblem, InvalidFilter, UnreadableValue
 from redrive.records.filters.terms import (
     BodyTerm,
     ErrorTerm,
@@ -94,11 +94,9 @@ def parse_filter(text: str, *, now_ms: int) -> Filter:
             break
         try:
             terms.append(_read_term(raw, now_ms))
-        except Refused as refused:
+        except UnreadableValue as error:
             problems.append(
-                FilterProblem(
-                    code=refused.code, summary=refused.summary, hint=refused.hint, start=raw.start, end=raw.end
-                )
+                FilterProblem(code=error.code, summary=error.summary, hint=error.hint, start=raw.start, end=raw.end)
             )
     if len(terms) > TERMS_MAX:
         summary = f"a filter has at most {TERMS_MAX} terms"
@@ -121,7 +119,7 @@ def _read_term(raw: RawTerm, now_ms: int) -> Term:
     field = _SQUASHED.get(first.text.lower().replace("_", "").replace("-", ""))
     if field is None or first.is_quoted:
         hint = did_you_mean(first.text.lower(), FIELDS)
-        raise Refused(
+        raise UnreadableValue(
             f"there is no field {first.text}",
             f'{hint}{"" if hint.endswith("?") else ";"} to search for it as text, put it in "quotes"',
             code="unknown-field",
@@ -130,9 +128,9 @@ def _read_term(raw: RawTerm, now_ms: int) -> Term:
     if field in ("body", "header"):
         return _read_inside(field, tuple(piece.text for piece in path), raw)
     if path:
-        raise Refused(f"{field} has no parts", "only body. and header. do", code="unknown-field")
+        raise UnreadableValue(f"{field} has no parts", "only body. and header. do", code="unknown-field")
     if not raw.value:
-        raise Refused(f"{field}: needs a value", f'write {field}:VALUE, or {field}:"" for an empty one')
+        raise UnreadableValue(f"{field}: needs a value", f'write {field}:VALUE, or {field}:"" for an empty one')
     return _read_field(field, raw, now_ms)
 
 
@@ -151,11 +149,11 @@ def _read_field(field: str, raw: RawTerm, now_ms: int) -> Term:
         return NumberTerm(field=_NUMBERS[field], low=low, high=high, negated=negated)
     if field == "is":
         if value.lower() not in _MARKS:
-            raise Refused(f"nothing is {value}", did_you_mean(value.lower(), _MARKS))
+            raise UnreadableValue(f"nothing is {value}", did_you_mean(value.lower(), _MARKS))
         return FlagTerm(flag=_MARKS[value.lower()], negated=negated)
     if field == "error":
         if not value:
-            raise Refused("error: needs a text", "write error:Timeout")
+            raise UnreadableValue("error: needs a text", "write error:Timeout")
         return ErrorTerm(text=value, negated=negated)
     return _words(value, is_phrase=False, is_negated=negated)
 
@@ -164,28 +162,34 @@ def _read_status(written: str) -> str:
     status = written.lower().replace("-", "_").replace(" ", "_")
     known = [one.value for one in Status]
     if status not in known:
-        raise Refused(f"there is no status {written}", did_you_mean(status, known))
+        raise UnreadableValue(f"there is no status {written}", did_you_mean(status, known))
     return status
 
 
 def _read_inside(field: str, path: tuple[str, ...], raw: RawTerm) -> Term:
     if not raw.value:
-        raise Refused(f"{field}. needs a value", f"write {field}.name:VALUE, or * for any", code="invalid-value")
+        raise UnreadableValue(
+            f"{field}. needs a value", f"write {field}.name:VALUE, or * for any", code="invalid-value"
+        )
     if field == "header":
         # A header's name may have points in it; only quotes keep it from being one name.
         name = ".".join(path)
         if not name:
-            raise Refused("header. needs a name", "write header.x-tenant:acme")
+            raise UnreadableValue("header. needs a name", "write header.x-tenant:acme")
         return HeaderTerm(name=name, value=_joined(raw.value), negated=raw.is_negated)
     if not path or not all(path):
-        raise Refused("body. needs a path", "write body.customer.id:42, or body.items.*.sku:A1 for any place in a list")
+        raise UnreadableValue(
+            "body. needs a path", "write body.customer.id:42, or body.items.*.sku:A1 for any place in a list"
+        )
     if len(path) > PATH_STEPS_MAX:
-        raise Refused(f"this path has {len(path):,} steps, and {PATH_STEPS_MAX} at most can be followed", "shorten it")
+        raise UnreadableValue(
+            f"this path has {len(path):,} steps, and {PATH_STEPS_MAX} at most can be followed", "shorten it"
+        )
     return BodyTerm(path=path, value=_joined(raw.value), negated=raw.is_negated)
 
 
 def _refuse_field_without_colon(pieces: tuple[Piece, ...]) -> None:
-    """`body.customer` and `attempts>3` are no words that anybody looks for: whoever means them can say so in quotes."""
+    """`body.customer` and `attempts>3` are hardly words to search for: in quotes they are."""
     found = None if pieces[0].is_quoted else _FIELD_BEGINS.match(pieces[0].text)
     if found is None:
         return
@@ -197,7 +201,7 @@ def _refuse_field_without_colon(pieces: tuple[Piece, ...]) -> None:
         meant = f"{found['name']}:{written[found.start('sign') :].removeprefix('=')}"
     else:
         meant = written.replace("=", ":", 1) if "=" in written else f"{written}:*"
-    raise Refused(
+    raise UnreadableValue(
         f"{written} has no colon, so that it would be words to search for",
         f'did you mean `{meant}`? to search for it as text, put it in "quotes"',
         code="no-colon",
@@ -206,7 +210,7 @@ def _refuse_field_without_colon(pieces: tuple[Piece, ...]) -> None:
 
 def _read_words(pieces: tuple[Piece, ...], *, is_negated: bool) -> WordsTerm:
     text = _joined(pieces)
-    # `order-17` is one word to whoever writes it and two to the index: they must stand together.
+    # `order-17` is one word to its writer and two to the index: they must stand together.
     return _words(text, is_phrase=pieces[0].is_quoted or len(words_of(text)) > 1, is_negated=is_negated)
 
 
@@ -214,11 +218,13 @@ def _words(text: str, *, is_phrase: bool, is_negated: bool) -> WordsTerm:
     is_prefix = text.endswith("*")
     words = words_of(text)
     if not words or (is_prefix and not words_of(text[-2:])):
-        raise Refused(
+        raise UnreadableValue(
             f"{text or 'nothing'} has no letters or digits to search for", "search for a word", code="no-words"
         )
     if "*" in text[:-1]:
-        raise Refused(f"{text} has * where it can't be searched", "put it at the end of a word", code="no-words")
+        raise UnreadableValue(
+            f"{text} has * where it can't be searched", "put it at the end of a word", code="no-words"
+        )
     return WordsTerm(words=words, is_phrase=is_phrase, is_prefix=is_prefix, negated=is_negated)
 
 
@@ -241,5 +247,5 @@ def _listed(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
         values += others
         has_any += [bool(other) for other in others]
     if not all(has_any):
-        raise Refused("a value of the list is missing", 'take the comma away, or write "" for an empty value')
+        raise UnreadableValue("a value of the list is missing", 'take the comma away, or write "" for an empty value')
     return tuple(values)

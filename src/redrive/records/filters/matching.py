@@ -1,4 +1,4 @@
-"""What a filter means: one function over a dead letter. Whatever a store does to be quick, it selects what this says.
+"""What a filter means: one function over a dead letter. A store may search in any way, but selects what this says.
 
 A letter is asked as it was collected: its row, and the headers and the body that came with it, not what somebody made
 of them since. A negated term is the complement: `-service:a` holds for letters without a service too.
@@ -79,7 +79,7 @@ def storable(text: str) -> str:
 
 def fold(text: str) -> str:
     """A text in which case does not count, nor whether an accent is a character of its own. It has no U+FFFF: that is
-    free for whoever puts folded texts together."""
+    free to separate folded texts."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFC", text).casefold().replace("\uffff", "\ufffd")

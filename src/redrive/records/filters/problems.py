@@ -46,7 +46,7 @@ class InvalidFilter(InvalidInput):
         return f"{line}\n{' ' * first.start}{'^' * max(first.end - first.start, 1)}"
 
 
-class Refused(Exception):
+class UnreadableValue(Exception):
     """A value that can't be read, before it is known where it stood; never leaves the grammar."""
 
     def __init__(self, summary: str, hint: str = "", *, code: str = "invalid-value") -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from redrive.core import InvalidDuration, format_duration_ms, parse_duration_ms
-from redrive.records.filters.problems import Refused
+from redrive.records.filters.problems import UnreadableValue
 
 LIMIT = 1 << 53
 """Beyond this neither a moment nor a number is meant; every store and every JSON reader holds what is below."""
@@ -45,13 +45,13 @@ class _Moment:
 
 
 def read_moments(text: str, now_ms: int) -> _Range:
-    """From the first on and before the second, in milliseconds since 1970. Raises `Refused`."""
+    """From the first on and before the second, in milliseconds since 1970. Raises `UnreadableValue`."""
     if ".." in text:
         first, _, last = text.partition("..")
         from_ms = _moment(first, now_ms).start if first else None
         until_ms = _moment(last, now_ms).end if last else None
         if from_ms is not None and until_ms is not None and from_ms >= until_ms:
-            raise Refused(f"the range {text} ends before it begins", "write the earlier moment first")
+            raise UnreadableValue(f"the range {text} ends before it begins", "write the earlier moment first")
         return from_ms, until_ms
     operator, written = _parted(text)
     age_ms = _duration_ms(written)
@@ -62,7 +62,7 @@ def read_moments(text: str, now_ms: int) -> _Range:
             return None, moment_ms
         if operator in ("<", "<="):
             return moment_ms, None
-        raise Refused(f"{text} does not say on which side", f"write >{written} (older) or <{written} (younger)")
+        raise UnreadableValue(f"{text} does not say on which side", f"write >{written} (older) or <{written} (younger)")
     moment = _moment(written, now_ms)
     match operator:
         case ">":
@@ -87,13 +87,13 @@ def write_moments(from_ms: int | None, until_ms: int | None) -> str:
 
 
 def read_numbers(text: str, *, is_size: bool) -> _Range:
-    """Both ends included. Raises `Refused`."""
+    """Both ends included. Raises `UnreadableValue`."""
     if ".." in text:
         first, _, last = text.partition("..")
         low = _number(first, is_size) if first else None
         high = _number(last, is_size) if last else None
         if low is not None and high is not None and low > high:
-            raise Refused(f"the range {text} ends before it begins", "write the smaller number first")
+            raise UnreadableValue(f"the range {text} ends before it begins", "write the smaller number first")
         return low, high
     operator, written = _parted(text)
     number = _number(written, is_size)
@@ -159,8 +159,8 @@ def _moment(text: str, now_ms: int) -> _Moment:
             point = _clock_ms(found)
             return _Moment(point, point)
     except ValueError:
-        raise Refused(f"{text} is no day of the calendar or no time of the day", _MOMENTS) from None
-    raise Refused(f"{text or 'nothing'} is no moment", _MOMENTS)
+        raise UnreadableValue(f"{text} is no day of the calendar or no time of the day", _MOMENTS) from None
+    raise UnreadableValue(f"{text or 'nothing'} is no moment", _MOMENTS)
 
 
 def _clock_ms(found: "re.Match[str]") -> int:
@@ -195,10 +195,10 @@ def _number(text: str, is_size: bool) -> int:
     if found is not None:
         return _bounded(int(found.group(1)), text)
     if not is_size:
-        raise Refused(f"{text or 'nothing'} is no whole number", _NUMBERS)
+        raise UnreadableValue(f"{text or 'nothing'} is no whole number", _NUMBERS)
     sized = _SIZE.fullmatch(text)
     if sized is None:
-        raise Refused(f"{text or 'nothing'} is no size", _SIZES)
+        raise UnreadableValue(f"{text or 'nothing'} is no size", _SIZES)
     amount, unit = sized.groups()
     base = 1024 if "i" in unit else 1000
     power = "kmgt".find(unit[:1].lower()) + 1 if unit[:1].lower() in ("k", "m", "g", "t") else 0
@@ -206,11 +206,13 @@ def _number(text: str, is_size: bool) -> int:
     part, rest = divmod(int(fraction or 0) * base**power, 10 ** len(fraction))
     size = _bounded(int(whole) * base**power + part, text)
     if rest:
-        raise Refused(f"{text} is no whole number of bytes", f"write {size} or {size + 1}")
+        raise UnreadableValue(f"{text} is no whole number of bytes", f"write {size} or {size + 1}")
     return size
 
 
 def _bounded(value: int, text: str) -> int:
     if not -LIMIT < value < LIMIT:
-        raise Refused(f"{text} is beyond all bounds", f"at most {format_duration_ms(LIMIT)} or {LIMIT:,} are meant")
+        raise UnreadableValue(
+            f"{text} is beyond all bounds", f"at most {format_duration_ms(LIMIT)} or {LIMIT:,} are meant"
+        )
     return value

@@ -1,5 +1,5 @@
-"""Counts that are kept beside the dead letters, so that no page has to count them: by status along every dimension, by
-group, and what happened over time.
+"""Counts that are stored beside the dead letters, so that no page has to count them: by status along every dimension,
+by group, and activity over time.
 
 A transaction notes its changes in a `CountChanges` and writes them once, at its end, summed up and in a fixed order:
 two transactions that touch the same counts then wait for each other instead of locking each other out.

@@ -1,7 +1,7 @@
-"""Dead letters with everything that is known of them, out of one store and into another.
+"""Export and import: dead letters with everything that is known of them, out of one store and into another.
 
-Lossless: what comes in is what went out, under the same ids. But who was sending a letter, and by which rule it is due,
-is the other store's business: here one that was being sent is in doubt, and none is due without a rule of this store.
+Lossless: an import stores what was exported, under the same ids. But operations and rules stay in the other store: here
+a letter that was being sent is in doubt, and none is due without a rule of this store.
 """
 
 from collections import defaultdict
@@ -220,7 +220,7 @@ async def _insert(tx: WriteTransaction, batch: Sequence[ExportedLetter]) -> None
 
 
 def _as_it_stands_here(letter: DeadLetter, book: RuleBook) -> DeadLetter:
-    """What only the other store's operations and rules could go on with, as this one can."""
+    """The letter without what only the other store's operations and rules could go on with."""
     if letter.status is Status.RETRYING and letter.silent_at_ms is None:
         return replace(letter, status=Status.IN_DOUBT, status_reason="it was being sent when it was exported")
     if letter.status is not Status.PENDING:

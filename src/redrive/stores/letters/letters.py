@@ -1,4 +1,4 @@
-"""Dead letters: found, read, changed by people, exported, forgotten. What each of these is, its own module says."""
+"""Dead letters as people see them: finding, reading, changing and exporting them."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ from redrive.stores.search.filter_sql import sql
 from redrive.stores.search.walk import Key, filter_condition, start_walk
 
 LOOKED_AT_MAX = 5_000
-"""So many letters a page looks at one by one before it says that it is partial."""
+"""How many letters a page looks at one by one before it is partial."""
 PAGE_S_MAX = 0.06
-"""So long it looks for more before it says so."""
+"""How long a page looks for more letters before it is partial."""
 FOUND_MAX = 10
 _ORDERS = {True: "newest", False: "oldest"}
 _EDITED = "SELECT e.properties, e.body FROM edits AS e WHERE e.letter_seq = $1 ORDER BY e.seq DESC LIMIT 1"
@@ -90,7 +90,7 @@ class Letters:
         return tuple(row[0] for row in rows if row[0].startswith(text) or row[0].endswith(text))
 
     async def whole(self, id: str, *, edited: bool = True) -> WholeLetter | None:
-        """Everything that `get`, `content`, `history`, `life` and `past` tell, for one connection and few questions."""
+        """What `get`, `content`, `history`, `life` and `past` return, with one connection and few queries."""
         async with self._database.autocommit() as tx:
             found = await read_whole(tx, storable(id))
             if found is None:
@@ -125,7 +125,7 @@ class Letters:
             return _past(await tx.rows(_PAST, storable(id)))
 
     async def history(self, id: str) -> tuple[Attempt, ...]:
-        """The attempts that its headers tell of."""
+        """The attempts that its headers list."""
         async with self._database.autocommit() as tx:
             row = await tx.row(_HISTORY, storable(id))
         return () if row is None else unpack_history(row[0], bytes(row[1]))
@@ -145,7 +145,7 @@ class Letters:
         after, is_searched = _read_cursor(cursor, newest_first)
         found: list[Key] = []
         looked_at = 0
-        # Each statement for itself: who turns pages sees things change anyway, and two round trips are saved.
+        # Each statement for itself: somebody who turns pages sees things change anyway, and two round trips are saved.
         async with within_budget(VIEW_BUDGET, self._database, filter), self._database.autocommit() as tx:
             walk = await start_walk(
                 tx,
@@ -208,7 +208,7 @@ class Letters:
     async def delete(
         self, selection: Selection, *, who: str, why: str, now_ms: int, if_version: int | None = None
     ) -> ChangeResult:
-        """They are gone, with everything about them but the audit."""
+        """Deletes them with everything about them but the audit."""
         by = Attribution(who=who, why=why, now_ms=now_ms)
         return await change(self._database, selection, LetterEvent.DELETED, by, if_version=if_version)
 
@@ -232,11 +232,11 @@ class Letters:
         return await edit(self._database, id, content, by, diff=diff, if_version=if_version)
 
     def stream(self, filter: Filter, *, now_ms: int) -> AsyncIterator[ExportedLetter]:
-        """Everything that answers the filter with everything about it, the longest dead first."""
+        """All letters that answer the filter, with everything about them, the longest dead first."""
         return export(self._database, filter, now_ms=now_ms)
 
     async def insert_exported(self, batch: Sequence[ExportedLetter], *, who: str, now_ms: int) -> ImportResult:
-        """Takes in what another store gave out."""
+        """Stores what another store exported."""
         return await insert_exported(self._database, batch, who=who, now_ms=now_ms)
 
 

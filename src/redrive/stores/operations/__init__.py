@@ -1,4 +1,4 @@
-"""Operations: sending dead letters back, in batches, by whoever holds the operation's lease.
+"""Operations: sending dead letters back, in batches, by the process that holds the operation's lease.
 
 `operations` is what people ask for and look at, `selection` freezes which dead letters it takes, `runs` is what its
 runner does: `claims` takes the next batch, `send_outcomes` records how it ended.

@@ -1,4 +1,4 @@
-"""Operations as people see them: asking for one, looking at it, stopping it. Running one is in `operations_running`.
+"""Operations as people see them: asking for one, looking at it, stopping it. Running one is in `runs`.
 
 An operation is a row and its items, frozen in the transaction that makes it. Asking twice with one idempotency key, or
 with one id after an answer was lost, makes it once.
@@ -105,7 +105,7 @@ class Operations:
         self._database = database
 
     async def preview(self, selection: Selection, *, now_ms: int, is_patient: bool = False) -> Preview:
-        """What an operation on this selection would take now, counted exactly. `is_patient`: whoever asks would wait as
+        """What an operation on this selection would take now, counted exactly. `is_patient`: the caller would wait as
         long for the operation. Raises FilterTooExpensive."""
         budget = SELECT_BUDGET if is_patient else VIEW_BUDGET
         async with within_budget(budget, self._database, selection.filter), self._database.read() as tx:
@@ -360,7 +360,7 @@ async def _note(tx: WriteTransaction, operation: Operation, action: str, *, who:
 
 
 def _detail(operation: Operation) -> dict[str, object]:
-    """What was chosen, where its copies go, and by whose leave."""
+    """What was selected, where its copies go, and what its sender is limited to."""
     target = operation.target
     detail: dict[str, object] = {"selection": operation.selection_text}
     if operation.kind is OperationKind.RETURN:

@@ -1,4 +1,4 @@
-"""Running an operation: claim it, take a batch, send it, record how it ended. Whoever runs holds `operation:<id>`.
+"""Running an operation: claim it, take a batch, send it, record how it ended. The runner holds `operation:<id>`.
 
     item      queued ──take──▶ sending ──record──▶ sent | refused | in_doubt | queued again
     letter    pending|failed|in_doubt ─▶ retrying ─▶ (stays) | pending | in_doubt | pending

@@ -52,7 +52,7 @@ _SHRINK = "UPDATE batches SET entries = $2 WHERE id = $1"
 
 
 def may_take_doubtful(selection: Selection) -> bool:
-    """Whether doubtful ones are asked for: by name, or in so many words."""
+    """Whether doubtful ones are asked for: by their ids, or by the option."""
     return bool(selection.ids) or selection.includes_in_doubt
 
 
@@ -138,7 +138,7 @@ async def _within_rules(tx: WriteTransaction, seqs: list[int]) -> list[int]:
 
 
 async def leave_batches(tx: WriteTransaction, operation_seq: int) -> None:
-    """Takes an operation's dead letters out of the open batches: given back, they lie in their queue with the same
+    """Takes an operation's dead letters out of the open batches: restored, they lie in their queue with the same
     bytes, and a collector that took them for those it had stored would ack what nobody has stored."""
     for id, packed in await tx.rows(_BATCHES):
         entries = msgspec.msgpack.decode(packed, type=tuple[tuple[bytes, str], ...])

@@ -36,7 +36,7 @@ _SILENT = " ".join(
         "ORDER BY l.seq FOR UPDATE OF l",
     )
 )
-# Whoever is connected to another vhost can't see what lies there. Those whose letter is gone are anybody's.
+# A process that is connected to another vhost can't see what lies there. Any process may look at deleted letters.
 _OVER = """
 SELECT s.silent_at_ms, s.letter_seq FROM silences AS s LEFT JOIN letters AS l ON l.seq = s.letter_seq
 WHERE s.silent_at_ms <= $1 AND ($3 = '' OR l.seq IS NULL OR l.vhost = $3)
@@ -67,7 +67,7 @@ _WAIT_ON_MS = 300_000
 _SETTLE_MS = 600_000
 """Of a letter whose operation is not known here."""
 # From when it was confirmed, for as long as it was claimed with. The letter itself does not change: of all a redrive
-# writes that would be the dearest, since PostgreSQL has no room for it beside the row and writes every index again.
+# writes that would cost the most, since PostgreSQL has no room for it beside the row and writes every index again.
 _SCHEDULE_CHECKS = """
 INSERT INTO silences (silent_at_ms, letter_seq)
 SELECT $2 + l.silent_at_ms - l.updated_at_ms, l.seq FROM letters AS l
@@ -147,7 +147,7 @@ async def by_settle_time(
     tx: WriteTransaction, operation: Operation, letters: list[LockedLetter]
 ) -> dict[int | None, list[LockedLetter]]:
     """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules. None: nobody
-    waits for what is given back."""
+    waits for what is restored to its dead-letter queue."""
     if operation.kind is OperationKind.RETURN:
         return {None: letters}
     default_ms = round(operation.settle_s * 1000)

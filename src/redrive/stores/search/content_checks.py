@@ -1,7 +1,7 @@
-"""The terms of a filter that no index answers: a value in a JSON body, a header's value. Read from a letter's content.
+"""The terms of a filter that no index answers: a value in a JSON body, or of a header. Read from a letter's content.
 
-Full-text search finds the candidates by `words_wanted`, `passes` says which of them it really is, and `look_into` does
-so for several, within limits. Pure: in which thread or process it runs is the matter of `evaluating`.
+Full-text search finds candidates by `words_wanted`, `passes` checks one of them, and `look_into` checks several, within
+limits. Pure: `offload` decides in which thread or process it runs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,10 +23,10 @@ from redrive.wire import may_be_envelope
 
 Check: TypeAlias = BodyTerm | HeaderTerm
 CONTENT_COST = 4_000
-"""What it costs to look at any content, however small."""
+"""What it costs to check any content, however small."""
 
 _SLICE_COST = 200_000
-"""After so much work it is asked whether anybody still waits for it."""
+"""After so much work it asks whether the caller still waits."""
 _NOT_INDEXED = frozenset(name.casefold() for name in UNSEARCHED_HEADERS)
 
 

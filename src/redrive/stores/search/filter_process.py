@@ -2,8 +2,8 @@
 
 It has no database and no connection but the one to its parent, and computes one request at a time. Python's lock and
 its garbage collector are its own, its memory is bounded, and it gives way to other processes (`nice`). When its parent
-is gone, in whatever way, the connection ends, and so does the process, in the middle of its work too. Whoever waits no
-longer says so, and the work ends. A process that died is started again once for the same request.
+is gone, in whatever way, the connection ends, and so does the process, in the middle of its work too. A caller that no
+longer waits says so, and the work ends. A process that died is started again once for the same request.
 """
 
 import gc
@@ -83,8 +83,8 @@ class FilterProcess:
         limits: CheckLimits,
         is_over: Callable[[], bool],
     ) -> CheckResult:
-        """As `checking.look_into` does. Raises CheckCancelled, ProcessDied, MemoryError; OSError where no process can
-        be started."""
+        """As `content_checks.look_into` does. Raises CheckCancelled, ProcessDied, MemoryError; OSError where no process
+        can be started."""
         answers: list[bool] = []
         cost = 0
         while len(answers) < len(contents) and cost < limits.piece_cost:

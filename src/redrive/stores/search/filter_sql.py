@@ -1,11 +1,11 @@
-"""A filter taken apart by what answers it, and its terms said in SQL. Pure: nothing here asks a database.
+"""A filter split by what answers each term, and its terms in SQL. Pure: nothing here asks a database.
 
     groups       the error's type and the group: a few rows of `groups`, whose letters have an index
     conditions   columns of a row: names, moments, numbers, marks, the error's text
     words        the full-text index
-    checks       a value in the body or a header: candidates by their words, then `checking` reads the content
+    checks       a value in the body or a header: candidates by their words, then `content_checks` reads the content
 
-What a term means, `records.matches` says; this is a way to find the same letters sooner.
+`records.matches` says what a term means; this finds the same letters faster.
 """
 
 import re
@@ -140,7 +140,7 @@ class FilterStatement:
     """Terms in SQL over the rows of `letters AS l` and `groups AS g`, with their arguments.
 
     SQLite knows no statistics: whatever has an index, it takes for rare. So columns are written `+l.queue` there, which
-    no index answers, and whoever writes the statement chooses the index, unless the database `chooses`. `now_ms` is
+    no index answers: our code chooses the index, unless the database `chooses`. `now_ms` is
     what `due` is measured by, `first` the number of the first argument.
     """
 
@@ -199,14 +199,14 @@ class FilterStatement:
         return f"{self.bind(' & '.join(map(_tsquery, words)))}::text::tsquery"
 
     def has_words(self, words: Iterable[WordsTerm | LikelyWords]) -> str:
-        """The letter at hand has them. One look into the index a letter: not for finding letters."""
+        """The letter `l` has them. One look into the index for each letter: not for finding letters."""
         asked = self.search(words)
         if self._is_sqlite:
             return sql("EXISTS (SELECT 1 FROM letter_words WHERE letter_words MATCH", asked, "AND rowid = l.seq)")
         return sql("EXISTS (SELECT 1 FROM letter_words AS w WHERE w.seq = l.seq AND w.words @@", asked, ")")
 
     def lacks_words(self, asked: WordsTerm) -> str:
-        """The letter at hand does not have them: a look at its own words, since an index is for finding."""
+        """The letter `l` does not have them: looks at its own words, since an index is for finding."""
         if not self._is_sqlite:
             return f"NOT {self.has_words([asked])}"
         return sql("NOT EXISTS (SELECT 1 FROM search_texts AS t WHERE t.seq = l.seq AND", self.keeps_words(asked), ")")

@@ -1,7 +1,7 @@
 """Which index leads to the letters that a filter asks for, and in which pieces.
 
-The field that leaves the fewest letters drives, as the counts kept beside the letters say; the other conditions are
-asked of what its index gives. Names with `*` are written out first where the counts know all names there are.
+The field that leaves the fewest letters leads, as the counts beside the letters say; the other conditions are asked of
+what its index gives. Names with `*` are written out first where the counts know all names there are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

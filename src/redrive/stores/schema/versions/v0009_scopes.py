@@ -1,4 +1,4 @@
-"""Version 9: by whose leave something is sent: the queues and the token of operations, the queues of rules; and whose
+"""Version 9: what senders are limited to: the queues and the token of operations, the queues of rules; and whose
 a group is."""
 
 from redrive.stores.schema.dialect import Dialect
