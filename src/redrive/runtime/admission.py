@@ -1,10 +1,11 @@
 """Whether a delivery may be handled now, decided before its handler runs.
 
-    another queue's retry (shape tiered)                          Skip `x-redrive-not-before` is not over
-    Defer `processAfterDelayMs` is not over (shape service)             as an answer of 425 its consumers crashed on it,
-    in exclusive runs too            Crashed a consumer may have crashed while it handled it
-    ReplaceByCopy: a copy that counts one more, then an ack the same, and one more crash would be too many
-    RunExclusively: a run while nothing else runs
+    another queue's retry (shape tiered)                     Skip
+    `x-redrive-not-before` is not over                       Defer
+    `processAfterDelayMs` is not over (shape service)        as an answer of 425
+    its consumers crashed on it, in exclusive runs too       Crashed
+    a consumer may have crashed while it handled it          ReplaceByCopy: a copy that counts one more, then an ack
+    the same, and one more crash would be too many           RunExclusively: a run while nothing else runs
 
 A `redelivered` flag says only "maybe": the broker sets it on every delivery that a lost connection had, whether its
 handler had begun or not, and whatever ended the process or cut its connection. So a message is never parked for crashes

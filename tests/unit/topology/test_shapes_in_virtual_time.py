@@ -10,7 +10,7 @@ import pytest
 
 from redrive.core import Answered, Outcome, Park, Raised, Requeue, RetryAfter, Succeeded, Undecodable
 from redrive.embedded.engine import PROFILES
-from redrive.topology import Compiled, compile_declaration, declare, read_declaration
+from redrive.topology import SHAPES, Compiled, compile_declaration, declare, read_declaration
 from tests.unit.embedded.engine_rig import START_MS
 from tests.unit.topology.virtual_consumer import Walker
 
@@ -59,6 +59,10 @@ ON_PROFILES = [
     for profile in PROFILES
     if name != "native" or profile == "4.3"
 ]
+
+
+def test_every_shape_has_a_journey() -> None:
+    assert {example(name).queue(queue).shape_name for name, (queue, *_) in JOURNEYS.items()} == set(SHAPES)
 
 
 @pytest.mark.parametrize(("name", "profile"), ON_PROFILES)

@@ -12,8 +12,7 @@ To add a shape:
    `defer` only if a retry is neither a reject nor a copy into a wait queue (`native`, `requeue`).
 4. Add the class to `SHAPES` below. The YAML reader, the JSON Schema, the compiler, the diagrams, the runtime and the
    simulation find it there.
-5. Run `make docs`, and add it to the tests that go through all shapes (tests/unit/topology/test_shape_commands.py and
-   test_shapes_in_virtual_time.py).
+5. Run `make docs`. Which exports, examples, tests and golden files follow is in docs/explanation/walks.md.
 """
 
 from redrive.topology.shapes.documented import DocumentedShape
