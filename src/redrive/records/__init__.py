@@ -51,9 +51,9 @@ from redrive.records.explanations import (
     owner_of,
     with_failed_queue,
 )
+from redrive.records.filters.filter_problems import FilterProblem, InvalidFilter
 from redrive.records.filters.grammar import parse_filter
 from redrive.records.filters.matching import fold, matches, storable
-from redrive.records.filters.problems import FilterProblem, InvalidFilter
 from redrive.records.filters.terms import (
     BodyTerm,
     ErrorTerm,

@@ -15,8 +15,8 @@ from redrive.core import RedriveError
 from redrive.core import headers as known
 from redrive.records.access import Redaction, RedactionKind, Role
 from redrive.records.explanations import STACK_HEADERS
+from redrive.records.filters.filter_problems import InvalidFilter
 from redrive.records.filters.grammar import parse_filter
-from redrive.records.filters.problems import InvalidFilter
 from redrive.records.filters.terms import BodyTerm
 
 MASK = "[redacted]"

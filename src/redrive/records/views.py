@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from redrive.records.access import Redaction, Role
+from redrive.records.filters.filter_problems import InvalidFilter
 from redrive.records.filters.grammar import parse_filter
-from redrive.records.filters.problems import InvalidFilter
 from redrive.records.filters.terms import BodyTerm, ErrorTerm, Filter, HeaderTerm, NameTerm, WordsTerm
 from redrive.records.masking import (
     WORK_MAX,

@@ -25,10 +25,10 @@ from redrive.stores.errors import (
 from redrive.stores.groups import UnknownGroup
 from redrive.stores.idempotent_responses import KeyReservation, KeyReused, RequestInProgress, StoredResponse
 from redrive.stores.leases import Lease
-from redrive.stores.letters.batches import BatchResult, StoredBatch
 from redrive.stores.letters.changes import ChangeResult, LetterBusy, UnknownLetter
 from redrive.stores.letters.exports import ExportedEdit, ExportedLetter, ImportResult, PastContent
 from redrive.stores.letters.letters import LetterPage, WholeLetter
+from redrive.stores.letters.stored_batches import BatchResult, StoredBatch
 from redrive.stores.message_contents import unwrap_envelope
 from redrive.stores.redactions import UnknownRedaction
 from redrive.stores.retry_rules import InvalidScope, WiderRule

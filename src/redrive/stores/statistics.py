@@ -23,7 +23,7 @@ COUNTED_S_MAX = 0.04
 BUCKETS_MAX = 2_000
 DIMENSIONS = ("queue", "dlq", "topic", "service", "type", "group")
 
-LockedLetter = dict[str, dict[str, int]]
+StatusCounts = dict[str, dict[str, int]]
 
 _STATUSES = tuple(status.value for status in Status)
 _BY_STATUS = ", ".join(f"max(CASE WHEN t.status = '{status}' THEN t.n END) AS {status}" for status in _STATUSES)
@@ -67,12 +67,12 @@ class LetterStats:
 
     total: int
     by_status: dict[str, int]
-    by_queue: LockedLetter
-    by_dlq: LockedLetter
-    by_topic: LockedLetter
-    by_service: LockedLetter
-    by_type: LockedLetter
-    by_group: LockedLetter
+    by_queue: StatusCounts
+    by_dlq: StatusCounts
+    by_topic: StatusCounts
+    by_service: StatusCounts
+    by_type: StatusCounts
+    by_group: StatusCounts
     is_partial: bool = False
     """Not all were counted, only the newest."""
 
@@ -143,15 +143,15 @@ class Statistics:
         return tuple(buckets)
 
 
-async def _largest(tx: ReadTransaction, terms: Iterable[object]) -> dict[str, LockedLetter]:
+async def _largest(tx: ReadTransaction, terms: Iterable[object]) -> dict[str, StatusCounts]:
     statuses = statuses_left(term for term in terms if isinstance(term, NameTerm))
-    found: dict[str, LockedLetter] = {name: {} for name in ("all", *DIMENSIONS)}
+    found: dict[str, StatusCounts] = {name: {} for name in ("all", *DIMENSIONS)}
     for dimension, key, *counts in await tx.rows(_LARGEST, list(statuses), KEYS_MAX):
         found[dimension][key] = {status: n for status, n in zip(_STATUSES, counts, strict=True) if n is not None}
     return found
 
 
-async def _count(tx: ReadTransaction, filter: Filter, now_ms: int) -> tuple[dict[str, LockedLetter], bool]:
+async def _count(tx: ReadTransaction, filter: Filter, now_ms: int) -> tuple[dict[str, StatusCounts], bool]:
     """The newest letters that answer, counted along every dimension; and whether there are more."""
     walk = await start_walk(tx, filter, now_ms=now_ms, newest_first=True, seconds=COUNTED_S_MAX)
     seqs: list[int] = []
@@ -191,7 +191,7 @@ async def _by_status(tx: ReadTransaction, filter: Filter) -> dict[str, int] | No
     return {status: int(n) for _, status, n in rows}
 
 
-async def _by_id(tx: ReadTransaction, counts: LockedLetter) -> LockedLetter:
+async def _by_id(tx: ReadTransaction, counts: StatusCounts) -> StatusCounts:
     """Counts of groups by their ids, for those with the most."""
     top = _ranked(counts)
     seqs = [int(key) for key in top]
@@ -200,7 +200,7 @@ async def _by_id(tx: ReadTransaction, counts: LockedLetter) -> LockedLetter:
     return {ids[key]: by for key, by in top.items() if key in ids}
 
 
-def _stats(counts: dict[str, LockedLetter], *, is_partial: bool) -> LetterStats:
+def _stats(counts: dict[str, StatusCounts], *, is_partial: bool) -> LetterStats:
     by_status = counts["all"].get("", {})
     top = {name: _ranked(counts[name]) for name in DIMENSIONS}
     return LetterStats(
@@ -216,7 +216,7 @@ def _stats(counts: dict[str, LockedLetter], *, is_partial: bool) -> LetterStats:
     )
 
 
-def _ranked(counts: LockedLetter) -> LockedLetter:
+def _ranked(counts: StatusCounts) -> StatusCounts:
     """The keys with the most first; at most `KEYS_MAX`."""
     ranked = sorted(counts.items(), key=lambda each: (-sum(each[1].values()), each[0]))
     return dict(ranked[:KEYS_MAX])

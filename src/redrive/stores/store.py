@@ -15,8 +15,8 @@ from redrive.stores.errors import StoreUnavailable
 from redrive.stores.groups import Groups, read_group_key
 from redrive.stores.idempotent_responses import IdempotentResponses
 from redrive.stores.leases import Leases
-from redrive.stores.letters.batches import Batches
 from redrive.stores.letters.letters import Letters
+from redrive.stores.letters.stored_batches import Batches
 from redrive.stores.operations.operations import Operations
 from redrive.stores.postgres import connect_postgres
 from redrive.stores.redactions import Redactions

@@ -16,7 +16,7 @@ from redrive.embedded import EmbeddedBroker, ManagementServer
 from redrive.records import Filter
 from redrive.serving import worker_loop
 from redrive.stores import StoreUnavailable, open_store
-from redrive.stores.letters.batches import Batches
+from redrive.stores.letters.stored_batches import Batches
 from redrive.telemetry import Log, Telemetry
 from redrive.wiring import ConnectionSettings, find_connection_settings, new_random_bits, now_ms, select_sources
 from tests.unit.serving.worker_stage import bookly, park, place_of, wait_stored, wait_until, working

@@ -77,7 +77,7 @@ def test_what_takes_too_long_as_a_whole_is_refused(large: Store, run: Run, monke
         "operations.operations",
         "letters.changes",
         "statistics",
-        "operations.selection",
+        "operations.frozen_selection",
         "search.walk",
     ):
         for name in ("VIEW_BUDGET", "SELECT_BUDGET"):

@@ -9,8 +9,8 @@ import pytest
 from redrive.records import ItemState, OperationKind, RetryRule
 from redrive.stores import InvalidScope, Store, StoreUnavailable, WiderRule, open_store
 from redrive.stores import retry_rules as rules
-from redrive.stores.letters import batches as collecting
 from redrive.stores.letters import incoming as arriving
+from redrive.stores.letters import stored_batches as collecting
 from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.made_letters import make_letter, put

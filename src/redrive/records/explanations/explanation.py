@@ -12,7 +12,7 @@ from redrive.records.explanations.framework_headers import (
     type_of,
 )
 from redrive.records.explanations.group_ids import GroupIdentity, identify_group
-from redrive.records.explanations.header_values import NAME_BYTES_MAX, CarefulLetter, plausible_ms, text_of
+from redrive.records.explanations.header_values import NAME_BYTES_MAX, TolerantMessage, plausible_ms, text_of
 from redrive.records.explanations.queue_names import guess_failed_queue, owner_of
 from redrive.records.explanations.x_death import find_failing, latest_ms, read_deaths
 from redrive.records.letters import DeadLetter, Explanation
@@ -34,7 +34,7 @@ def explain(
     `service` is the failed queue's declared one, `known_queue` the queue that is known to be dead-lettered into `dlq`,
     where just one is, `group_key` the secret of the database that it goes into.
     """
-    careful = CarefulLetter(letter)
+    careful = TolerantMessage(letter)
     deaths = read_deaths(careful)
     failing = find_failing(deaths, careful, known_queue=known_queue)
     told = read_framework_headers(careful)
@@ -117,7 +117,7 @@ def group_of(letter: DeadLetter, *, group_key: bytes) -> GroupIdentity:
     return identify_group(letter, queue=letter.queue, type=letter.type, owner=owner, key=group_key)
 
 
-def _text(letter: CarefulLetter, name: str) -> str | None:
+def _text(letter: TolerantMessage, name: str) -> str | None:
     return text_of(letter.attribute(name), NAME_BYTES_MAX) or None
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redrive.core import headers, read_count
-from redrive.records.explanations.header_values import CarefulLetter, moment_ms_of, number_of
+from redrive.records.explanations.header_values import TolerantMessage, moment_ms_of, number_of
 from redrive.records.explanations.stack_traces import cause_in
 
 TYPE_BYTES_MAX = 200
@@ -42,7 +42,7 @@ class FrameworkReport:
     died_at_ms: int | None = None
 
 
-def read_framework_headers(letter: CarefulLetter) -> FrameworkReport | None:
+def read_framework_headers(letter: TolerantMessage) -> FrameworkReport | None:
     """What the first framework that knows the letter says; None if none does."""
     for read in _READERS:
         report = read(letter)
@@ -51,7 +51,7 @@ def read_framework_headers(letter: CarefulLetter) -> FrameworkReport | None:
     return None
 
 
-def type_of(letter: CarefulLetter) -> str | None:
+def type_of(letter: TolerantMessage) -> str | None:
     """The message's type as a framework's own header has it, where the property is not set."""
     for name in ("MT-Fault-MessageType", "MT-MessageType", "NServiceBus.EnclosedMessageTypes", "__TypeId__"):
         told = letter.text(name, MESSAGE_BYTES_MAX)
@@ -62,7 +62,7 @@ def type_of(letter: CarefulLetter) -> str | None:
     return letter.text("message-type", TYPE_BYTES_MAX)
 
 
-def _redrive(letter: CarefulLetter) -> FrameworkReport | None:
+def _redrive(letter: TolerantMessage) -> FrameworkReport | None:
     reason, parked_at = letter.text(headers.REASON), letter.header(headers.PARKED_AT)
     if reason is None and parked_at is None:
         return None
@@ -82,7 +82,7 @@ def _redrive(letter: CarefulLetter) -> FrameworkReport | None:
     )
 
 
-def _event_bus(letter: CarefulLetter) -> FrameworkReport | None:
+def _event_bus(letter: TolerantMessage) -> FrameworkReport | None:
     error = letter.text(headers.FINAL_ERROR, TYPE_BYTES_MAX + MESSAGE_BYTES_MAX + 2)
     status = number_of(letter.header(headers.FINAL_STATUS_CODE))
     if error is None and status is None:
@@ -103,7 +103,7 @@ def _event_bus(letter: CarefulLetter) -> FrameworkReport | None:
     )
 
 
-def _masstransit(letter: CarefulLetter) -> FrameworkReport | None:
+def _masstransit(letter: TolerantMessage) -> FrameworkReport | None:
     reason = letter.text("MT-Reason")
     kind = letter.text("MT-Fault-ExceptionType", TYPE_BYTES_MAX)
     message = letter.text("MT-Fault-Message", MESSAGE_BYTES_MAX)
@@ -123,7 +123,7 @@ def _masstransit(letter: CarefulLetter) -> FrameworkReport | None:
     )
 
 
-def _spring(letter: CarefulLetter) -> FrameworkReport | None:
+def _spring(letter: TolerantMessage) -> FrameworkReport | None:
     message = letter.text("x-exception-message", MESSAGE_BYTES_MAX)
     stack = letter.text("x-exception-stacktrace", STACK_BYTES_MAX)
     if message is None and stack is None:
@@ -143,7 +143,7 @@ def _spring(letter: CarefulLetter) -> FrameworkReport | None:
     )
 
 
-def _nservicebus(letter: CarefulLetter) -> FrameworkReport | None:
+def _nservicebus(letter: TolerantMessage) -> FrameworkReport | None:
     kind = letter.text("NServiceBus.ExceptionInfo.ExceptionType", TYPE_BYTES_MAX)
     message = letter.text("NServiceBus.ExceptionInfo.Message", MESSAGE_BYTES_MAX)
     failed = letter.text("NServiceBus.FailedQ")
@@ -160,7 +160,7 @@ def _nservicebus(letter: CarefulLetter) -> FrameworkReport | None:
     )
 
 
-def _wolverine(letter: CarefulLetter) -> FrameworkReport | None:
+def _wolverine(letter: TolerantMessage) -> FrameworkReport | None:
     kind = letter.text("exception-type", TYPE_BYTES_MAX)
     stack = letter.text("exception-stack", STACK_BYTES_MAX)
     if kind is None and stack is None:
@@ -177,7 +177,7 @@ def _wolverine(letter: CarefulLetter) -> FrameworkReport | None:
     )
 
 
-_READERS: tuple[Callable[[CarefulLetter], FrameworkReport | None], ...] = (
+_READERS: tuple[Callable[[TolerantMessage], FrameworkReport | None], ...] = (
     _redrive,
     _event_bus,
     _masstransit,

@@ -20,7 +20,7 @@ class GroupIdentity:
     title: str
 
 
-class Failure(Protocol):
+class DescribedFailure(Protocol):
     """What is known of a failure: headers of a framework, an explanation or a dead letter."""
 
     @property
@@ -36,7 +36,7 @@ class Failure(Protocol):
 
 
 def identify_group(
-    failure: Failure, *, queue: str, type: str | None, owner: str | None = None, key: bytes = b""
+    failure: DescribedFailure, *, queue: str, type: str | None, owner: str | None = None, key: bytes = b""
 ) -> GroupIdentity:
     """By queue and whose it is (`owner`, if another than the queue), error type, status and the top of the stack with
     the error's codes, else the normalised message; without an error by queue, reason and the message's type.

@@ -21,7 +21,7 @@ _ISO = re.compile(
 )
 
 
-class CarefulLetter:
+class TolerantMessage:
     """A letter whose properties may be malformed: what can't be read is not there."""
 
     __slots__ = ("_letter", "header")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.core import headers, read_count
-from redrive.records.explanations.header_values import NAME_BYTES_MAX, CarefulLetter, moment_ms_of, text_of
+from redrive.records.explanations.header_values import NAME_BYTES_MAX, TolerantMessage, moment_ms_of, text_of
 from redrive.records.explanations.queue_names import is_waiting_place
 
 _DEATHS_MAX = 200
@@ -39,7 +39,7 @@ class Failing:
     """How often the failed queue's consumer rejected it: handler runs, where the broker counts them."""
 
 
-def read_deaths(letter: CarefulLetter) -> tuple[Death, ...]:
+def read_deaths(letter: TolerantMessage) -> tuple[Death, ...]:
     """The entries that can be read, in the broker's order."""
     told = letter.header(headers.DEATHS)
     if not isinstance(told, list | tuple):
@@ -62,7 +62,7 @@ def read_deaths(letter: CarefulLetter) -> tuple[Death, ...]:
     return tuple(found)
 
 
-def find_failing(deaths: Sequence[Death], letter: CarefulLetter, *, known_queue: str | None) -> Failing | None:
+def find_failing(deaths: Sequence[Death], letter: TolerantMessage, *, known_queue: str | None) -> Failing | None:
     """The failed queue and why the message died there; None without deaths.
 
     A retry loop leaves deaths of its wait queues too, and where a consumer published into one of them that death is
@@ -91,7 +91,7 @@ def latest_ms(deaths: Sequence[Death]) -> int | None:
     return max((death.at_ms for death in deaths if death.at_ms is not None), default=None)
 
 
-def _failed_queue(deaths: Sequence[Death], letter: CarefulLetter, known_queue: str | None) -> str:
+def _failed_queue(deaths: Sequence[Death], letter: TolerantMessage, known_queue: str | None) -> str:
     if any(death.queue == known_queue for death in deaths):
         return str(known_queue)
     first = letter.name("x-first-death-queue")

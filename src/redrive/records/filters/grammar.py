@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import get_args
 
 from redrive.core import did_you_mean
+from redrive.records.filters.filter_problems import FilterProblem, InvalidFilter, UnreadableValue
 from redrive.records.filters.lexer import Piece, RawTerm, split_terms
-from redrive.records.filters.problems import FilterProblem, InvalidFilter, UnreadableValue
 from redrive.records.filters.terms import (
     BodyTerm,
     ErrorTerm,

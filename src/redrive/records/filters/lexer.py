@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from redrive.records.filters.problems import FilterProblem
+from redrive.records.filters.filter_problems import FilterProblem
 
 _FIELD = re.compile(r"[^\W\d][\w-]*", re.ASCII)
 _NOT = re.compile(r"not:", re.IGNORECASE)

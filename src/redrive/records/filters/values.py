@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from redrive.core import InvalidDuration, format_duration_ms, parse_duration_ms
-from redrive.records.filters.problems import UnreadableValue
+from redrive.records.filters.filter_problems import UnreadableValue
 
 LIMIT = 1 << 53
 """Beyond this neither a moment nor a number is meant; every store and every JSON reader holds what is below."""

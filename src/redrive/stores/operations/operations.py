@@ -31,6 +31,14 @@ from redrive.stores.database import Database, WriteTransaction
 from redrive.stores.errors import IdempotencyConflict
 from redrive.stores.leases import Lease
 from redrive.stores.operations import runs
+from redrive.stores.operations.frozen_selection import (
+    freeze,
+    freeze_due,
+    leave_batches,
+    look_up_claimable,
+    may_take_doubtful,
+    preview,
+)
 from redrive.stores.operations.operation_rows import (
     COLUMNS,
     OperationRow,
@@ -39,14 +47,6 @@ from redrive.stores.operations.operation_rows import (
     lock_operation,
     read_item,
     read_operation,
-)
-from redrive.stores.operations.selection import (
-    freeze,
-    freeze_due,
-    leave_batches,
-    look_up_claimable,
-    may_take_doubtful,
-    preview,
 )
 from redrive.stores.operations.send_outcomes import settle_silent, silent_queues
 from redrive.stores.retry_rules import ALL, read_rules
