@@ -86,7 +86,7 @@ EVENTS: dict[str, tuple[Level, str]] = {
     "runtime.loop_blocked": (
         Level.ERROR,
         "a handler blocks the event loop, so that no heartbeat can be sent: the broker is about to close the"
-        " connection and deliver every unsettled message again; this message is charged with it",
+        " connection and deliver every unsettled message again; it counts as a crash of this message",
     ),
     "runtime.worker_started": (Level.INFO, "a worker process runs the app"),
     "runtime.worker_died": (
@@ -230,7 +230,7 @@ METRICS = (
         name="redrive_deliveries_total",
         type=MetricType.COUNTER,
         labels=("queue",),
-        help="Deliveries something was decided about.",
+        help="Deliveries for which Redrive made a decision.",
     ),
     Metric(
         name="redrive_decisions_total",
@@ -260,7 +260,7 @@ METRICS = (
         name="redrive_in_hand",
         type=MetricType.GAUGE,
         labels=("queue",),
-        help="Deliveries taken and not settled.",
+        help="Unacked deliveries.",
     ),
     Metric(
         name="redrive_paused",
@@ -290,7 +290,7 @@ METRICS = (
         name="redrive_connect_failures_total",
         type=MetricType.COUNTER,
         labels=(),
-        help="Rounds through all hosts that reached none.",
+        help="Attempts to connect that failed for every host.",
     ),
     Metric(
         name="redrive_ready",
