@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from redrive.admin.problems import HttpProblem, management_unavailable
 from redrive.client import ClientError
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.deadletters import PeekResult
 from redrive.management import ManagementError
 from redrive.stores import Store
@@ -32,7 +32,7 @@ class SharedBroker:
         store: Store,
         *,
         patterns: tuple[str, ...] = (),
-        observer: Observer = SILENT,
+        observer: Observer = NULL_OBSERVER,
         patience_s: float = CONNECT_S_MAX,
     ) -> None:
         self._place = place

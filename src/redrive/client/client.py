@@ -19,7 +19,7 @@ from redrive.client.connection import Connection, Dial
 from redrive.client.consumer import Consumer, Deliveries, Handler
 from redrive.client.errors import AuthenticationFailed, ClientError, ConnectionClosed, ConnectionFailed
 from redrive.client.publisher import Publisher
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 
 
 class Client:
@@ -34,7 +34,7 @@ class Client:
         target: str | BrokerTarget,
         *,
         name: str | None = None,
-        observer: Observer = SILENT,
+        observer: Observer = NULL_OBSERVER,
         backoff: Callable[[], ReconnectBackoff] = ReconnectBackoff,
         dial: Dial | None = None,
     ) -> None:

@@ -29,7 +29,7 @@ from redrive.client.errors import (
 from redrive.client.handshake import answer_start, explain, not_amqp, refusal
 from redrive.client.heartbeats import Heartbeats
 from redrive.client.read_pauses import ReadPauses
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.wire import methods
 
 _WRITE_BUFFER_HIGH = 1 << 20
@@ -48,7 +48,7 @@ Dial: TypeAlias = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable
 class Connection(asyncio.Protocol):
     """An open connection; `Connection.open` makes one. `server_version` is what the broker says it is."""
 
-    def __init__(self, target: BrokerTarget, *, where: str, name: str, observer: Observer = SILENT) -> None:
+    def __init__(self, target: BrokerTarget, *, where: str, name: str, observer: Observer = NULL_OBSERVER) -> None:
         self._target = target
         self._where = where
         self._name = name
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
         port: int,
         *,
         name: str,
-        observer: Observer = SILENT,
+        observer: Observer = NULL_OBSERVER,
         dial: Dial | None = None,
     ) -> "Connection":
         """Connects to one host. Raises `ConnectionFailed` or `AuthenticationFailed`; leaves nothing open behind.

@@ -19,7 +19,7 @@ from redrive.core.errors import (
 from redrive.core.findings import Finding, Position, Severity
 from redrive.core.headers import read_count
 from redrive.core.masked_urls import mask_url
-from redrive.core.observer import SILENT, Observer
+from redrive.core.observer import NULL_OBSERVER, Observer
 from redrive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ if not TYPE_CHECKING:
 __all__ = [
     "COPY_DROPS",
     "DELAY_MS_MAX",
+    "NULL_OBSERVER",
     "PARK_DROPS",
     "PAUSE_MS_MAX",
-    "SILENT",
     "AckDelivery",
     "Answered",
     "Attempt",

@@ -28,9 +28,9 @@ NOT_BEFORE = "x-redrive-not-before"
 ATTEMPTS_BEFORE = "x-redrive-attempts-before"
 """Retries done before this copy was made, where the broker's own count starts afresh with it; added to every count."""
 DELIVERIES = "x-redrive-deliveries"
-"""How often a consumer died while it handled the message, on queues that do not count it themselves."""
+"""How often a consumer crashed while it handled the message, on queues that do not count it themselves."""
 DEATHS_ALONE = "x-redrive-deaths-alone"
-"""How often a consumer died during an exclusive run of the message; see `redrive.runtime.admission`."""
+"""The crash weight: what the crashes in the message's exclusive runs add up to; see `redrive.runtime.admission`."""
 STRIPPED = "x-redrive-stripped"
 """A table of the properties and headers that a copy could not keep."""
 MESSAGE_ID = "x-redrive-id"
@@ -106,7 +106,7 @@ REDRIVEN_HEADERS = frozenset({REDRIVEN_ID, REDRIVEN_COUNT, REDRIVEN_MARK, REDRIV
 _PREFIXES = ("x-redrive-", "x-redriven-")
 
 
-def is_of_a_life(name: str) -> bool:
+def describes_one_message(name: str) -> bool:
     """Whether a header, ours or the broker's, describes the life of one message; a new message has none of them."""
     return name.startswith(_PREFIXES) or name in BOUND_HEADERS or name in DEATH_HEADERS or name in COUNT_HEADERS
 

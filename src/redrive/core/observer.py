@@ -14,12 +14,12 @@ class Observer(Protocol):
         """Reports one event with its fields."""
 
 
-class Silent:
+class NullObserver:
     """An observer that ignores everything."""
 
     def note(self, event: str, /, **fields: object) -> None:
         """Ignores the event."""
 
 
-SILENT = Silent()
+NULL_OBSERVER = NullObserver()
 """The observer used where none is given."""

@@ -95,11 +95,11 @@ class Admission:
         """The bytes that every early delivery contains, None if no delivery can be early."""
 
     @property
-    def can_step_aside(self) -> bool:
+    def has_wait_queue(self) -> bool:
         """Whether there is a wait queue for messages that must not run now."""
         return self._aside_ms > 0
 
-    def had_last_chance(self, message: ReceivedMessage) -> bool:
+    def was_due_exclusive(self, message: ReceivedMessage) -> bool:
         """Whether it was to run exclusively when its consumer crashed or lost its connection."""
         limit = self._crashes_max
         return limit is not None and message.redelivered and read_count(message.header(headers.DELIVERIES)) >= limit - 1

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from redrive.client import Client, Delivery, ReconnectBackoff
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.inspection import is_queue_deleted
 from redrive.runtime.admission import Admission
 from redrive.runtime.app import Consumption
@@ -92,7 +92,7 @@ class AppRunner:
         consumptions: tuple[Consumption, ...],
         connect: Callable[[str], Client],
         *,
-        observer: Observer = SILENT,
+        observer: Observer = NULL_OBSERVER,
         options: AppRunOptions | None = None,
         file: str = "FILE",
     ) -> None:
@@ -136,7 +136,7 @@ class AppRunner:
             handler_publishers: dict[int, HandlerPublisher] = {}
             for one in self._consumptions:
                 self.subscriptions.append(await self._subscription(one, handler_publishers))
-            self._process.exclusive_runs.members.extend(self.subscriptions)
+            self._process.exclusive_runs.queues.extend(self.subscriptions)
             for subscription in self.subscriptions:
                 await subscription.start()
                 self._watch(subscription)

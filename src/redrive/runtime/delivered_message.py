@@ -12,7 +12,7 @@ class DeliveredMessage:
     """A `core.ReceivedMessage` over a delivery; each header is decoded when it is first asked for.
 
     Headers of ours are read only if they are believed: on copies of this very message that came back by a declared
-    route (`topology`'s `origins` has the table).
+    route (the table is in `redrive.topology.deliveries.message_origin`).
     """
 
     __slots__ = ("_plan", "_read", "_trust", "delivery", "properties", "queue")

@@ -87,9 +87,9 @@ class DeliveryHandler:
         """The client's handler: a coroutine function that never raises but when cancelled."""
 
     @property
-    def can_step_aside(self) -> bool:
+    def has_wait_queue(self) -> bool:
         """Whether a delivery that must not run now can go to a wait queue."""
-        return self._admission.can_step_aside
+        return self._admission.has_wait_queue
 
     @property
     def waiting(self) -> int:
@@ -268,7 +268,7 @@ class DeliveryHandler:
         message = DeliveredMessage(delivery, self._plan)
         fault = self._losses.judge(self._queue, delivery) if delivery.redelivered and self._lost_lately() else None
         last_run = LastRun.UNSEEN
-        if self._admission.had_last_chance(message):
+        if self._admission.was_due_exclusive(message):
             last_run = await self._find_last_run(delivery, fault)
         verdict = self._admission.judge(
             message, delivery.body, after_own_loss=fault is LossFault.NONE, last_run=last_run
@@ -288,7 +288,7 @@ class DeliveryHandler:
             case RunExclusively(deliveries=deliveries, weight=weight):
                 if self._record is not None:
                     self._record.hold(delivery_key(self._queue, delivery))
-                if not self.can_step_aside:
+                if not self.has_wait_queue:
                     # Its copy comes back at once: without a pause it would go round as fast as the broker can.
                     await self._executor.pause(_ROUND_S)
                 return not delivery.is_stale and not await self._replace(

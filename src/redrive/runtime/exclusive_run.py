@@ -38,7 +38,7 @@ _ACKS_TAKEN_S = 0.05
 """A busy quorum queue may keep acks back for a moment after they were read."""
 
 
-class Member(Protocol):
+class ConsumedQueue(Protocol):
     """A consumer of a queue that takes part in exclusive runs."""
 
     @property
@@ -47,7 +47,7 @@ class Member(Protocol):
         confirm."""
 
     @property
-    def can_step_aside(self) -> bool:
+    def has_wait_queue(self) -> bool:
         """Whether deliveries that must not run now can go to a wait queue; else consuming has to stop."""
 
     async def stop_consuming(self) -> None:
@@ -67,7 +67,7 @@ class ExclusiveRuns:
     """The exclusive runs of one process; at most one at a time."""
 
     def __init__(self, *, wait_s_first: float = WAIT_S_FIRST) -> None:
-        self.members: list[Member] = []
+        self.queues: list[ConsumedQueue] = []
         self.is_wanted = False
         """A delivery has an exclusive run or waits for it: no handler may begin."""
         self.replacing = 0
@@ -83,19 +83,19 @@ class ExclusiveRuns:
         self.is_wanted = True
         # Consuming stops only where it must: a quorum queue takes back what is on its way to a cancelled consumer, and
         # marks it as redelivered, as if we had crashed (seen on 3.10, 4.0 and 4.3).
-        stopped: list[Member] = []
+        stopped: list[ConsumedQueue] = []
         try:
-            for one in self.members:
+            for one in self.queues:
                 one.wake()
-            for one in self.members:
-                if not one.can_step_aside:
+            for one in self.queues:
+                if not one.has_wait_queue:
                     stopped.append(one)
                     await one.stop_consuming()
             await asyncio.sleep(_ARRIVING_S)  # deliveries that are already here reach their handlers
             yield await self._wait_others()
         finally:
             self.is_wanted = False
-            for one in self.members:
+            for one in self.queues:
                 one.wake()
             # Not awaited: a member whose queue is gone meanwhile must block neither the others nor this one.
             for one in stopped:
@@ -117,13 +117,13 @@ class ExclusiveRuns:
     async def _flush(self) -> None:
         """The broker must have read what was settled: else it would come again, as if its consumer had crashed on
         it."""
-        await asyncio.gather(*(one.flush() for one in self.members))
+        await asyncio.gather(*(one.flush() for one in self.queues))
         await asyncio.sleep(_ACKS_TAKEN_S)
 
     async def _wait_others(self) -> bool:
         try:
             async with asyncio.timeout(self._wait_s):
-                while sum(one.at_work for one in self.members) > 1:  # noqa: ASYNC110 - rare, and bounded
+                while sum(one.at_work for one in self.queues) > 1:  # noqa: ASYNC110 - rare, and bounded
                     await asyncio.sleep(_LOOK_S)
                 await self._flush()
         except TimeoutError:

@@ -57,7 +57,9 @@ class HandlerPublisher:
             content_type = _RAW if raw else self._codec.content_type
         try:
             encoded = Properties.of(
-                headers={name: value for name, value in properties.headers.items() if not names.is_of_a_life(name)},
+                headers={
+                    name: value for name, value in properties.headers.items() if not names.describes_one_message(name)
+                },
                 content_type=content_type,
                 delivery_mode=2,
                 priority=properties.priority,

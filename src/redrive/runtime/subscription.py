@@ -103,9 +103,9 @@ class Subscription:
             await self._restart()
 
     @property
-    def can_step_aside(self) -> bool:
+    def has_wait_queue(self) -> bool:
         """Whether deliveries that must not run now can go to a wait queue."""
-        return self.handler.can_step_aside
+        return self.handler.has_wait_queue
 
     async def flush(self) -> None:
         """Waits until the broker has read what was settled so far."""

@@ -6,7 +6,7 @@ import stat
 from types import TracebackType
 from typing import Self
 
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.stores.audit import Audit, adopt_older
 from redrive.stores.database import Database
 from redrive.stores.database_clock import OFF_MS, ServerClock
@@ -80,7 +80,7 @@ class Store:
         await self.close()
 
 
-async def open_store(url: str, observer: Observer = SILENT, *, creates: bool = True) -> Store:
+async def open_store(url: str, observer: Observer = NULL_OBSERVER, *, creates: bool = True) -> Store:
     """Opens the store at a URL, and makes or updates its tables, alone. Without `creates` a file must be there:
     somebody who wants to see what is kept and gets a new, empty store would think that nothing had failed.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from redrive.client import BrokerTarget, Client
-from redrive.core import SILENT, Observer, RedriveError
+from redrive.core import NULL_OBSERVER, Observer, RedriveError
 from redrive.deploy import ApplyFailed, apply, as_documented, inspect, usable_queues
 from redrive.runtime import (
     RECORD_PATH,
@@ -93,7 +93,7 @@ async def running(
     app: App,
     *,
     url: str | None = None,
-    observer: Observer = SILENT,
+    observer: Observer = NULL_OBSERVER,
     options: AppRunOptions | None = None,
     declare: bool = False,
     connect: Connect | None = None,
@@ -113,7 +113,7 @@ async def running(
 async def start_app(
     prepared: PreparedApp,
     *,
-    observer: Observer = SILENT,
+    observer: Observer = NULL_OBSERVER,
     options: AppRunOptions | None = None,
     declare: bool = False,
     connect: Connect | None = None,
@@ -167,7 +167,7 @@ def run(
     app: App,
     *,
     url: str | None = None,
-    observer: Observer = SILENT,
+    observer: Observer = NULL_OBSERVER,
     options: AppRunOptions | None = None,
     declare: bool = False,
     started: Callable[[PreparedApp], None] = lambda _: None,

@@ -19,7 +19,7 @@ from redrive.client import (
     ReconnectBackoff,
     parse_url,
 )
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.deploy import ApplyFailed
 from redrive.management import TIMEOUT_S, Management, guess_endpoint, parse_management_url
 from redrive.wiring.settings import Setting
@@ -90,7 +90,7 @@ async def connected(
     setting: Setting,
     *,
     name: str,
-    observer: Observer = SILENT,
+    observer: Observer = NULL_OBSERVER,
     backoff: Callable[[], ReconnectBackoff] = ReconnectBackoff,
     file: str | None = None,
 ) -> AsyncIterator[Client]:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.wiring.settings import Setting, broker_url, database_url
 from redrive.wiring.settings import management_url as management_setting
 
@@ -37,7 +37,7 @@ class ConnectionSettings:
         return parse_url(self.url.value, vhost=vhosts[0].name if vhosts else "/")
 
     def client(
-        self, name: str, *, observer: Observer = SILENT, backoff: "Callable[[], ReconnectBackoff] | None" = None
+        self, name: str, *, observer: Observer = NULL_OBSERVER, backoff: "Callable[[], ReconnectBackoff] | None" = None
     ) -> "AbstractAsyncContextManager[Client]":
         """A connection to the broker while a block runs. A refusal says what to change.
 

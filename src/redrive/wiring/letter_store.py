@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.deadletters import DeadLetterService
 from redrive.stores import Store, open_store
 from redrive.wiring.connection_settings import ConnectionSettings
@@ -11,7 +11,7 @@ from redrive.wiring.connection_settings import ConnectionSettings
 
 @asynccontextmanager
 async def opened_store(
-    connections: ConnectionSettings, *, observer: Observer = SILENT, creates: bool = True
+    connections: ConnectionSettings, *, observer: Observer = NULL_OBSERVER, creates: bool = True
 ) -> AsyncIterator[Store]:
     """The store while the block runs: migrated if necessary, and created if it is missing and `creates`.
 

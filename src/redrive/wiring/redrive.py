@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from redrive.client import Client
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.deadletters import (
     AutoRetry,
     LeaseHolder,
@@ -57,7 +57,7 @@ class RedriveBroker:
         client: Client,
         management: Management,
         *,
-        observer: Observer = SILENT,
+        observer: Observer = NULL_OBSERVER,
         has_witness: bool = False,
         options: RedriveOptions | None = None,
     ) -> None:
@@ -180,7 +180,7 @@ async def declare_rules(connections: ConnectionSettings, store: Store) -> tuple[
 
 @asynccontextmanager
 async def opened_broker(
-    connections: ConnectionSettings, store: Store, *, observer: Observer = SILENT, has_witness: bool = False
+    connections: ConnectionSettings, store: Store, *, observer: Observer = NULL_OBSERVER, has_witness: bool = False
 ) -> AsyncIterator[RedriveBroker]:
     """A connected broker with a redriver; `has_witness`: second copies settle what is in doubt.
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redrive.client import Client
-from redrive.core import SILENT
+from redrive.core import NULL_OBSERVER
 from redrive.deadletters.actions.restore import StillCollected, keep_collectors_away
 from redrive.deadletters.collect.sources import Source
 from redrive.deadletters.held_leases import LeaseHolder
@@ -151,7 +151,10 @@ def test_restored_letters_are_in_their_queue_again_and_stay_there(profile: str, 
             id = make_id(now_ms(), random_bits())
             await store.operations.create(everything, id=id, now_ms=now_ms())
             async with keep_collectors_away(
-                LeaseHolder(store=store, owner="r", clock_ms=now_ms, observer=SILENT), "/", ["orders.dlq"], who="ann"
+                LeaseHolder(store=store, owner="r", clock_ms=now_ms, observer=NULL_OBSERVER),
+                "/",
+                ["orders.dlq"],
+                who="ann",
             ):
                 ended = await Redriver(parts).run(id)
             assert (ended.state, ended.sent) == (OperationState.DONE, 2)
@@ -182,7 +185,7 @@ def test_while_a_collector_has_the_queue_nothing_is_restored_to_it(tmp_path: Pat
             await wait_for(is_held)
             with pytest.raises(StillCollected, match=r"orders\.dlq is being collected by night shift"):
                 async with keep_collectors_away(
-                    LeaseHolder(store=store, owner="r", clock_ms=now_ms, observer=SILENT),
+                    LeaseHolder(store=store, owner="r", clock_ms=now_ms, observer=NULL_OBSERVER),
                     "/",
                     ["orders.dlq"],
                     who="ann",
@@ -226,7 +229,7 @@ async def _give_back(client: Client, store: Store) -> Operation:
     every = Selection(filter=Filter(), filter_text="all")
     new = NewOperation(kind=OperationKind.RETURN, selection=every, target=RedriveTarget(), who="ada")
     async with keep_collectors_away(
-        LeaseHolder(store=store, owner="ada", clock_ms=now_ms, observer=SILENT), "/", [DLQ], who="ada"
+        LeaseHolder(store=store, owner="ada", clock_ms=now_ms, observer=NULL_OBSERVER), "/", [DLQ], who="ada"
     ):
         made = await store.operations.create(new, id=make_id(now_ms(), random_bits()), now_ms=now_ms())
         return await Redriver(RedriverParts(store=store, client=client, owner="ada", clock_ms=now_ms)).run(made.id)

@@ -14,7 +14,7 @@ from tests.unit.runtime.stage import compiled, delete, failures, stage, until
 class Busy:
     """Takes deliveries, and has so many at work."""
 
-    can_step_aside = True
+    has_wait_queue = True
 
     def __init__(self) -> None:
         self.at_work = 2
@@ -29,7 +29,7 @@ def test_each_time_the_others_do_not_end_it_waits_twice_as_long() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         exclusive_runs, busy = ExclusiveRuns(wait_s_first=0.05), Busy()
-        exclusive_runs.members.append(busy)
+        exclusive_runs.queues.append(busy)
         waited_s = []
         for _ in range(3):
             began_s = loop.time()
@@ -53,7 +53,7 @@ def test_it_never_waits_as_long_as_the_broker_does() -> None:
 
 def test_an_exclusive_run_that_is_cancelled_starts_only_the_consumers_that_it_has_stopped() -> None:
     class Stubborn(Busy):
-        can_step_aside = False
+        has_wait_queue = False
 
         def __init__(self) -> None:
             super().__init__()
@@ -69,7 +69,7 @@ def test_an_exclusive_run_that_is_cancelled_starts_only_the_consumers_that_it_ha
     async def scenario() -> None:
         exclusive_runs = ExclusiveRuns()
         members = [Stubborn(), Stubborn()]
-        exclusive_runs.members.extend(members)
+        exclusive_runs.queues.extend(members)
 
         async def want() -> None:
             async with exclusive_runs.exclusive():

@@ -6,7 +6,7 @@ import itertools
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from redrive.core import SILENT
+from redrive.core import NULL_OBSERVER
 from redrive.serving import worker_throttle
 from redrive.serving.request_monitor import RequestMonitor
 from redrive.serving.worker_throttle import REST_S_MAX, REST_S_MIN, SHARE, OpenRequests, throttled_loop
@@ -70,7 +70,7 @@ async def answer(open_requests: OpenRequests, app: ASGIApp) -> None:
     async def send(message: Message) -> None:
         pass
 
-    monitor = RequestMonitor(app, observer=SILENT, stopping=asyncio.Event(), open_requests=open_requests)
+    monitor = RequestMonitor(app, observer=NULL_OBSERVER, stopping=asyncio.Event(), open_requests=open_requests)
     await monitor(SCOPE, receive, send)
 
 

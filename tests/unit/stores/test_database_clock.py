@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from redrive.core import SILENT
+from redrive.core import NULL_OBSERVER
 from redrive.deadletters.held_leases import HeldLease, LeaseHolder
 from redrive.records import Selection
 from redrive.stores import Store, open_store
@@ -45,7 +45,7 @@ def test_an_instance_whose_clock_is_ahead_takes_no_lease_that_is_held(store: Sto
                 ttl_s=30.0,
                 patience_s=1.0,
                 clock_ms=lambda: machine_ms() + by_ms,
-                observer=SILENT,
+                observer=NULL_OBSERVER,
             )
             return holder.hold("operation:1")
 

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TypeVar
 
 from redrive.client import Client
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.deadletters.collect.arrivals import BatchExplainer, deliveries_so_far
 from redrive.deadletters.collect.batch_prefetch import BatchPrefetch, TakenBatch
 from redrive.deadletters.collect.batches import BATCH_BYTES, BatchLost, BatchTaker, CollectBatch
@@ -86,7 +86,7 @@ class CollectorParts:
     owner: str
     clock_ms: Callable[[], int]
     random_bits: Callable[[], int]
-    observer: Observer = SILENT
+    observer: Observer = NULL_OBSERVER
     options: CollectOptions = field(default_factory=CollectOptions)
     pause_at: Callable[[str], Awaitable[None]] | None = None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from redrive.client import Client, ClientError, ReconnectBackoff
-from redrive.core import SILENT, Observer
+from redrive.core import NULL_OBSERVER, Observer
 from redrive.deadletters.held_leases import HeldLease
 from redrive.deadletters.redrive.batch_sender import BatchSender, send_result
 from redrive.deadletters.redrive.copies import Copier
@@ -78,7 +78,7 @@ class RedriverParts:
     client: Client
     owner: str
     clock_ms: Callable[[], int]
-    observer: Observer = SILENT
+    observer: Observer = NULL_OBSERVER
     options: RedriveOptions = field(default_factory=RedriveOptions)
     pause_at: Callable[[str], Awaitable[None]] | None = None
     has_witness: bool = False

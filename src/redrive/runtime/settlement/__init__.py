@@ -1,4 +1,4 @@
-"""What becomes of a delivery once its handler has ended, or will not run: decided, carried out at the broker, logged.
+"""Decides what happens to a delivery whose handler has ended or will not run, carries it out at the broker, logs it.
 
 `settler` decides and is the way in. `command_executor` carries out a shape's commands and acks nothing whose copy is
 not confirmed; `detached_copies` does that with no task waiting for the confirm. `message_copies` builds a copy's

@@ -1,4 +1,4 @@
-"""What becomes of a delivery once it is known how its handler ended: decided, carried out at the broker, logged.
+"""The settler decides what happens to a delivery after its handler ended, carries it out at the broker and logs it.
 
 Where crashes are counted, a message is requeued by a copy to its queue's end: the broker marks a delivery that it gets
 back as redelivered, as if its consumer had crashed.
@@ -11,8 +11,8 @@ from functools import partial
 
 from redrive.client import ClientError, Delivery, StaleDelivery
 from redrive.core import (
+    NULL_OBSERVER,
     PAUSE_MS_MAX,
-    SILENT,
     AckDelivery,
     Attempt,
     Command,
@@ -116,7 +116,7 @@ class Settler:
         self._usual_decisions: dict[tuple[int, bool], tuple[Decision, bool]] | None = {} if is_plain else None
         """The decision for an ordinary error by the retry state, and whether it is a plain reject. None where
         randomness, age, rules or the author's own function matter; without these it is the same for every message."""
-        self._is_observed = observer is not SILENT
+        self._is_observed = observer is not NULL_OBSERVER
         self._decision_log = DecisionLog(observer, plan, attempts_max=policy.attempts_max)
         self._acked: Callable[[str, float, int], None] | None = getattr(observer, "acked", None)
         self._logs_acks = self._is_observed and (self._acked is None or bool(getattr(observer, "logs_acks", 0)))
