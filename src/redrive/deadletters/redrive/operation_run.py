@@ -359,7 +359,7 @@ class OperationRun:
 
 
 async def send_overlapped(first: Sequence[ClaimedLetter], *, send: Send, exchange: Exchange) -> list[SendResult]:
-    """Sresults the batch, and those that `exchange` takes until it takes none.
+    """Sends the batch, and those that `exchange` takes until it takes none.
 
     Returns the results of the last batch, which are to be recorded; those of all others are recorded.
     """
