@@ -12,9 +12,9 @@ from redrive.cli.console import (
     EXIT_COULD_NOT,
     EXIT_FOUND,
     SuggestingGroup,
+    drop_closed_stdout,
     fail,
     fail_usage,
-    forget_reader,
     interrupted_by,
     is_result_lost,
     say,
@@ -71,7 +71,7 @@ class _Commands(SuggestingGroup):
             return result
         except BrokenPipeError:
             # `redrive simulate … | head`: the reader has closed the pipe, and click would exit with 1 (findings).
-            forget_reader()
+            drop_closed_stdout()
             return None
         except KeyboardInterrupt:
             # What must end in order has signal handlers of its own, so nothing of that kind had begun.
@@ -99,7 +99,7 @@ def main() -> None:
     except click.Abort:
         raise SystemExit(EXIT_FOUND) from None
     except BrokenPipeError:  # `redrive --help | head`
-        forget_reader()
+        drop_closed_stdout()
         raise SystemExit(0) from None
     except OSError as error:
         # `redrive compile … > /dev/full`; click itself handles a closed pipe.

@@ -4,7 +4,7 @@ from typing import Literal, cast
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, greet, keep_result, say
+from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, announce_start, keep_result, say
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, print_line, warn_line
 from redrive.cli.dlq.shared_options import with_who
 from redrive.cli.secret_files import with_secret_files
@@ -104,7 +104,7 @@ def collect_command(
         if once:
             say(text)
         else:
-            greet(f"{text}; Ctrl-C ends it", log_format=log_format)
+            announce_start(f"{text}; Ctrl-C ends it", log_format=log_format)
 
     report = run_collect(connection, request, telemetry_options=telemetry_options, confirm=confirm, started=started)
     if report is None:  # ended before it began

@@ -55,7 +55,7 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def greet(text: str, *, log_format: str | None) -> None:
+def announce_start(text: str, *, log_format: str | None) -> None:
     """Prints that the work has begun, unless the log is JSON: nothing else may stand between its lines."""
     if log_format == "text" or (log_format is None and sys.stderr.isatty()):
         say(text)
@@ -94,7 +94,7 @@ def write(text: str, *, colour: bool | None = None) -> None:
     try:
         click.echo(text, color=colour)
     except BrokenPipeError:
-        forget_reader()
+        drop_closed_stdout()
     except OSError as error:
         context = click.get_current_context(silent=True)
         if context is None or not context.meta.get(_KEEPS_RESULT):
@@ -127,7 +127,7 @@ def ask(question: str) -> bool:
         return False
 
 
-def forget_reader() -> None:
+def drop_closed_stdout() -> None:
     """The reader has closed the pipe (`| head`): further output to stdout is dropped, the work continues."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

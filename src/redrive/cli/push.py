@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 import click
 
-from redrive.cli.console import greet
+from redrive.cli.console import announce_start
 from redrive.cli.secret_files import with_broker_files
 from redrive.runtime import CRASHES_MAX
 from redrive.wiring import (
@@ -46,9 +46,9 @@ from redrive.wiring import (
     type=click.IntRange(0),
     metavar="N",
     help="Pause after N failures in a row that mean the service is not there (no connection, 502, 503, 504), and"
-    " look now and then whether it is. By default as FILE says; 0 never, which is what it says unless it has one.",
+    " look now and then whether it is. Default: FILE's pause_after, else never; 0 means never.",
 )
-@click.option("--pause-on-timeouts", is_flag=True, help="Count answers that are not in time towards --pause-after.")
+@click.option("--pause-on-timeouts", is_flag=True, help="Count timeouts towards --pause-after too.")
 @click.option(
     "--other-4xx",
     type=click.Choice(("park", "retry")),
@@ -120,7 +120,9 @@ def push_command(
     )
 
     def started(prepared: PreparedApp) -> None:
-        greet(f"{queue} → {target.shown}  from {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
+        announce_start(
+            f"{queue} → {target.shown}  from {prepared.target.address}; Ctrl-C ends it", log_format=log_format
+        )
 
     run_push(
         target,

@@ -5,11 +5,11 @@ from typing import Literal, cast
 
 import click
 
-from redrive.cli.console import greet
+from redrive.cli.console import announce_start
 from redrive.cli.secret_files import with_broker_files
 from redrive.core import InvalidDuration, parse_duration_ms
 from redrive.runtime import AppRunOptions
-from redrive.wiring import PreparedApp, TelemetryOptions, load_app, run_app_command, run_fleet, take_worker_url
+from redrive.wiring import PreparedApp, TelemetryOptions, load_app, run_app_command, run_workers, take_worker_url
 
 
 @click.command("run")
@@ -71,12 +71,12 @@ def run_command(
         arguments = [app, "--grace", grace, "--metrics-host", metrics_host, "--log-level", log_level, "--as-worker"]
         arguments += [] if log_format is None else ["--log-format", log_format]
         arguments += [flag for flag, wanted in (("--apply", declare), ("--no-wait", no_wait)) if wanted]
-        code = run_fleet(loaded, arguments, workers, url=url, grace_s=grace_s, telemetry_options=telemetry_options)
+        code = run_workers(loaded, arguments, workers, url=url, grace_s=grace_s, telemetry_options=telemetry_options)
         sys.exit(code)
 
     def started(prepared: PreparedApp) -> None:
         queues = ", ".join(one.plan.name for one in prepared.consumptions)
-        greet(f"Consuming {queues} of {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
+        announce_start(f"Consuming {queues} of {prepared.target.address}; Ctrl-C ends it", log_format=log_format)
 
     run_app_command(
         loaded,

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from redrive.cli.console import EXIT_COULD_NOT, SuggestingGroup, forget_reader, keep_result, say
+from redrive.cli.console import EXIT_COULD_NOT, SuggestingGroup, drop_closed_stdout, keep_result, say
 from redrive.cli.dlq.output import fail_line, print_json, print_line, print_table
 from redrive.cli.dlq.selection import on_store
 from redrive.cli.dlq.shared_options import ConnectionOptions, DurationOption, with_connection, with_format, with_who
@@ -110,7 +110,7 @@ def create_command(
             await store.tokens.revoke(token.id, who=who, now_ms=store.clock_ms(), why="it could not be shown")
 
         on_store(connection, take_back)
-        forget_reader()
+        drop_closed_stdout()
         fail_line(f"can't write the token: {error.strerror or error}; it is revoked, make another under another name")
         raise SystemExit(EXIT_COULD_NOT) from None
     if is_json:

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: exponential, bounded, jittered so that a fleet does not return at once."""
+"""How long to wait before the next try: exponential, bounded, jittered so that many clients do not return at once."""
 
 import random
 from collections.abc import Callable

@@ -17,7 +17,7 @@ from redrive.deploy import apply, inspect
 from redrive.embedded import EmbeddedBroker
 from redrive.runtime import AppRunner, AppRunOptions
 from redrive.topology import RetryRoutes
-from redrive.wiring import end_signals_handled
+from redrive.wiring import stop_signals_handled
 
 ENDED_S_MAX = 20.0
 """How long all orders may take to be handled or parked; the longest takes four seconds."""
@@ -130,7 +130,7 @@ async def _send_until_interrupted(publisher: Publisher, shop: Shop, lines: Lines
     """An order of some kind every moment, until Ctrl-C or a polite kill."""
     interrupted = asyncio.Event()
     sent = 0
-    with end_signals_handled(interrupted.set):
+    with stop_signals_handled(interrupted.set):
         while not interrupted.is_set():
             case = CASES[sent] if sent < len(CASES) else random.choice(CASES)
             sent += 1

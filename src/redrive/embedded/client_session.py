@@ -33,7 +33,7 @@ _TEXT_BYTES_MAX = 255
 _CHANNEL_NUMBER_MAX = 65_535
 
 
-class Host(Protocol):
+class SessionHost(Protocol):
     """What a session needs of the server it is part of."""
 
     engine: Engine
@@ -64,7 +64,7 @@ class Host(Protocol):
 class ClientSession:
     """A client's connection, from its first byte to its last."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: SessionHost) -> None:
         self._host = host
         self._engine = host.engine
         self.wire = wire.Connection(wire.Side.SERVER, host.limits)

@@ -7,13 +7,13 @@ from redrive.embedded.engine import Channel
 from redrive.embedded.faults import FaultAction
 
 if TYPE_CHECKING:
-    from redrive.embedded.client_session import ClientSession, Host
+    from redrive.embedded.client_session import ClientSession, SessionHost
 
 
 class Confirms:
     """The confirms that are due to one client."""
 
-    def __init__(self, session: "ClientSession", host: "Host") -> None:
+    def __init__(self, session: "ClientSession", host: "SessionHost") -> None:
         self._session = session
         self._host = host
         self._wire = session.wire

@@ -6,7 +6,7 @@ retries, dead-letter retries, consumer timeouts and x-death's times follow it: h
 in real time.
 
 Automatic time jumps when nothing has happened for a moment of real time, no client holds a message, and none is in its
-handshake. ReadyMessages messages without a consumer don't hold it up: a wait queue is full of them by design.
+handshake. Ready messages without a consumer don't hold it up: a wait queue is full of them by design.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ from redrive.wiring import (
     dead_letter_service,
     new_id,
     new_random_bits,
-    on_end_signals,
+    on_stop_signals,
     opened_store,
     rare_garbage_collection,
 )
@@ -141,7 +141,7 @@ class _Serving:
     async def run(self, started: Callable[[ServerStarted], None]) -> None:
         """From the first socket to the last. A signal before it serves ends it too, in order."""
         self._starting = asyncio.current_task()
-        on_end_signals(self._on_signal)
+        on_stop_signals(self._on_signal)
         try:
             await self._serve(started)
         except asyncio.CancelledError:

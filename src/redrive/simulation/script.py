@@ -149,8 +149,8 @@ def _direct(word: str) -> DirectAction | str:
         return _DIRECT[word]
     if not isinstance(_decided(word), str):
         return (
-            f"{word!r} needs a queue that a redrive.yaml declares, which says what follows from it; "
-            f"say what the consumer tells the broker: {', '.join(_DIRECT)}"
+            f"{word!r} needs a queue that a redrive.yaml declares: FILE does not say how this queue's consumer "
+            f"decides; use direct actions: {', '.join(_DIRECT)}"
         )
     return f"there is no word {word!r}; {did_you_mean(word, _DIRECT)}"
 

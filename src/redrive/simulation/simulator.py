@@ -87,8 +87,8 @@ def simulate(
 
 def _direct_script(script: str | None, fail: int | None) -> Script:
     if fail is not None:
-        summary = "needs a queue that a redrive.yaml declares, which says what follows from a failure"
-        hint = f"say what it tells the broker, for example --script reject*{max(fail, 1)},ok"
+        summary = "needs a queue that a redrive.yaml declares: FILE does not say how this queue's consumer decides"
+        hint = f"use direct actions, for example --script reject*{max(fail, 1)},ok"
         raise InvalidInput([Finding(code="nobody-decides", address="--fail", summary=summary, hint=hint)])
     return parse_script(DEFAULT_DIRECT_SCRIPT if script is None else script, direct=True)
 

@@ -192,7 +192,7 @@ class Delays:
     """A list of delays, in the order they are used; one alone may stand without brackets."""
 
     at_most: int = _DELAYS_MAX
-    why: str = "that many wait queues help nobody"
+    why: str = "each delay is a queue of its own"
 
     def parse(self, value: Any) -> tuple[str, ...]:
         """The canonical texts."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         prepare_app,
         run,
         run_app_command,
-        run_fleet,
+        run_workers,
         running,
         start_app,
         take_worker_url,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from redrive.wiring.connection_settings import ConnectionSettings, find_connection_settings
     from redrive.wiring.content_json import ContentJson, describe_content, headers_from_json
     from redrive.wiring.embedded_broker import PROFILES, EmbeddedBrokerOptions, run_broker
-    from redrive.wiring.end_signals import end_signals_handled, on_end_signals
     from redrive.wiring.files import LoadedFile, load_file, read_text
     from redrive.wiring.garbage_collector import YOUNG_MAX, rare_garbage_collection
     from redrive.wiring.letter_store import dead_letter_service, opened_store
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
         switch_setting,
         user_name,
     )
+    from redrive.wiring.stop_signals import on_stop_signals, stop_signals_handled
     from redrive.wiring.topology_apply import Applied, apply_topology, declare_on, load_topology, wait_connected
 
 _HOMES = {
@@ -108,7 +108,6 @@ _HOMES = {
     "declare_rules": "redrive",
     "declared_owners": "collect",
     "describe_content": "content_json",
-    "end_signals_handled": "end_signals",
     "explain_refusals": "broker_connection",
     "find_connection_settings": "connection_settings",
     "headers_from_json": "content_json",
@@ -122,7 +121,7 @@ _HOMES = {
     "new_random_bits": "machine",
     "new_secret": "machine",
     "now_ms": "machine",
-    "on_end_signals": "end_signals",
+    "on_stop_signals": "stop_signals",
     "opened_broker": "redrive",
     "opened_store": "letter_store",
     "owner_name": "machine",
@@ -137,11 +136,12 @@ _HOMES = {
     "run_app_command": "apps",
     "run_broker": "embedded_broker",
     "run_collect": "collect",
-    "run_fleet": "apps",
     "run_push": "push",
+    "run_workers": "apps",
     "running": "apps",
     "select_sources": "collect",
     "start_app": "apps",
+    "stop_signals_handled": "stop_signals",
     "switch_setting": "settings",
     "take_worker_url": "apps",
     "target_of": "broker_connection",
@@ -187,7 +187,6 @@ __all__ = [
     "declare_rules",
     "declared_owners",
     "describe_content",
-    "end_signals_handled",
     "explain_refusals",
     "find_connection_settings",
     "headers_from_json",
@@ -201,7 +200,7 @@ __all__ = [
     "new_random_bits",
     "new_secret",
     "now_ms",
-    "on_end_signals",
+    "on_stop_signals",
     "opened_broker",
     "opened_store",
     "owner_name",
@@ -216,11 +215,12 @@ __all__ = [
     "run_app_command",
     "run_broker",
     "run_collect",
-    "run_fleet",
     "run_push",
+    "run_workers",
     "running",
     "select_sources",
     "start_app",
+    "stop_signals_handled",
     "switch_setting",
     "take_worker_url",
     "target_of",

@@ -32,15 +32,15 @@ from redrive.runtime import (
 from redrive.topology import Compiled, Declaration, compile_declaration
 from redrive.wiring.app_imports import location_of
 from redrive.wiring.broker_connection import apply_arguments, explain_refusals, target_of
-from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.files import load_file
 from redrive.wiring.garbage_collector import rare_garbage_collection
 from redrive.wiring.process import TelemetryOptions, cancel_other_tasks, exit_now, is_thread_alive
 from redrive.wiring.settings import Setting, broker_url
+from redrive.wiring.stop_signals import on_stop_signals
 
 Connect = Callable[[str], Client]
 WORKER_URL = "REDRIVE_WORKER_URL"
-"""The variable by which a fleet gives its workers the URL: every user sees a command line, but not an environment."""
+"""The variable by which worker processes get the URL: every user sees a command line, but not an environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ def run(
 
     async def main() -> None:
         stop, hurry = asyncio.Event(), asyncio.Event()
-        on_end_signals(lambda: (hurry if stop.is_set() else stop).set())
+        on_stop_signals(lambda: (hurry if stop.is_set() else stop).set())
         if is_worker:
             parent = asyncio.create_task(wait_parent_gone())
             parent.add_done_callback(lambda _: stop.set())
@@ -257,7 +257,7 @@ def run_app_command(
         telemetry.close()
 
 
-def run_fleet(
+def run_workers(
     app: App,
     arguments: Sequence[str],
     workers: int,
@@ -283,7 +283,7 @@ def run_fleet(
 
     async def main() -> int:
         processes = WorkerProcesses(command, workers, grace_s=grace_s, observer=telemetry, records=RunRecords.find())
-        on_end_signals(processes.stop)
+        on_stop_signals(processes.stop)
         return await processes.run()
 
     try:
@@ -293,7 +293,7 @@ def run_fleet(
 
 
 def take_worker_url() -> str | None:
-    """In a worker: the URL of its fleet, taken out of the environment so that no process of a handler inherits it."""
+    """In a worker: the broker's URL, taken out of the environment so that no process of a handler inherits it."""
     return os.environ.pop(WORKER_URL, None)
 
 

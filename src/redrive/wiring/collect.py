@@ -28,12 +28,12 @@ from redrive.records import Status
 from redrive.stores import Store
 from redrive.telemetry import Telemetry
 from redrive.wiring.connection_settings import ConnectionSettings
-from redrive.wiring.end_signals import on_end_signals
 from redrive.wiring.garbage_collector import rare_garbage_collection
 from redrive.wiring.letter_store import opened_store
 from redrive.wiring.machine import new_random_bits, owner_name
 from redrive.wiring.process import TelemetryOptions
 from redrive.wiring.redrive import RedriveBroker, declare_rules
+from redrive.wiring.stop_signals import on_stop_signals
 
 _DEPTHS_MAX = 50
 """The depths of so many queues are asked at the start: they need not be complete, but soon."""
@@ -105,7 +105,7 @@ def run_collect(
             if not has_begun and starting is not None:
                 starting.cancel()
 
-        on_end_signals(on_signal)
+        on_stop_signals(on_signal)
         try:
             async with AsyncExitStack() as stack:
                 selected, collector, broker = await _prepared(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from redrive.embedded import PROFILES as EMBEDDED_PROFILES
 from redrive.embedded import EmbeddedBroker
 from redrive.topology import Topology
-from redrive.wiring.end_signals import on_end_signals
+from redrive.wiring.stop_signals import on_stop_signals
 
 PROFILES = tuple(EMBEDDED_PROFILES)
 """The versions the embedded broker can play, oldest first."""
@@ -37,7 +37,7 @@ def run_broker(options: EmbeddedBrokerOptions, *, topology: Topology | None, sta
 
     async def run() -> None:
         ended = asyncio.Event()
-        on_end_signals(ended.set)
+        on_stop_signals(ended.set)
         host, profile, users = options.host, options.profile, options.users
         async with AsyncExitStack() as stack:
             passwords = {"guest": "guest"} | {name: password for name, (password, _) in users.items()}

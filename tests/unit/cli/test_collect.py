@@ -75,7 +75,7 @@ def test_without_a_file_and_names_it_asks_before_it_takes(scene: Scene) -> None:
     assert (nobody.code, nobody.out) == (2, "")
     assert nobody.err.startswith("Would collect from bills.dlq (0 messages), orders.parked (2 messages) of amqp://")
     assert "Collecting from" not in nobody.err
-    assert "there is nobody to ask; say --yes" in nobody.err
+    assert "no terminal to ask on; add --yes" in nobody.err
     no = scene.run("collect", "--once", typed=b"n\n", is_terminal=True)
     assert (no.code, scene.broker.depths()) == (2, {"orders.parked": 2})
     yes = scene.run("collect", "--once", typed=b"y\n", is_terminal=True)

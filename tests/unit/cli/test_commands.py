@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from redrive.cli import cli
-from redrive.cli.console import greet
+from redrive.cli.console import announce_start
 
 pytestmark = pytest.mark.slow
 
@@ -211,5 +211,5 @@ def test_a_broker_that_is_not_there_is_one_sentence() -> None:
 def test_only_json_stands_where_the_log_is_json(
     log_format: str | None, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    greet("Consuming orders", log_format=log_format)
+    announce_start("Consuming orders", log_format=log_format)
     assert capsys.readouterr().err == said

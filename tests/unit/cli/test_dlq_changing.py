@@ -53,7 +53,7 @@ def test_many_are_asked_about_and_with_nobody_to_ask_nothing_changes(database: s
     arguments = ("dlq", "resolve", "--queue", "orders", "--resolution", "old", "--database", database)
     nobody = redrive(*arguments)
     assert (nobody.code, nobody.out) == (2, "")
-    assert nobody.err == "Resolve 2 dead letters? Nothing was changed: there is nobody to ask; say --yes.\n"
+    assert nobody.err == "Resolve 2 dead letters? Nothing was changed: no terminal to ask on; add --yes.\n"
     no = redrive(*arguments, typed=b"n\n", is_terminal=True)
     assert no.code == 2
     assert "Resolve 2 dead letters?" in no.err

@@ -142,7 +142,7 @@ def test_everything_goes_back_to_its_queue_as_it_was_and_is_not_collected_again(
     nobody = scene.run("dlq", "return", "--all")
     assert nobody.code == 2
     assert nobody.out.splitlines()[1].split() == ["queue", "orders.parked", "2", "0", "0"]
-    assert nobody.err == "Return 2 dead letters? Nothing was changed: there is nobody to ask; say --yes.\n"
+    assert nobody.err == "Return 2 dead letters? Nothing was changed: no terminal to ask on; add --yes.\n"
     ran = scene.run("dlq", "return", "--all", "--yes")
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "2 of 2 dead letters returned.")
     assert scene.broker.depths() == {"orders.parked": 2}

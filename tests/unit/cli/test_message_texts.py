@@ -102,7 +102,7 @@ def test_what_is_not_there_is_named_with_the_database(stored: str) -> None:
 def test_with_nobody_to_ask_the_question_says_how_many(arguments: tuple[str, ...], question: str, stored: str) -> None:
     ran = redrive("dlq", *arguments, "--filter", "queue:orders", "--database", stored)
     assert ran.code == 2
-    assert ran.err == f"{question} Nothing was changed: there is nobody to ask; say --yes.\n"
+    assert ran.err == f"{question} Nothing was changed: no terminal to ask on; add --yes.\n"
 
 
 def test_what_is_asked_for_by_its_id_and_not_sent_is_named_and_a_finding(scene: Scene) -> None:

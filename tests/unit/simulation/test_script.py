@@ -101,7 +101,7 @@ def test_all_bad_words_are_named_at_once() -> None:
 def test_a_plain_queue_has_nobody_who_decides(word: str) -> None:
     with pytest.raises(InvalidScript) as refused:
         parse_script(word, direct=True)
-    assert "say what the consumer tells the broker: ok, crash, reject, nack, return" in refused.value.findings[0].text
+    assert "use direct actions: ok, crash, reject, nack, return" in refused.value.findings[0].text
 
 
 def test_endless_requeues_are_seen_to_be_endless() -> None:

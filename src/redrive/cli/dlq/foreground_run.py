@@ -17,7 +17,7 @@ from redrive.cli.text_tables import counted
 from redrive.core import RedriveError
 from redrive.records import ItemState, Operation, OperationItem, OperationState, item_json, operation_json
 from redrive.stores import Store
-from redrive.wiring import RedriveBroker, end_signals_handled
+from redrive.wiring import RedriveBroker, stop_signals_handled
 
 _POLL_INTERVAL_S = 0.2
 _STOP_S_MAX = 60.0
@@ -35,7 +35,7 @@ def stopping_on_signals(said: str = "Stopping …") -> Iterator[asyncio.Event]:
             say(f"\n{said}")
         stop.set()
 
-    with end_signals_handled(on_signal):
+    with stop_signals_handled(on_signal):
         yield stop
 
 

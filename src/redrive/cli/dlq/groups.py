@@ -154,10 +154,10 @@ def _state_command(name: str, state: GroupState, says: str) -> None:
         on_store(connection, work)
 
 
-_state_command("acknowledge", GroupState.ACKNOWLEDGED, "Say that somebody knows and works on it.")
-_state_command("resolve", GroupState.RESOLVED, "Say that it is mended; a new dead letter makes it `regressed`.")
-_state_command("ignore", GroupState.IGNORED, "Say that nobody needs to look at it.")
-_state_command("open", GroupState.OPEN, "Take back what was said about it.")
+_state_command("acknowledge", GroupState.ACKNOWLEDGED, "Mark as acknowledged: somebody works on it.")
+_state_command("resolve", GroupState.RESOLVED, "Mark as resolved; a new dead letter makes it `regressed`.")
+_state_command("ignore", GroupState.IGNORED, "Mark as ignored: nobody needs to look at it.")
+_state_command("open", GroupState.OPEN, "Reopen: clear the state that somebody set.")
 
 
 @groups_command.command("note")

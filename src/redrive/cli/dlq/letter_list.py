@@ -82,7 +82,7 @@ def list_command(
         return
     if letters:
         print_table(_COLUMNS, [_row(one, moment_ms) for one in letters])
-    _say_rest(letters, after, is_partial, narrowed=wanted.says_which)
+    _say_rest(letters, after, is_partial, narrowed=wanted.has_selection)
 
 
 def _row(letter: DeadLetter, moment_ms: int) -> list[str | TableCell]:

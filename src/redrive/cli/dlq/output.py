@@ -72,7 +72,7 @@ def is_confirmed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        say(f"{printable(question)} Nothing was changed: there is nobody to ask; say --yes.")
+        say(f"{printable(question)} Nothing was changed: no terminal to ask on; add --yes.")
         return False
     if ask(question):
         return True

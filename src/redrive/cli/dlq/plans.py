@@ -14,7 +14,7 @@ _TARGET_COLUMNS = (
 )
 
 
-def say_nothing(preview: Preview, *, form: str) -> None:
+def report_nothing_to_send(preview: Preview, *, form: str) -> None:
     """Why there is nothing to send."""
     if form == "json":
         print_json({"operation": None, "not_sent": [], "left_alone": preview.left_alone})

@@ -7,7 +7,7 @@ import click
 from redrive.cli.console import EXIT_COULD_NOT, EXIT_FOUND, keep_result, say
 from redrive.cli.dlq.foreground_run import items_not_sent, report, run_in_foreground
 from redrive.cli.dlq.output import fail_line, is_confirmed, print_json, warn_line
-from redrive.cli.dlq.plans import plan_json, print_plan, say_elsewhere, say_nothing
+from redrive.cli.dlq.plans import plan_json, print_plan, report_nothing_to_send, say_elsewhere
 from redrive.cli.dlq.selection import connection_settings_of, run_to_end, selection_of
 from redrive.cli.dlq.shared_options import (
     ConnectionOptions,
@@ -40,11 +40,11 @@ from redrive.wiring import RedriveBroker, opened_broker, opened_store, rare_garb
 RAMP = (1, 2, 5, 20)
 _NO_SELECTION = Selection()
 _LEFT_ALONE = {
-    Status.RETRYING: "it is retrying: a copy was sent and may come back; to send another say first: "
+    Status.RETRYING: "it is retrying: a copy was sent and may come back; to send another copy, first run: "
     "redrive dlq reopen ID --end-waiting",
-    Status.WAITING: "it is waiting: its copy lies in its target; to send another say first: "
+    Status.WAITING: "it is waiting: its copy lies in its target; to send another copy, first run: "
     "redrive dlq reopen ID --end-waiting",
-    Status.RESOLVED: "it is resolved; to send it say first: redrive dlq reopen ID",
+    Status.RESOLVED: "it is resolved; to send it, first run: redrive dlq reopen ID",
 }
 _ENDED = (OperationState.DONE, OperationState.CANCELLED)
 
@@ -65,7 +65,7 @@ class _Asked:
 @click.option("--to-queue", metavar="Q", help="Another queue instead of the one they failed in.")
 @click.option("--to-exchange", metavar="X", help="An exchange; {queue} in it is the failed queue.")
 @click.option("--routing-key", metavar="K", help="With --to-exchange; by default each message's first one.")
-@click.option("--rate", type=RateOption(), metavar="N/s", help="At most so many a second.")
+@click.option("--rate", type=RateOption(), metavar="N/s", help="Maximum messages per second.")
 @click.option(
     "--ramp", is_flag=True, help="1, 2, 5, then 20 at a time; pauses as soon as one comes back. A collector must run."
 )
@@ -168,7 +168,7 @@ def retry_command(
 
 @click.command("return")
 @with_selection
-@click.option("--rate", type=RateOption(), metavar="N/s", help="At most so many a second.")
+@click.option("--rate", type=RateOption(), metavar="N/s", help="Maximum messages per second.")
 @click.option("--why", default="", metavar="TEXT", help="For the audit.")
 @click.option("--dry-run", is_flag=True, help="Show what would go where, and send nothing.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -233,7 +233,7 @@ def _send(
                 elsewhere = await selection_of(
                     store, wanted, moment_ms=store.clock_ms(), includes_in_doubt=includes_in_doubt
                 )
-                say_nothing(preview, form=asked.form)
+                report_nothing_to_send(preview, form=asked.form)
                 others = await store.operations.preview(elsewhere, now_ms=store.clock_ms(), is_patient=True)
                 say_elsewhere(others, connection.target.vhost)
                 return None

@@ -109,7 +109,7 @@ async def selection_of(
             raise click.UsageError("IDs say already which; leave out --queue, --group, --status, --filter and --all.")
         ids = tuple(dict.fromkeys([await letter_id(store, one) for one in wanted.ids]))
         return Selection(ids=ids, limit=wanted.limit, includes_in_doubt=True)
-    if not wanted.says_which and not wanted.takes_all:
+    if not wanted.has_selection and not wanted.takes_all:
         raise click.UsageError("Say which dead letters: IDs, --queue Q, --group ID, --filter 'TEXT', or --all.")
     chosen = filter_of(wanted, moment_ms=moment_ms)
     if freezes:

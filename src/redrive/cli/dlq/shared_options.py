@@ -30,7 +30,7 @@ class ConnectionOptions:
     database: str | None = None
     file: str | None = None
 
-    def over(self, other: object) -> "ConnectionOptions":
+    def merged_with(self, other: object) -> "ConnectionOptions":
         """These options; where one is not given, that of the command above."""
         if not isinstance(other, ConnectionOptions):
             return self
@@ -55,7 +55,7 @@ class SelectionOptions:
     limit: int | None = None
 
     @property
-    def says_which(self) -> bool:
+    def has_selection(self) -> bool:
         """Whether something narrows it down."""
         return bool(self.ids or self.queue or self.group or self.status or self.filter_text.strip())
 
@@ -75,7 +75,7 @@ def with_connection(command: _Command) -> Callable[..., Any]:
         connection = ConnectionOptions(url=url, management_url=management_url, database=database, file=file)
         context = click.get_current_context()
         # `groups --database X show` means the same as `groups show --database X`.
-        connection = context.obj = connection.over(context.obj)
+        connection = context.obj = connection.merged_with(context.obj)
         return command(*arguments, connection=connection, **rest)
 
     return _decorated(
@@ -121,7 +121,7 @@ def with_selection(command: _Command) -> Callable[..., Any]:
         click.option("--status", type=click.Choice([str(one) for one in Status], case_sensitive=False)),
         click.option("--filter", "filter_text", default="", metavar="TEXT", help="See `redrive dlq list --help`."),
         click.option("--all", "takes_all", is_flag=True, help="All of them."),
-        click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many."),
+        click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of dead letters."),
     )
 
 

@@ -44,7 +44,7 @@ def stats_command(
 
     async def work(store: Store) -> tuple[LetterStats, tuple[ActivityBucket, ...]]:
         moment_ms = store.clock_ms()
-        chosen = filter_of(wanted, moment_ms=moment_ms) if wanted.says_which else None
+        chosen = filter_of(wanted, moment_ms=moment_ms) if wanted.has_selection else None
         totals = await store.stats.totals(chosen, now_ms=moment_ms)
         series = await store.stats.series(
             from_ms=moment_ms - over_ms, until_ms=moment_ms, bucket_ms=max(over_ms // _BUCKETS, 1), queue=queue

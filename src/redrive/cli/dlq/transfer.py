@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from redrive.cli.console import forget_reader, keep_result, say
+from redrive.cli.console import drop_closed_stdout, keep_result, say
 from redrive.cli.dlq.output import print_json, print_line
 from redrive.cli.dlq.selection import filter_of, letter_id, on_store
 from redrive.cli.dlq.shared_options import (
@@ -58,7 +58,7 @@ def export_command(connection: ConnectionOptions, wanted: SelectionOptions, outp
                     file.write(line)
                     written += 1
         except BrokenPipeError:  # `| head` has seen enough
-            forget_reader()
+            drop_closed_stdout()
             return written, False
         return written, True
 

@@ -12,7 +12,7 @@ NEVER = 1 << 62
 """A moment that does not come."""
 
 
-class Sleeper(Protocol):
+class TimerOwner(Protocol):
     """An object that a timer can wake."""
 
     def wake(self, now_ms: int) -> None:
@@ -23,22 +23,22 @@ class Timers:
     """Timers by moment."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Sleeper]] = []
+        self._heap: list[tuple[int, int, TimerOwner]] = []
         self._count = 0
 
-    def set(self, at_ms: int, sleeper: Sleeper) -> None:
-        """Wake the sleeper at that moment, or as soon after it as the engine learns the time."""
+    def set(self, at_ms: int, owner: TimerOwner) -> None:
+        """Wake the owner at that moment, or as soon after it as the engine learns the time."""
         self._count += 1
-        heapq.heappush(self._heap, (at_ms, self._count, sleeper))
+        heapq.heappush(self._heap, (at_ms, self._count, owner))
 
     @property
     def next_ms(self) -> int | None:
         """The next moment at which something may be due."""
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ms: int) -> tuple[int, Sleeper] | None:
+    def pop_due(self, now_ms: int) -> tuple[int, TimerOwner] | None:
         """Take out the earliest timer that is due."""
         if not self._heap or self._heap[0][0] > now_ms:
             return None
-        at_ms, _, sleeper = heapq.heappop(self._heap)
-        return at_ms, sleeper
+        at_ms, _, owner = heapq.heappop(self._heap)
+        return at_ms, owner

@@ -135,7 +135,7 @@ def _unexpected_argument(queue: Queue, name: str, value: Value) -> Finding:
 def _bad_value(queue: Queue, rule: ArgumentRule, value: Value) -> Finding:
     if value is None:
         return _null(queue, rule.name)
-    hint = "RabbitMQ takes it without a word and makes nothing of it" if rule.unchecked else _refused(rule.name)
+    hint = "RabbitMQ accepts it silently and ignores it" if rule.unchecked else _refused(rule.name)
     return _error(queue, "bad-argument", f"{rule.name} {rule.value.problem(value)}", hint)
 
 
