@@ -104,9 +104,9 @@ def draw_letter(luck: Random, number: int) -> ExportedLetter:
         letter=letter,
         content=MessageContent(properties=draw_properties(luck, headers), body=body),
         history=(),
-        past=(),
+        earlier_contents=(),
         edits=(),
-        life=(),
+        lifecycle=(),
         group_title=f"{error_type} in {queue}: room 429",
     )
 

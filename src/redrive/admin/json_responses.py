@@ -19,7 +19,7 @@ def json_response(content: Mapping[str, Any], *, headers: Mapping[str, str] | No
     return Response(_encode(content), media_type=_JSON, headers=headers)
 
 
-async def interleaved(values: Sequence[_Value]) -> AsyncIterator[_Value]:
+async def yielding_to_requests(values: Sequence[_Value]) -> AsyncIterator[_Value]:
     """Each of the values. Other requests run in between, so that one long page delays nobody."""
     for number, value in enumerate(values, start=1):
         yield value

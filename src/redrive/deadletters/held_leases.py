@@ -101,16 +101,16 @@ class HeldLease:
             holder.observer.note("deadletters.lease_lost", lease=self.lease.name, reason=str(error))
             raise
 
-    async def assure(self) -> None:
+    async def check_still_held(self) -> None:
         """Called before what can't be undone: a process that was suspended for longer than its lease finds out here.
 
         Raises LeaseLost, StoreUnavailable.
         """
         self.require()
         if self._clock_ms() >= self._until_ms:
-            await self.persist(self.renew)
+            await self.retry_while_unavailable(self.renew)
 
-    async def persist(self, call: Callable[[], Awaitable[_Result]]) -> _Result:
+    async def retry_while_unavailable(self, call: Callable[[], Awaitable[_Result]]) -> _Result:
         """Calls the store, again and again while the database is away, for the holder's `patience_s`.
 
         Raises what the store raises, LeaseLost and StoreUnavailable among it.

@@ -14,11 +14,11 @@ from redrive.records.access import (
     check_token,
     clean_name,
     covers,
+    covers_all,
     fold_name,
     is_same_secret,
     may_send,
     mint_token,
-    reaches,
     read_token_text,
 )
 from redrive.records.audit import (
@@ -196,6 +196,7 @@ __all__ = [
     "check_token",
     "clean_name",
     "covers",
+    "covers_all",
     "cut_words",
     "ends_open",
     "explain",
@@ -228,7 +229,6 @@ __all__ = [
     "owner_of",
     "parse_filter",
     "phrases_of",
-    "reaches",
     "read_head",
     "read_token_text",
     "rule_json",

@@ -193,9 +193,9 @@ def covers(queues: tuple[str, ...], *names: str) -> bool:
     return not queues or any(matches_glob(pattern, name) for pattern in queues for name in names)
 
 
-def reaches(queues: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether a token for these queues may touch everything that one for the others may. A `*` of theirs is a text like
-    any other to ours: what ours makes of it holds for all that theirs stands for."""
+def covers_all(queues: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether a token for `queues` may touch everything that a token for `others` may. A `*` in `others` is compared
+    like any character: a pattern of ours that matches it matches every name it stands for."""
     return not queues or (bool(others) and all(covers(queues, one) for one in others))
 
 

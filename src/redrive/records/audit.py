@@ -43,7 +43,7 @@ class AuditEntry:
     place: int | None = None
     """Its number in the chain, from 1; None: not written yet, or outside of the chain."""
     hash: bytes | None = field(default=None, repr=False)
-    """Of this entry and the one before it (`audit_chain`)."""
+    """Of this entry and the one before it (`chain_hash`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

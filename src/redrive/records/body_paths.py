@@ -3,8 +3,8 @@
 Whatever the message holds, a question is answered with yes or no. Numbers are compared as they are written in the body,
 so that what matches is also what full-text search finds: `42` is not `42.0`.
 
-What is no JSON to the letter of the standard but is read by most parsers is read here too (see `_as_commonly_read`): a
-letter that a filter can't see is one that its negation selects.
+JSON that breaks the standard but that most parsers accept is read too (see `_as_commonly_read`): if a body can't be
+read, a negated term selects its letter.
 
 A body is taken apart only as far as the paths lead, each part once for all questions, and in small steps: a large one
 must not hold up a process in one go. The caller may count the work with a `Meter` and end it.

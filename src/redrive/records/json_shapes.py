@@ -126,7 +126,7 @@ def group_json(group: Group) -> dict[str, Any]:
         "queue": group.queue,
         "error_type": group.error_type,
         "state": str(group.state),
-        "said": None if group.state_change is None else said_json(group.state_change),
+        "said": None if group.state_change is None else state_change_json(group.state_change),
         "first_seen": moment_json(group.first_seen_ms),
         "last_seen": moment_json(group.last_seen_ms),
         "count": group.count,
@@ -137,7 +137,7 @@ def group_json(group: Group) -> dict[str, Any]:
     }
 
 
-def said_json(said: GroupStateChange) -> dict[str, Any]:
+def state_change_json(said: GroupStateChange) -> dict[str, Any]:
     """What somebody said about a group last."""
     return {"state": str(said.state), "at": moment_json(said.at_ms), "who": said.who, "why": said.why}
 

@@ -1,10 +1,10 @@
 """Masks single values in bodies and headers. What can't be parsed is hidden whole.
 
-A path is written as filters write it: `customer.card`, `items.*.price`, `"a.b".c`. Where it meets a list it goes on in
-each of its elements, and where it meets a string that is JSON, inside of that: `customer.card` means the
-card, however the customer is packed.
+A path is written as filters write it: `customer.card`, `items.*.price`, `"a.b".c`. In a list it
+applies to each element, in a string that contains JSON to the value inside: `customer.card` finds the card even where
+`customer` is a string.
 
-A sender may make a body that is expensive to read: work is counted and limited.
+Work is counted and limited, because a sender may build a body that is slow to read.
 """
 
 import json

@@ -1,8 +1,8 @@
 """What full-text search finds a dead letter by.
 
 Words come from the body when it is text (its first 64 KiB), from header names and values, the error, the ids and the
-names of where it was. Of a stack only the lines about the failure itself: the rest would find everything by anything.
-So would the names of the headers that frameworks write when they park a message, and times in them find nothing.
+names of queue, exchange and service. Left out: the stack's other lines, and the names of headers that every parked
+message has, because they would match every search; and the times in those headers, for which nobody searches.
 
 Code that narrows `body.path:value` or `header.name:value` down by full text first (with `certain_words`) must know what
 is not in here: the part of a body beyond `BODY_BYTES_MAX` and of a text that `is_cut`, and the values of
@@ -36,23 +36,23 @@ _UNICODE_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 _OTHER_ESCAPES = re.compile(r"\\[nrtbf/\"\\]")
 
 
-def search_text(told: Explanation | DeadLetter, *, headers: Mapping[str, Any], body: bytes) -> str:
+def search_text(explanation: Explanation | DeadLetter, *, headers: Mapping[str, Any], body: bytes) -> str:
     """The text of one letter; Unicode without NUL, whatever the message holds."""
     parts = [
-        told.queue,
-        told.exchange,
-        told.routing_key,
-        told.reason,
-        told.error_type,
-        told.error_message,
-        told.message_id,
-        told.correlation_id,
-        told.type,
-        told.service,
-        None if told.stack is None else top_lines(told.stack),
+        explanation.queue,
+        explanation.exchange,
+        explanation.routing_key,
+        explanation.reason,
+        explanation.error_type,
+        explanation.error_message,
+        explanation.message_id,
+        explanation.correlation_id,
+        explanation.type,
+        explanation.service,
+        None if explanation.stack is None else top_lines(explanation.stack),
     ]
     # Our own headers say again what is said above; words count once.
-    said = {*parts, f"{told.error_type}: {told.error_message}"}
+    said = {*parts, f"{explanation.error_type}: {explanation.error_message}"}
     for name, value in headers.items():
         if name not in _UNNAMED:
             parts.append(name)

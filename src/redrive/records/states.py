@@ -47,8 +47,8 @@ class LetterEvent(StrEnum):
     SPENT = "spent"
     """It came back and its attempts are spent."""
     SILENCE = "silence"
-    UNTAKEN = "untaken"
-    TAKEN = "taken"
+    UNCONSUMED = "unconsumed"
+    CONSUMED = "consumed"
     RESOLVED = "resolved"
     DELETED = "deleted"
     REOPENED = "reopened"
@@ -78,9 +78,9 @@ TRANSITIONS: dict[tuple[Status, LetterEvent], Status | None] = {
     (_X, LetterEvent.SPENT): _F,
     (_R, LetterEvent.SILENCE): _X,
     (_W, LetterEvent.SILENCE): _X,
-    (_R, LetterEvent.UNTAKEN): _W,
-    (_W, LetterEvent.UNTAKEN): _W,
-    (_W, LetterEvent.TAKEN): _R,
+    (_R, LetterEvent.UNCONSUMED): _W,
+    (_W, LetterEvent.UNCONSUMED): _W,
+    (_W, LetterEvent.CONSUMED): _R,
     (_R, LetterEvent.RESOLVED): _X,
     (_W, LetterEvent.RESOLVED): _X,
     (_R, LetterEvent.DELETED): None,

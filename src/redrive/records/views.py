@@ -1,10 +1,10 @@
 """What somebody sees of a message: without a grant no payload at all, with it all but what rules hide from the role.
 
 A rule hides a value from a role and those below it: at a path in JSON bodies, or of a header. Where a rule can't be
-applied because a body is no JSON, the whole body is hidden. An error's text may quote anything that the
-handler had, in any form. So a role from which anything is hidden sees no texts of errors: messages, stacks, the
-histories that we write on copies, titles of groups; types and status codes stay. And nobody may search for what they
-don't see: a filter that finds a message by a value has shown it.
+applied because a body is no JSON, the whole body is hidden. An error's text may quote any value, in any
+form. So a role with any hidden value sees no error texts: no messages, no stacks, no histories on copies, no titles of
+groups. It still sees types and status codes. Nobody may search for a value that is hidden from them: a filter that
+finds a message by a value has shown the value.
 """
 
 import base64

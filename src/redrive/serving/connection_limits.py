@@ -116,7 +116,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._belong_to(str(self.client[0]) if self.client else "unknown")
         if len(self.connections) > limits.connections_max and not self._close_an_idle_one():
-            self._refuse(503, "busy", "Too much at once", "as many requests as may be are in hand; ask again")
+            self._refuse(503, "busy", "Too much at once", "the server has reached its connection limit; try again")
             return
         limits.wait(self, self.loop.time())
         if limits.checking is None:

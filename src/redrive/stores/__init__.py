@@ -26,12 +26,12 @@ from redrive.stores.groups import UnknownGroup
 from redrive.stores.idempotent_responses import KeyReservation, KeyReused, RequestInProgress, StoredResponse
 from redrive.stores.leases import Lease
 from redrive.stores.letters.changes import ChangeResult, LetterBusy, UnknownLetter
-from redrive.stores.letters.exports import ExportedEdit, ExportedLetter, ImportResult, PastContent
+from redrive.stores.letters.exports import EarlierContent, ExportedEdit, ExportedLetter, ImportResult
 from redrive.stores.letters.letters import LetterPage, WholeLetter
 from redrive.stores.letters.stored_batches import BatchResult, StoredBatch
 from redrive.stores.message_contents import unwrap_envelope
 from redrive.stores.redactions import UnknownRedaction
-from redrive.stores.retry_rules import InvalidScope, WiderRule
+from redrive.stores.retry_rules import InvalidScope, RuleOutsideScope
 from redrive.stores.statistics import ActivityBucket, LetterStats
 from redrive.stores.store import Store, exposed_mode, open_store
 from redrive.stores.tokens import TokenNameTaken, UnknownToken
@@ -41,6 +41,7 @@ __all__ = [
     "ActivityBucket",
     "BatchResult",
     "ChangeResult",
+    "EarlierContent",
     "ExportedEdit",
     "ExportedLetter",
     "FilterTooExpensive",
@@ -56,8 +57,8 @@ __all__ = [
     "LetterBusy",
     "LetterPage",
     "LetterStats",
-    "PastContent",
     "RequestInProgress",
+    "RuleOutsideScope",
     "Store",
     "StoreError",
     "StoreTooNew",
@@ -72,7 +73,6 @@ __all__ = [
     "UnknownToken",
     "VersionConflict",
     "WholeLetter",
-    "WiderRule",
     "acting_as",
     "exposed_mode",
     "open_store",

@@ -1,7 +1,7 @@
 """The audit log: who did what to which messages, when, why. Entries are only added, and form a chain of hashes.
 
-Every change writes its entry in its own transaction, so neither is there without the other. The chain has one head,
-which a transaction locks last and holds for its commit alone: any number of instances write one chain.
+Every change writes its audit entry in the same transaction, so neither exists without the other. The chain has one
+head, which a transaction locks last and holds for its commit alone: any number of instances write one chain.
 """
 
 import json

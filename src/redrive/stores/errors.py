@@ -54,7 +54,7 @@ class FilterTooExpensive(StoreError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         self.hint = "narrow it down with queue:, status: or dead:, or ask for fewer values with body. and header."
-        super().__init__(f"the filter is too expensive: {reason}; {self.hint}")
+        super().__init__(f"the filter takes too long: {reason}; {self.hint}")
 
 
 class LeaseLost(StoreError):
@@ -63,7 +63,7 @@ class LeaseLost(StoreError):
     def __init__(self, name: str, owner: str) -> None:
         self.name = name
         self.owner = owner
-        super().__init__(f"{owner} has lost the lease {name}; nothing was changed, its new holder goes on")
+        super().__init__(f"{owner} lost the lease {name} to another process, which continues; nothing was changed")
 
 
 class UnknownOperation(StoreError):

@@ -1,7 +1,7 @@
-"""Answers of the admin API, kept for a day so that a repeated request is answered again and not done again.
+"""Responses of the admin API, kept for a day: a repeated request gets the stored response and is not done again.
 
-A request with a key first reserves it. Who dies while at work leaves a reservation that answers nothing; after a while
-the next one takes it over, with a higher turn, and what the first one may still say counts no more.
+A request with a key first reserves it. If its process dies, the reservation expires; the next process takes it over
+with a higher turn, and a late response of the first is ignored.
 """
 
 import json

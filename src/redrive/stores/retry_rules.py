@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.records import AuditEntry, RetryRule, covers, reaches, storable
+from redrive.records import AuditEntry, RetryRule, covers, covers_all, storable
 from redrive.stores.audit import acting_as, write_audit
 from redrive.stores.database import Database, ReadTransaction, WriteTransaction
 from redrive.stores.errors import StoreError
@@ -91,14 +91,13 @@ _CHANGE_DONE = "DELETE FROM rule_changes WHERE scope = $1"
 _IS_CHANGING = "SELECT count(*) FROM rule_changes"
 
 
-class WiderRule(StoreError):
-    """Somebody who is limited to some queues can't change what one with more of them has set."""
+class RuleOutsideScope(StoreError):
+    """A caller limited to some queues can't change a rule that a file, or a token with more queues, has set."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
         super().__init__(
-            f"the rule {scope} is of a file or of somebody for more queues than these; they change it, or set one for "
-            "queues of your own"
+            f"the rule {scope} belongs to a file or to a token with more queues; set a rule for one of your own queues"
         )
 
 
@@ -138,7 +137,7 @@ class Rules:
     ) -> bool:
         """Makes or replaces a rule, and computes anew when the pending dead letters of its scope are due: for no longer
         than `patience_s`, if that is given. Whether all of it is done; if not, `apply_changes` does the rest. Raises
-        `InvalidScope`, `WiderRule`."""
+        `InvalidScope`, `RuleOutsideScope`."""
         _read_scope(rule.scope)
         values = (
             int(rule.enabled),
@@ -187,7 +186,7 @@ class Rules:
         patience_s: float | None = None,
     ) -> bool:
         """Forgets a rule; what it was about follows the next wider one, as with `set`. `queues`: those that the
-        caller is limited to. Raises `WiderRule`."""
+        caller is limited to. Raises `RuleOutsideScope`."""
         async with self._database.write() as tx:
             await tx.rows(tx.dialect.alone_with_rules)
             there = (await read_rules(tx)).rules.get(scope)
@@ -236,8 +235,8 @@ async def rules_to_decide_by(tx: WriteTransaction) -> RuleBook:
 
 
 def _check_reach(there: RetryRule | None, queues: tuple[str, ...]) -> None:
-    if there is not None and not reaches(queues, there.queues):
-        raise WiderRule(there.scope)
+    if there is not None and not covers_all(queues, there.queues):
+        raise RuleOutsideScope(there.scope)
 
 
 async def _begin_change(

@@ -182,7 +182,7 @@ async def declare_rules(connections: ConnectionSettings, store: Store) -> tuple[
 async def opened_broker(
     connections: ConnectionSettings, store: Store, *, observer: Observer = NULL_OBSERVER, has_witness: bool = False
 ) -> AsyncIterator[RedriveBroker]:
-    """A connected broker with a redriver; `has_witness`: second copies settle what is in doubt.
+    """A connected broker with a redriver; `has_witness`: second copies show which in-doubt copies arrived.
 
     Raises `InvalidUrl`, `ConnectionFailed`.
     """

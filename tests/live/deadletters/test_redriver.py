@@ -362,7 +362,7 @@ def test_what_dies_again_comes_back_to_its_row_and_is_poison_after_the_third_tim
         content = await on.store.letters.content(id)
         assert content is not None
         assert (content.body, Properties(content.properties).message_id) == (b"bad", "m")
-        assert len(await on.store.letters.past(id)) == 3
+        assert len(await on.store.letters.earlier_contents(id)) == 3
 
     play(vhost, database_url, scenario)
 

@@ -25,7 +25,7 @@ from redrive.records import (
 )
 from redrive.records.masking import HIDING_BYTES_MAX, hide_in_body, hide_in_headers, overlaps, path_of
 from redrive.stores import Store
-from redrive.stores.letters.transitions import record_life
+from redrive.stores.letters.transitions import record_lifecycle
 from redrive.wire import Properties
 from redrive.wire.envelopes import wrap_in_envelope
 from redrive.wiring import ContentJson, describe_content
@@ -521,7 +521,7 @@ def test_lifecycle_events_hide_error_texts_from_callers_without_payloads(
         letter = await put_letter()
         async with store._database.write() as tx:
             seq = await tx.value("SELECT seq FROM letters WHERE id = $1", letter.id)
-            await record_life(tx, [seq], event.value, now_ms=clock(), who="", detail="card 4711 was refused")
+            await record_lifecycle(tx, [seq], event.value, now_ms=clock(), who="", detail="card 4711 was refused")
         path = f"/api/v1/messages/{letter.id}"
         assert "4711" not in (await (await client_for(Role.VIEWER)).get(path)).text
         assert "4711" in (await (await client_for(Role.VIEWER, payloads=True)).get(path)).text

@@ -333,7 +333,7 @@ def test_a_filter_that_is_too_dear_is_one_sentence(database: str, monkeypatch: p
         assert (ran.code, ran.out) == (2, "")
         (sentence,) = ran.err.splitlines()
         assert sentence.startswith(
-            "error: the filter is too expensive: it looks at too many values of one dead letter; narrow"
+            "error: the filter takes too long: it looks at too many values of one dead letter; narrow"
         )
     assert len(redrive("dlq", "list", "--database", database, "--format", "json").json["letters"]) == len(LETTERS)
 

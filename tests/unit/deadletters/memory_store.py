@@ -287,8 +287,8 @@ class MemoryStore:
         """It knows nothing of targets."""
         return 0, frozenset()
 
-    async def settle_silent(self, *, now_ms: int, limit: int, **_: Any) -> int:
-        self._call("settle_silent")
+    async def resolve_silent(self, *, now_ms: int, limit: int, **_: Any) -> int:
+        self._call("resolve_silent")
         silent = [
             letter
             for letter in self.rows.values()

@@ -50,7 +50,7 @@ def test_what_is_on_its_way_is_neither_resolved_nor_removed_nor_edited(play: Pla
             await on.letters.remove(first, who="ann")
         with pytest.raises(ActionRefused, match="is on its way; edit it when it comes back"):
             await on.letters.edit(first, LetterEdit(body=b"x"), who="ann", why="typo")
-        with pytest.raises(ActionRefused, match="nothing to send back: what matches is left alone"):
+        with pytest.raises(ActionRefused, match="nothing to send back: the matching dead letters can't be redriven"):
             await on.redrives.retry_manually(first, who="ann")
         assert await on.status(first) is Status.RETRYING
 
@@ -62,12 +62,12 @@ def test_a_doubt_is_settled_by_a_person(play: Play) -> None:
         first, second, third = on.ids
         for one in (first, second):
             await on.send(one, ItemState.IN_DOUBT)
-        arrived = await on.letters.settle_doubt(first, arrived=True, who="ann", why="it is in the ledger")
+        arrived = await on.letters.resolve_doubt(first, arrived=True, who="ann", why="it is in the ledger")
         assert (arrived.status, arrived.status_reason) == (Status.RESOLVED, "it arrived: it is in the ledger")
-        lost = await on.letters.settle_doubt(second, arrived=False, who="ann", why="the ledger has no such entry")
+        lost = await on.letters.resolve_doubt(second, arrived=False, who="ann", why="the ledger has no such entry")
         assert lost.status is Status.PENDING
         with pytest.raises(ActionRefused, match="is pending, not in doubt"):
-            await on.letters.settle_doubt(third, arrived=True, who="ann", why="?")
+            await on.letters.resolve_doubt(third, arrived=True, who="ann", why="?")
 
     play(scenario)
 

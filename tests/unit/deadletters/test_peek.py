@@ -118,7 +118,7 @@ def test_where_messages_go_to_the_back_all_or_nothing_is_looked_at() -> None:
 def test_without_management_and_without_a_queue_it_says_so() -> None:
     async def steps() -> None:
         async with scene("4.3", 1) as (client, management):
-            with pytest.raises(PeekRefused, match="over AMQP alone nobody knows"):
+            with pytest.raises(PeekRefused, match="only the management API says"):
                 await peek(client, None, "q", 1)
             with pytest.raises(PeekRefused, match="there is no queue missing"):
                 await peek(client, management, "missing", 1)

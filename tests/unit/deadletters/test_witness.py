@@ -11,7 +11,7 @@ import pytest
 from redrive.client import Client, PreconditionFailed
 from redrive.deadletters.redrive.operation_run import OperationRun, RedriveOptions, RedriverParts
 from redrive.deadletters.redrive.redriver import Redriver
-from redrive.deadletters.redrive.witness import Witness, settle_by_witness, witness_queue
+from redrive.deadletters.redrive.witness import Witness, resolve_by_witness, witness_queue
 from redrive.embedded import EmbeddedBroker
 from redrive.inspection import queue_state
 from redrive.records import (
@@ -63,7 +63,7 @@ def test_a_letter_that_came_back_while_the_witness_was_asked_is_left_alone(tmp_p
                 await collect(store, make_arrival(3, redriven_id=ids[0], redriven_count=1))
 
             witness = PatientWitness(one_dies_again, {(id, 1) for id in ids if arrived})
-            counts = await settle_by_witness(store, witness, operation, clock_ms=lambda: NOW_MS)
+            counts = await resolve_by_witness(store, witness, operation, clock_ms=lambda: NOW_MS)
             assert counts == ((1, 0) if arrived else (0, 1))
             assert await statuses(store, *ids) == ["pending", "resolved" if arrived else "pending"]
 

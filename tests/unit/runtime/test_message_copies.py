@@ -9,7 +9,7 @@ from redrive import App, Park, wire
 from redrive.client import Delivery
 from redrive.core import PublishCopy, headers
 from redrive.runtime.delivered_message import DeliveredMessage
-from redrive.runtime.settlement.message_copies import copy_properties
+from redrive.runtime.settlement.message_copies import properties_of_copy
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.stage import compiled, stage, until
 
@@ -156,7 +156,7 @@ def test_a_copy_keeps_everything_but_what_it_can_not_and_says_what_that_was() ->
         drop_headers=frozenset({"CC", "x-death"}),
         expiration_ms=700,
     )
-    made = copy_properties(letter_of(delivery), copy, new_id=lambda: "made-up")
+    made = properties_of_copy(letter_of(delivery), copy, new_id=lambda: "made-up")
     digest = made.headers[headers.DIGEST]
     assert made.present() == {
         "content_type": "text/plain",
@@ -183,7 +183,7 @@ def test_a_copy_of_a_copy_keeps_its_id_and_what_the_first_one_took_away() -> Non
     told = {"x-redrive-id": "first", "x-redrive-stripped": {"expiration": "1", "user_id": "a"}}
     digest = wire.digest_of(wire.Properties.of(), "orders", message_id="first", body=b"body")
     delivery = delivery_of(headers={**told, "x-redrive-digest": digest}, user_id="b", delivery_mode=2)
-    made = copy_properties(letter_of(delivery), PublishCopy(exchange="", routing_key="q"), new_id=lambda: "second")
+    made = properties_of_copy(letter_of(delivery), PublishCopy(exchange="", routing_key="q"), new_id=lambda: "second")
     assert made.headers == {**told, "x-redrive-digest": digest}
     assert made.user_id is None
 
@@ -200,7 +200,7 @@ def test_a_copy_carries_no_header_of_ours_that_belongs_to_another_message() -> N
         "mine": 1,
     }
     delivery = delivery_of(headers=anothers, user_id="b", delivery_mode=2)
-    made = copy_properties(letter_of(delivery), PublishCopy(exchange="", routing_key="q"), new_id=lambda: "second")
+    made = properties_of_copy(letter_of(delivery), PublishCopy(exchange="", routing_key="q"), new_id=lambda: "second")
     assert made.headers == {
         "mine": 1,
         "x-redrive-id": "second",
@@ -213,6 +213,6 @@ def test_a_copy_carries_no_header_of_ours_that_belongs_to_another_message() -> N
 @pytest.mark.parametrize("name", ["m", None])
 def test_a_message_with_an_id_of_its_own_gets_no_other(name: str | None) -> None:
     letter = letter_of(delivery_of(message_id=name))
-    made = copy_properties(letter, PublishCopy(exchange="", routing_key="q"), new_id=lambda: "x")
+    made = properties_of_copy(letter, PublishCopy(exchange="", routing_key="q"), new_id=lambda: "x")
     digest = {"x-redrive-digest": made.headers["x-redrive-digest"]}
     assert made.headers == (digest if name else {"x-redrive-id": "x", **digest})

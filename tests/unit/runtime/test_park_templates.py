@@ -19,7 +19,7 @@ from redrive.core import (
     Report,
 )
 from redrive.runtime.delivered_message import DeliveredMessage
-from redrive.runtime.settlement.message_copies import copy_properties
+from redrive.runtime.settlement.message_copies import properties_of_copy
 from redrive.runtime.settlement.park_templates import ParkKind, ParkTemplates, can_use_template
 from redrive.runtime.settlement.retry_state import RetryStates
 from redrive.wire import Properties
@@ -100,8 +100,8 @@ def test_a_copy_from_a_template_is_the_copy_that_would_have_been_built_without_o
         assert (template.copy.exchange, template.copy.routing_key) == (copy.exchange, copy.routing_key)
         message = DeliveredMessage(delivery, PLANS[shape])
         fill = template.fill(message, now_ms, lambda: "made-up")
-        assert dict(fill.headers) == dict(copy_properties(message, copy, new_id=lambda: "made-up").headers)
-        assert fill.edit(headers={}, drop=frozenset(fill.headers)) == copy_properties(
+        assert dict(fill.headers) == dict(properties_of_copy(message, copy, new_id=lambda: "made-up").headers)
+        assert fill.edit(headers={}, drop=frozenset(fill.headers)) == properties_of_copy(
             message, copy, new_id=lambda: "made-up"
         ).edit(headers={}, drop=frozenset(fill.headers))
 

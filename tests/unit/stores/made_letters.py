@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from redrive.core import Attempt
 from redrive.records import DeadLetter, LifecycleEntry, MessageContent, RetryRule, Status, make_id
-from redrive.stores import ExportedEdit, ExportedLetter, PastContent, Store, open_store
+from redrive.stores import EarlierContent, ExportedEdit, ExportedLetter, Store, open_store
 from redrive.wire import Properties
 
 NOW_MS = 1_800_000_000_000
@@ -74,7 +74,7 @@ def make_exported(
     headers: dict[str, Any] | None = None,
     title: str = "TimeoutError: it took too long",
     history: tuple[Attempt, ...] = (),
-    past: tuple[PastContent, ...] = (),
+    past: tuple[EarlierContent, ...] = (),
     edits: tuple[ExportedEdit, ...] = (),
     life: tuple[tuple[int, LifecycleEntry], ...] = (),
 ) -> ExportedLetter:
@@ -84,9 +84,9 @@ def make_exported(
         letter=letter,
         content=MessageContent(properties=Properties.of(headers=headers or {}).raw, body=encoded),
         history=history,
-        past=past,
+        earlier_contents=past,
         edits=edits,
-        life=life,
+        lifecycle=life,
         group_title=title,
     )
 

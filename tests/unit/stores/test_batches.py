@@ -167,7 +167,7 @@ def test_a_copy_that_died_again_comes_back_to_its_row(store: Store, run: Run) ->
         assert (letter.error_message, letter.group_id, letter.queue) == ("still no answer", "other", "orders")
         assert (letter.silent_at_ms, letter.dead_at_ms) == (None, NOW_MS + 2)
         assert await store.letters.content(id) == back.content
-        (past,) = await store.letters.past(id)
+        (past,) = await store.letters.earlier_contents(id)
         assert past.content == make_arrival(1).content
         assert await store.letters.get(back.id) is None
         assert await counts_kept(store) == await counts_anew(store)
@@ -186,7 +186,7 @@ def test_after_three_returns_a_dead_letter_is_poison(store: Store, run: Run) -> 
             assert letter is not None
             marks.append((letter.returns, letter.is_poison))
         assert marks == [(1, False), (2, False), (3, True)]
-        assert len(await store.letters.past(id)) == 3
+        assert len(await store.letters.earlier_contents(id)) == 3
 
     run(scenario())
 
@@ -197,7 +197,7 @@ def test_a_row_in_doubt_or_resolved_takes_its_copy_back_too(store: Store, run: R
         (id,) = await collect(store, make_arrival(1))
         await redrive(store, id, state=end)
         if end is ItemState.SENT:
-            assert await store.operations.settle_silent(now_ms=NOW_MS + 600_000, limit=10) == 1
+            assert await store.operations.resolve_silent(now_ms=NOW_MS + 600_000, limit=10) == 1
         assert await statuses(store, id) == ["resolved" if end is ItemState.SENT else "in_doubt"]
         await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
         assert await statuses(store, id) == ["pending"]

@@ -49,7 +49,7 @@ async def look_and_resolve(store: Store) -> None:
     for _ in range(5):
         await store.letters.resolve(Selection(filter=Filter(), limit=3), who="ada", why="", now_ms=NOW_MS)
         await store.stats.totals(now_ms=NOW_MS)
-        await store.operations.settle_silent(now_ms=NOW_MS, limit=10)
+        await store.operations.resolve_silent(now_ms=NOW_MS, limit=10)
 
 
 def test_collectors_redrivers_and_people_at_once(store_url: str, run: Run) -> None:

@@ -73,7 +73,7 @@ def test_a_person_ends_the_waiting_and_a_copy_that_comes_back_all_the_same_is_ke
         assert (changed.done, changed.not_done) == (1, {})
         assert await counts_kept(store) == await counts_anew(store)
         # Nobody resolves it by its silence afterwards.
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
         back = await collect(store, make_arrival(2, redriven_id=id, redriven_count=1))
         found = [await store.letters.get(one) for one in back]
         assert [one.status for one in found if one is not None] == [Status.PENDING]
@@ -108,14 +108,14 @@ def test_a_copy_that_lies_in_its_target_is_waited_for_and_not_resolved(store: St
         looked_at, queues = await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="/")
         assert (looked_at, sorted(queues)) == (3, ["mail", "orders"])
         waiting = {"orders": "nobody consumes orders, and messages lie there"}
-        settled = await store.operations.settle_silent(now_ms=late_ms, limit=10, vhost="/", waiting=waiting)
+        settled = await store.operations.resolve_silent(now_ms=late_ms, limit=10, vhost="/", waiting=waiting)
         assert settled == 2
         assert await statuses(store, *ids, *elsewhere) == ["waiting", "resolved", "resolved"]
         assert await counts_kept(store) == await counts_anew(store)
         found = await store.letters.get(ids[0])
         assert found is not None
         assert found.status_reason == waiting["orders"]
-        settle = store.operations.settle_silent
+        settle = store.operations.resolve_silent
         # Looked at again after a while. It still lies there: nothing changes, and no version is used up.
         assert await settle(now_ms=late_ms + 299_000, limit=10) == 0
         assert await settle(now_ms=late_ms + 300_000, limit=10, vhost="/", waiting=waiting) == 0
@@ -128,7 +128,7 @@ def test_a_copy_that_lies_in_its_target_is_waited_for_and_not_resolved(store: St
         assert await settle(now_ms=late_ms + 1_200_000, limit=10, vhost="/", waiting={}) == 1
         assert await statuses(store, ids[0]) == ["resolved"]
         assert await counts_kept(store) == await counts_anew(store)
-        life = [one.event for one in await store.letters.life(ids[0])]
+        life = [one.event for one in await store.letters.lifecycle(ids[0])]
         assert life[-3:] == ["waiting", "taken", "silence"]
         # What Redrive did by itself is in the audit, once for each look that did something.
         entries, _ = await store.audit.page(20, who="auto-retry")
@@ -151,7 +151,7 @@ def test_a_look_that_settles_thousands_is_one_entry_of_nobody_s_token_and_names_
         ids = await collect(store, *(make_arrival(number) for number in range(1, 121)))
         await redrive(store, *ids)
         with acting_as("cli:root"):
-            assert await store.operations.settle_silent(now_ms=NOW_MS + 600_000, limit=1_000) == 120
+            assert await store.operations.resolve_silent(now_ms=NOW_MS + 600_000, limit=1_000) == 120
         (entry,), _ = await store.audit.page(9, action="letters.settled")
         assert (entry.who, entry.token_id, entry.count) == ("auto-retry", "", 120)
         assert len(entry.detail["ids"]) == 100
@@ -166,7 +166,7 @@ def test_whoever_sees_another_vhost_leaves_these_alone(store: Store, run: Run) -
         ids = await collect(store, make_arrival(1), make_arrival(2))
         await redrive(store, *ids)
         late_ms = NOW_MS + 600_000
-        settle = store.operations.settle_silent
+        settle = store.operations.resolve_silent
         assert await store.operations.silent_queues(now_ms=late_ms, limit=10, vhost="other") == (0, frozenset())
         assert await settle(now_ms=late_ms, limit=10, vhost="other") == 0
         assert await statuses(store, *ids) == ["retrying", "retrying"]
@@ -186,7 +186,7 @@ def test_a_silence_that_nobody_listens_to_resolves_nothing(store: Store, run: Ru
         ids = await collect(store, arrival)
         await redrive(store, *ids)
         await store.batches.stop_queue("/", arrival.dlq, "it nears its delivery limit", now_ms=NOW_MS, who="ada")
-        await store.operations.settle_silent(now_ms=LATER_MS, limit=9)
+        await store.operations.resolve_silent(now_ms=LATER_MS, limit=9)
         assert await statuses(store, *ids) == ["retrying"]
 
     run(scenario())

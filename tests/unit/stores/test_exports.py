@@ -17,7 +17,7 @@ from redrive.records import (
     Status,
     WordsTerm,
 )
-from redrive.stores import ExportedEdit, ExportedLetter, ImportResult, PastContent, Store, open_store
+from redrive.stores import EarlierContent, ExportedEdit, ExportedLetter, ImportResult, Store, open_store
 from redrive.stores.letters import exports as exporting
 from redrive.stores.search import walk as searching
 from redrive.wire import Properties
@@ -52,11 +52,12 @@ WHOLE = ExportedLetter(
         properties=Properties.of(headers={"x": ODD, "n": 1, "t": True, "said": "one two one three"}).raw, body=ODD
     ),
     history=(Attempt(number=1, at_ms=7, error="E: é"),),
-    past=(PastContent(at_ms=1, redrives=1, content=MessageContent(properties=b"\x00\x00", body=ODD)),) * 2,
+    earlier_contents=(EarlierContent(at_ms=1, redrives=1, content=MessageContent(properties=b"\x00\x00", body=ODD)),)
+    * 2,
     edits=(
         ExportedEdit(at_ms=1, who="a", why="b", diff="c", content=MessageContent(properties=b"\x00\x00", body=b"")),
     ),
-    life=((2, LifecycleEntry(at_ms=3, event="claimed", who="a", detail="b", operation_id="o")),),
+    lifecycle=((2, LifecycleEntry(at_ms=3, event="claimed", who="a", detail="b", operation_id="o")),),
     group_title="E: é",
 )
 

@@ -16,16 +16,16 @@ import pytest
 from redrive.records import BodyTerm, HeaderTerm, MessageContent
 from redrive.stores import FilterTooExpensive
 from redrive.stores.search import filter_process
-from redrive.stores.search import offload as evaluating
-from redrive.stores.search.content_checks import Check, CheckCancelled, CheckLimits, look_into
+from redrive.stores.search import offload as offload
+from redrive.stores.search.content_checks import Check, CheckCancelled, CheckLimits, check_contents
 from redrive.stores.search.filter_process import MEMORY_BYTES_MAX, NICE, FilterProcess, ProcessDied
-from redrive.stores.search.offload import Allowance, evaluate
+from redrive.stores.search.offload import Allowance, check_contents_offloaded
 from redrive.wire import Properties
 
-LIMITS = CheckLimits(piece_cost=evaluating.PIECE_COST, letter_cost=evaluating.LETTER_COST_MAX)
+LIMITS = CheckLimits(piece_cost=offload.PIECE_COST, letter_cost=offload.LETTER_COST_MAX)
 ENDLESS = CheckLimits(piece_cost=1 << 60, letter_cost=1 << 60)
 LARGE = MessageContent(properties=b"", body=json.dumps({"a": [[n, f"v{n}"] for n in range(20_000)]}).encode())
-DEAR: tuple[Check, ...] = tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20))
+EXPENSIVE: tuple[Check, ...] = tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20))
 SMALL_CHECK: tuple[Check, ...] = (BodyTerm(path=("order",), value="7"),)
 
 
@@ -39,14 +39,14 @@ def process() -> Iterator[FilterProcess]:
 
 @pytest.fixture
 def own(process: FilterProcess, monkeypatch: pytest.MonkeyPatch) -> FilterProcess:
-    """The process that `evaluate` uses, not started yet, and everything allowed here that may be."""
-    monkeypatch.setattr(evaluating, "_PROCESS", process)
-    allow(monkeypatch, evaluating.HERE_COST_MAX)
+    """The process that `check_contents_offloaded` uses, not started yet, and everything allowed here that may be."""
+    monkeypatch.setattr(offload, "_PROCESS", process)
+    allow(monkeypatch, offload.HERE_COST_MAX)
     return process
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, cost: int) -> None:
-    monkeypatch.setattr(evaluating, "_ALLOWANCE", Allowance(cost, 0))
+    monkeypatch.setattr(offload, "_ALLOWANCE", Allowance(cost, 0))
 
 
 def small(order: int) -> MessageContent:
@@ -88,14 +88,16 @@ def test_it_answers_what_this_process_would(process: FilterProcess) -> None:
         (),
     ]
     for checks in questions:
-        assert process.look_into(contents, checks, ENDLESS, never) == look_into(contents, checks, ENDLESS, never)
+        assert process.check_contents(contents, checks, ENDLESS, never) == check_contents(
+            contents, checks, ENDLESS, never
+        )
 
 
 def test_a_piece_ends_with_the_letter_that_makes_it_one() -> None:
     contents, limits = [small(7)] * 5, CheckLimits(piece_cost=1, letter_cost=1 << 60)
-    one = look_into(contents, SMALL_CHECK, limits, never)
+    one = check_contents(contents, SMALL_CHECK, limits, never)
     assert one.answers == [True]
-    three = look_into(contents, SMALL_CHECK, CheckLimits(piece_cost=3 * one.cost, letter_cost=1 << 60), never)
+    three = check_contents(contents, SMALL_CHECK, CheckLimits(piece_cost=3 * one.cost, letter_cost=1 << 60), never)
     assert three.answers == [True] * 3
 
 
@@ -103,23 +105,23 @@ def test_a_piece_ends_with_the_letter_that_makes_it_one() -> None:
 def test_a_piece_ends_where_it_would_here(process: FilterProcess) -> None:
     contents = [LARGE] * 4
     checks: tuple[Check, ...] = (BodyTerm(path=("a", "*", "1"), value="v5"),)
-    here = look_into(contents, checks, LIMITS, never)
+    here = check_contents(contents, checks, LIMITS, never)
     assert 0 < len(here.answers) < 4
-    assert process.look_into(contents, checks, LIMITS, never) == here
+    assert process.check_contents(contents, checks, LIMITS, never) == here
 
 
 @pytest.mark.slow
 def test_a_letter_that_is_too_dear_is_so_there_too(process: FilterProcess) -> None:
     limits = CheckLimits(piece_cost=1 << 60, letter_cost=1_000_000)
-    looked = process.look_into([small(7), LARGE, small(7)], SMALL_CHECK, limits, never)
+    looked = process.check_contents([small(7), LARGE, small(7)], SMALL_CHECK, limits, never)
     assert (looked.answers, looked.is_letter_too_expensive) == ([True, False, True], False)
-    looked = process.look_into([small(7), LARGE, small(7)], DEAR, limits, never)
+    looked = process.check_contents([small(7), LARGE, small(7)], EXPENSIVE, limits, never)
     assert (looked.answers, looked.is_letter_too_expensive) == ([True], True)
 
 
 @pytest.mark.slow
 def test_it_gives_way_and_its_memory_is_bounded(process: FilterProcess) -> None:
-    process.look_into([small(7)], SMALL_CHECK, LIMITS, never)
+    process.check_contents([small(7)], SMALL_CHECK, LIMITS, never)
     assert process.pid is not None
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
     assert resource.prlimit(process.pid, resource.RLIMIT_AS)[0] == MEMORY_BYTES_MAX
@@ -127,37 +129,37 @@ def test_it_gives_way_and_its_memory_is_bounded(process: FilterProcess) -> None:
 
 @pytest.mark.slow
 def test_what_needs_more_memory_is_told_and_the_next_request_answered(process: FilterProcess) -> None:
-    process.look_into([small(7)], SMALL_CHECK, LIMITS, never)
+    process.check_contents([small(7)], SMALL_CHECK, LIMITS, never)
     assert process.pid is not None
     pid = process.pid
     resource.prlimit(pid, resource.RLIMIT_AS, (80 << 20, MEMORY_BYTES_MAX))
     values = MessageContent(properties=b"", body=b"[" + b"1," * 1_900_000 + b"1]")
     with pytest.raises(MemoryError):
-        process.look_into([values], (BodyTerm(path=("0",), value="1"),), LIMITS, never)
-    assert process.look_into([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
+        process.check_contents([values], (BodyTerm(path=("0",), value="1"),), LIMITS, never)
+    assert process.check_contents([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
     assert process.pid == pid
 
 
 @pytest.mark.slow
 def test_work_that_nobody_waits_for_ends_and_the_process_stays(process: FilterProcess) -> None:
-    process.look_into([small(7)], SMALL_CHECK, LIMITS, never)
+    process.check_contents([small(7)], SMALL_CHECK, LIMITS, never)
     pid = process.pid
     for _ in range(3):
         with pytest.raises(CheckCancelled):
-            process.look_into([LARGE] * 10_000, DEAR, ENDLESS, lambda: True)
-        assert process.look_into([small(7), small(8)], SMALL_CHECK, LIMITS, never).answers == [True, False]
+            process.check_contents([LARGE] * 10_000, EXPENSIVE, ENDLESS, lambda: True)
+        assert process.check_contents([small(7), small(8)], SMALL_CHECK, LIMITS, never).answers == [True, False]
     assert process.pid == pid
 
 
 @pytest.mark.slow
 def test_one_that_was_killed_is_started_again(process: FilterProcess) -> None:
-    process.look_into([small(7)], SMALL_CHECK, LIMITS, never)
+    process.check_contents([small(7)], SMALL_CHECK, LIMITS, never)
     assert process.pid is not None
     before = process.pid
     has_ended = ended(before)
     os.kill(before, signal.SIGKILL)
     assert has_ended()
-    assert process.look_into([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
+    assert process.check_contents([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
     assert process.pid != before
 
 
@@ -172,30 +174,30 @@ def test_one_that_dies_of_a_request_twice_is_not_started_a_third_time(process: F
         return False
 
     with pytest.raises(ProcessDied):
-        process.look_into([LARGE] * 10_000, DEAR, ENDLESS, kill_it)
+        process.check_contents([LARGE] * 10_000, EXPENSIVE, ENDLESS, kill_it)
     assert len(set(killed)) == 2
     assert process.pid is None
-    assert process.look_into([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
+    assert process.check_contents([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
 
 
 @pytest.mark.slow
 def test_a_process_that_hangs_is_ended(process: FilterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    process.look_into([small(7)], SMALL_CHECK, LIMITS, never)
+    process.check_contents([small(7)], SMALL_CHECK, LIMITS, never)
     assert process.pid is not None
     monkeypatch.setattr(filter_process, "REPLY_S_MAX", 0.1)
     monkeypatch.setattr(filter_process, "END_S_MAX", 0.1)
     has_ended = ended(process.pid)
     os.kill(process.pid, signal.SIGSTOP)
     with pytest.raises(CheckCancelled):
-        process.look_into([small(7)], SMALL_CHECK, LIMITS, lambda: True)
+        process.check_contents([small(7)], SMALL_CHECK, LIMITS, lambda: True)
     assert has_ended()
     monkeypatch.undo()
-    assert process.look_into([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
+    assert process.check_contents([small(7)], SMALL_CHECK, LIMITS, never).answers == [True]
 
 
 @pytest.mark.slow
 def test_it_ends_when_it_is_closed(process: FilterProcess) -> None:
-    process.look_into([small(7)], SMALL_CHECK, LIMITS, never)
+    process.check_contents([small(7)], SMALL_CHECK, LIMITS, never)
     assert process.pid is not None
     pid = process.pid
     process.close()
@@ -207,7 +209,7 @@ def test_it_ends_when_it_is_closed(process: FilterProcess) -> None:
 PARENT = """
 import json, sys
 from redrive.stores.search.filter_process import FilterProcess
-from tests.unit.stores.test_filter_process import DEAR, ENDLESS, LARGE
+from tests.unit.stores.test_filter_process import EXPENSIVE, ENDLESS, LARGE
 process = FilterProcess()
 told = []
 def is_over():
@@ -215,7 +217,7 @@ def is_over():
         told.append(True)
         print(process.pid, flush=True)
     return False
-process.look_into([LARGE] * 10_000, DEAR, ENDLESS, is_over)
+process.check_contents([LARGE] * 10_000, EXPENSIVE, ENDLESS, is_over)
 """
 
 
@@ -243,7 +245,7 @@ def test_few_small_letters_need_no_process(own: FilterProcess) -> None:
     async def scenario() -> list[bool]:
         found: list[bool] = []
         while len(found) < len(contents):
-            answers, cost = await evaluate(contents[len(found) :], SMALL_CHECK)
+            answers, cost = await check_contents_offloaded(contents[len(found) :], SMALL_CHECK)
             assert answers
             assert cost > 0
             found += answers
@@ -261,9 +263,9 @@ def test_what_is_more_than_is_allowed_here_goes_to_the_process(
     contents = [small(n) for n in range(2_000)]
 
     async def scenario() -> None:
-        first, _ = await evaluate(contents, SMALL_CHECK)
+        first, _ = await check_contents_offloaded(contents, SMALL_CHECK)
         assert own.pid is None
-        second, _ = await evaluate(contents[len(first) :], SMALL_CHECK)
+        second, _ = await check_contents_offloaded(contents[len(first) :], SMALL_CHECK)
         assert own.pid is not None
         assert first + second == [n == 7 for n in range(len(first) + len(second))]
 
@@ -290,11 +292,11 @@ def test_a_dear_filter_takes_no_time_of_this_process(own: FilterProcess) -> None
     """It took all of it, and Python's lock with it."""
 
     async def scenario() -> None:
-        await evaluate([LARGE], SMALL_CHECK)  # starts it
+        await check_contents_offloaded([LARGE], SMALL_CHECK)  # starts it
         began_s = time.process_time()
-        answers, cost = await evaluate([LARGE] * 20, DEAR)
+        answers, cost = await check_contents_offloaded([LARGE] * 20, EXPENSIVE)
         assert answers
-        assert cost >= evaluating.PIECE_COST
+        assert cost >= offload.PIECE_COST
         assert time.process_time() - began_s < 0.03
 
     asyncio.run(scenario())
@@ -305,7 +307,7 @@ def test_a_small_letter_that_is_dear_goes_to_the_process(own: FilterProcess) -> 
     content = MessageContent(properties=b"", body=b'{"a": [' + b"1," * 30_000 + b"2]}")
 
     async def scenario() -> None:
-        answers, _ = await evaluate([content], (BodyTerm(path=("a", "*"), value="2"),))
+        answers, _ = await check_contents_offloaded([content], (BodyTerm(path=("a", "*"), value="2"),))
         assert answers == [True]
         assert own.pid is not None
 
@@ -313,14 +315,14 @@ def test_a_small_letter_that_is_dear_goes_to_the_process(own: FilterProcess) -> 
 
 
 def test_without_a_process_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluating, "_PROCESS", FilterProcess(python="/nowhere/python"))
+    monkeypatch.setattr(offload, "_PROCESS", FilterProcess(python="/nowhere/python"))
 
     async def scenario() -> None:
-        answers, _ = await evaluate([LARGE], (BodyTerm(path=("a", "*", "1"), value="v19999"),))
+        answers, _ = await check_contents_offloaded([LARGE], (BodyTerm(path=("a", "*", "1"), value="v19999"),))
         assert answers == [True]
-        monkeypatch.setattr(evaluating, "LETTER_COST_MAX", 1_000_000)
+        monkeypatch.setattr(offload, "LETTER_COST_MAX", 1_000_000)
         with pytest.raises(FilterTooExpensive, match="too many values"):
-            await evaluate([LARGE], DEAR)
+            await check_contents_offloaded([LARGE], EXPENSIVE)
 
     asyncio.run(scenario())
 
@@ -332,6 +334,6 @@ def test_what_ends_the_process_or_its_memory_is_refused(
     def end(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(evaluating._PROCESS, "look_into", end)
+    monkeypatch.setattr(offload._PROCESS, "check_contents", end)
     with pytest.raises(FilterTooExpensive, match=reason):
-        asyncio.run(evaluate([LARGE], DEAR))
+        asyncio.run(check_contents_offloaded([LARGE], EXPENSIVE))

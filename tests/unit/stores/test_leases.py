@@ -20,7 +20,7 @@ def test_a_lease_is_one_owners_until_it_runs_out(store: Store, run: Run) -> None
         theirs = await store.leases.acquire("auto-retry", "bob", ttl_ms=60_000)
         assert theirs is not None
         assert theirs.fence > mine.fence
-        with pytest.raises(LeaseLost, match="ada has lost the lease auto-retry"):
+        with pytest.raises(LeaseLost, match="ada lost the lease auto-retry"):
             await store.leases.renew(mine, ttl_ms=1_000)
         await store.leases.release(mine)
         assert await store.leases.held() == (theirs,)

@@ -6,7 +6,7 @@ import pytest
 
 from redrive.core import Attempt
 from redrive.records import DeadLetter, Filter, LifecycleEntry, MessageContent, NameTerm, Selection, Status, WordsTerm
-from redrive.stores import ChangeResult, ExportedEdit, LetterBusy, PastContent, Store, UnknownLetter, VersionConflict
+from redrive.stores import ChangeResult, EarlierContent, ExportedEdit, LetterBusy, Store, UnknownLetter, VersionConflict
 from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, on_store, put
 
 LATER_MS = NOW_MS + 1_000_000
@@ -47,7 +47,7 @@ def test_a_letter_is_read_as_it_was_stored(store_url: str) -> None:
     edit = ExportedEdit(
         at_ms=1, who="a", why="b", diff="c", content=MessageContent(properties=b"\x00\x00", body=b"edited")
     )
-    past = PastContent(at_ms=2, redrives=1, content=MessageContent(properties=b"\x00\x00", body=b"\x00\xff"))
+    past = EarlierContent(at_ms=2, redrives=1, content=MessageContent(properties=b"\x00\x00", body=b"\x00\xff"))
     attempt = Attempt(number=1, at_ms=8, error="TimeoutError: too long")
     happening = LifecycleEntry(at_ms=9, event="resolved", who="a", detail="b", operation_id=None)
 
@@ -61,17 +61,17 @@ def test_a_letter_is_read_as_it_was_stored(store_url: str) -> None:
         assert original.body == b'{"a": 1}'
         assert await store.letters.content(letter.id) == edit.content
         assert await store.letters.content("nothing") is None
-        assert await store.letters.past(letter.id) == (past,)
+        assert await store.letters.earlier_contents(letter.id) == (past,)
         assert await store.letters.history(letter.id) == (attempt,)
-        events = [each.event for each in await store.letters.life(letter.id)]
+        events = [each.event for each in await store.letters.lifecycle(letter.id)]
         assert events == ["collected", "resolved"]
         for edited in (True, False):
             everything = await store.letters.whole(letter.id, edited=edited)
             assert everything is not None
             assert everything.letter == letter
             assert everything.content == await store.letters.content(letter.id, edited=edited)
-            assert everything.life == await store.letters.life(letter.id)
-            assert (everything.past, everything.history) == ((past,), (attempt,))
+            assert everything.lifecycle == await store.letters.lifecycle(letter.id)
+            assert (everything.earlier_contents, everything.history) == ((past,), (attempt,))
         assert await store.letters.whole("nothing") is None
 
     on_store(store_url, work)
@@ -102,7 +102,7 @@ def test_resolving_says_who_and_why_and_counts(store_url: str) -> None:
         letter = await the(store, 0)
         assert (letter.status, letter.resolved_by, letter.status_reason) == (Status.RESOLVED, "ann", "paid by hand")
         assert (letter.version, letter.updated_at_ms, letter.due_at_ms) == (2, LATER_MS, None)
-        last = (await store.letters.life(letter.id))[-1]
+        last = (await store.letters.lifecycle(letter.id))[-1]
         assert (last.event, last.who, last.detail, last.at_ms) == ("resolved", "ann", "paid by hand", LATER_MS)
         assert await statuses(store) == {"resolved": 1, "pending": 1, "retrying": 1}
         (entry, *_), _ = await store.audit.page(10)
@@ -206,7 +206,7 @@ def test_an_edit_keeps_the_original_and_is_refused_while_a_copy_flies(store_url:
         assert original.body == b"{}"
         (entry, *_), _ = await store.audit.page(1)
         assert (entry.action, entry.subject, entry.detail["diff"]) == ("letter.edited", id, "-b +c")
-        assert [each.event for each in await store.letters.life(id)] == ["collected", "edited", "edited"]
+        assert [each.event for each in await store.letters.lifecycle(id)] == ["collected", "edited", "edited"]
         with pytest.raises(VersionConflict):
             await store.letters.edit(id, first, who="", why="", diff="", if_version=2, now_ms=LATER_MS)
         with pytest.raises(LetterBusy, match="retrying"):

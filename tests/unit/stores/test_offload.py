@@ -11,7 +11,7 @@ from redrive.stores import FilterTooExpensive, Store
 from redrive.stores.search import offload as evaluating
 from redrive.stores.search import walk as searching
 from redrive.stores.search.budgets import VIEW_BUDGET, SearchBudget, within_budget
-from redrive.stores.search.offload import evaluate
+from redrive.stores.search.offload import check_contents_offloaded
 from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, put
@@ -134,7 +134,7 @@ def test_the_thread_ends_work_that_nobody_waits_for(large: Store, run: Run) -> N
         with pytest.raises(asyncio.CancelledError):
             await asking
         began_s = time.perf_counter()
-        await evaluate([None], ())
+        await check_contents_offloaded([None], ())
         assert time.perf_counter() - began_s < 0.5
 
     run(scenario())

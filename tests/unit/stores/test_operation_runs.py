@@ -81,7 +81,7 @@ def test_an_exchange_whose_answer_was_lost_records_once_and_gives_the_same_again
         assert [(one.id, one.redrives) for one in again[1]] == [(ids[2], 1), (ids[3], 1)]
         items, _ = await store.operations.items(operation_id, 9)
         assert [item.state.value for item in items] == ["sent", "sent", "sending", "sending", "queued"]
-        assert [one.event for one in await store.letters.life(ids[0])] == ["collected", "sent"]
+        assert [one.event for one in await store.letters.lifecycle(ids[0])] == ["collected", "sent"]
         assert await counts_kept(store) == await counts_anew(store)
 
     run(scenario())
@@ -177,13 +177,13 @@ def test_silence_counts_from_the_confirmation_and_is_shown_from_then(store: Stor
         assert taken is not None
         assert (taken.status, taken.silent_at_ms) == (Status.RETRYING, None)
         # However long the broker takes: what is not confirmed is not silent.
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 90_000, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 90_000, limit=10) == 0
         await store.operations.record(operation_id, lease, sent(id), now_ms=NOW_MS + 90_000)
         confirmed = await store.letters.get(id)
         assert confirmed is not None
         assert confirmed.silent_at_ms is not None
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 149_999, limit=10) == 0
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 150_000, limit=10) == 1
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 149_999, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 150_000, limit=10) == 1
         assert await statuses(store, id) == ["resolved"]
 
     run(scenario())
@@ -199,10 +199,10 @@ def test_the_silence_of_an_earlier_copy_does_not_settle_one_that_is_being_sent(s
         second, lease = await begin(store, id, settle_s=1.0)
         await store.operations.take(second, lease, limit=1, now_ms=NOW_MS + 1)
         # The first copy's entry is due, and so would be the second's, were it confirmed.
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 700_000, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 700_000, limit=10) == 0
         assert await statuses(store, id) == ["retrying"]
         await store.operations.record(second, lease, sent(id), now_ms=NOW_MS + 700_000)
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 701_000, limit=10) == 1
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 701_000, limit=10) == 1
 
     run(scenario())
 
@@ -217,10 +217,10 @@ def test_what_was_not_confirmed_has_no_silence(store: Store, run: Run, state: It
         letter = await store.letters.get(id)
         assert letter is not None
         assert letter.silent_at_ms is None
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
         event = LetterEvent.LOST if state is ItemState.IN_DOUBT else LetterEvent.REFUSED
         told = {LetterEvent.LOST: "in doubt", LetterEvent.REFUSED: "refused"}[event]
-        assert [one.event for one in await store.letters.life(id)] == ["collected", told]
+        assert [one.event for one in await store.letters.lifecycle(id)] == ["collected", told]
 
     run(scenario())
 
@@ -235,8 +235,8 @@ def test_auto_retry_settles_by_its_rule_and_what_is_given_back_by_none(store: St
         lease = await claim(store, made.id, now_ms=NOW_MS)
         await store.operations.take(made.id, lease, limit=9, now_ms=NOW_MS)
         await store.operations.record(made.id, lease, sent(*ids), now_ms=NOW_MS + 100)
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 5_099, limit=9) == 0
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 5_100, limit=9) == 1
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 5_099, limit=9) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 5_100, limit=9) == 1
         (back,) = await collect(store, make_arrival(7))
         giving = NewOperation(kind=OperationKind.RETURN, selection=Selection(ids=(back,)), who="ada")
         made = await store.operations.create(giving, id=make_id(NOW_MS, 4), now_ms=NOW_MS)
@@ -279,7 +279,7 @@ def test_what_a_dead_runner_left_half_sent_does_not_hide_the_silence_of_a_later_
         second, lease = await begin(store, id, settle_s=60.0)
         await store.operations.take(second, lease, limit=1, now_ms=NOW_MS + 10)
         await store.operations.record(second, lease, sent(id), now_ms=NOW_MS + 20)
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 61_000, limit=10) == 1
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 61_000, limit=10) == 1
         assert await statuses(store, id) == ["resolved"]
 
     run(scenario())
@@ -291,9 +291,9 @@ def test_a_clock_set_back_while_it_is_sent_makes_a_silence_longer_and_not_endles
         operation_id, lease = await begin(store, id, settle_s=60.0)
         await store.operations.take(operation_id, lease, limit=1, now_ms=NOW_MS)
         await store.operations.record(operation_id, lease, sent(id), now_ms=NOW_MS - 2_000)
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 58_000, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 58_000, limit=10) == 0
         assert await statuses(store, id) == ["retrying"]
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 61_000, limit=10) == 1
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 61_000, limit=10) == 1
         assert await statuses(store, id) == ["resolved"]
 
     run(scenario())

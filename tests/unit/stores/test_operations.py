@@ -168,13 +168,13 @@ def test_what_is_confirmed_stays_retrying_until_its_silence_is_long_enough(store
             operation_id, lease, [SendResult(id=id, state=ItemState.SENT)], now_ms=NOW_MS + 500
         )
         assert account(ended) == ("done", 1, 1, 0, 0, 0)
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 60_499, limit=10) == 0
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 60_500, limit=10) == 1
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 60_499, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 60_500, limit=10) == 1
         letter = await store.letters.get(id)
         assert letter is not None
         assert (letter.status, letter.status_reason) == (Status.RESOLVED, "has not come back for 1m")
         assert (letter.redrives, letter.operation_id, letter.silent_at_ms) == (1, operation_id, None)
-        assert [happening.event for happening in await store.letters.life(id)] == ["collected", "sent", "silence"]
+        assert [happening.event for happening in await store.letters.lifecycle(id)] == ["collected", "sent", "silence"]
 
     run(scenario())
 
@@ -334,7 +334,7 @@ def test_one_that_came_back_before_its_confirmation_was_recorded_stays_back(stor
         )
         assert account(done) == ("done", 1, 1, 0, 0, 0)
         assert await statuses(store, id) == ["pending"]
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 10**9, limit=10) == 0
 
     run(scenario())
 
@@ -458,7 +458,7 @@ def test_what_is_due_becomes_one_operation_and_not_a_second_one(store: Store, ru
             OPERATION, lease, [SendResult(id=ids[0], state=ItemState.SENT)], now_ms=NOW_MS + 1_001
         )
         assert done.state is OperationState.DONE
-        assert await store.operations.settle_silent(now_ms=NOW_MS + 6_001, limit=9) == 1
+        assert await store.operations.resolve_silent(now_ms=NOW_MS + 6_001, limit=9) == 1
 
     run(scenario())
 

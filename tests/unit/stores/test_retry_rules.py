@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redrive.records import ItemState, OperationKind, RetryRule
-from redrive.stores import InvalidScope, Store, StoreUnavailable, WiderRule, open_store
+from redrive.stores import InvalidScope, RuleOutsideScope, Store, StoreUnavailable, open_store
 from redrive.stores import retry_rules as rules
 from redrive.stores.letters import incoming as arriving
 from redrive.stores.letters import stored_batches as collecting
@@ -337,9 +337,9 @@ def test_nobody_changes_a_rule_of_somebody_for_more_queues(store: Store, run: Ru
         await store.rules.set(RetryRule(scope="queue:orders.new", queues=("orders*",)), now_ms=NOW_MS, who="more")
         kept = await store.rules.all()
         for scope in ("queue:orders", "queue:orders.new"):
-            with pytest.raises(WiderRule, match="for more queues"):
+            with pytest.raises(RuleOutsideScope, match="with more queues"):
                 await store.rules.set(RetryRule(scope=scope, enabled=False, queues=MINE), now_ms=NOW_MS)
-            with pytest.raises(WiderRule):
+            with pytest.raises(RuleOutsideScope):
                 await store.rules.remove(scope, queues=MINE, now_ms=NOW_MS)
         assert await store.rules.all() == kept
         # Who has as many or more may.

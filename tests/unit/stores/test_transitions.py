@@ -118,7 +118,7 @@ class World:
             await self.store.operations.cancel(self._one_of(sorted(self.operations)), who="ada", now_ms=self.now_ms)
 
     async def settle(self) -> None:
-        await self.store.operations.settle_silent(now_ms=self.now_ms + 10**9, limit=5)
+        await self.store.operations.resolve_silent(now_ms=self.now_ms + 10**9, limit=5)
 
     async def resolve(self) -> None:
         await self.store.letters.resolve(Selection(filter=Filter(), limit=2), who="ada", why="", now_ms=self.now_ms)

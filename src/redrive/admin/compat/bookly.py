@@ -23,7 +23,7 @@ from redrive.admin.compat.bookly_schemas import (
     WholeEntry,
     in_camel_case,
 )
-from redrive.admin.json_responses import interleaved, json_response
+from redrive.admin.json_responses import json_response, yielding_to_requests
 from redrive.admin.problems import conflict, invalid
 from redrive.admin.redrive_operations import operation_key, start_redrive, wait_ended, why_none_sent
 from redrive.admin.scope import find_letter
@@ -97,7 +97,7 @@ async def list_entries(
     asked = Filter((*caller.scope_terms(), *terms))
     async with search_slot(request, caller, asked):
         page = await services.dead_letters.list(asked, limit=limit, cursor=cursor)
-    items = [in_camel_case(entry_of(one, view)) async for one in interleaved(page.letters)]
+    items = [in_camel_case(entry_of(one, view)) async for one in yielding_to_requests(page.letters)]
     return json_response({"items": items, "nextCursor": page.next_cursor})
 
 
@@ -176,7 +176,7 @@ async def resolve(
     letter = await find_letter(services, caller, dlq_id)
     claimed = asked.resolved_by.strip()
     resolved = await services.dead_letters.resolve_manually(
-        letter.id, caller.who, asked.resolution, told_by=None if claimed == caller.who else claimed
+        letter.id, caller.who, asked.resolution, on_behalf_of=None if claimed == caller.who else claimed
     )
     return entry_of(resolved, view)
 

@@ -25,7 +25,7 @@ _INSTEAD = "redrive.kept_instead"
 _NOT_KEPT = frozenset({"content-length", "date", "server"})
 
 
-def keep_instead(request: Request, body: bytes) -> None:
+def store_body_instead(request: Request, body: bytes) -> None:
     """Stores this body for repeated requests, because the response itself holds a secret."""
     instead = request.scope.get(_INSTEAD)
     if instead is not None:

@@ -16,7 +16,7 @@ from redrive.admin.access.authorization import AdminCaller, OperatorCaller, Payl
 from redrive.admin.access.caller import Caller
 from redrive.admin.access.caller_view import CurrentView, visible_content
 from redrive.admin.etags import IfMatch, etag, expected_version, required_version
-from redrive.admin.json_responses import interleaved, json_response
+from redrive.admin.json_responses import json_response, yielding_to_requests
 from redrive.admin.problems import conflict, invalid, not_found, unavailable
 from redrive.admin.schemas import messages as schemas
 from redrive.admin.schemas.base import FILTER_CHARACTERS_MAX
@@ -84,7 +84,7 @@ async def list_all(
         page = await services_of(request).dead_letters.list(
             asked, limit=limit, cursor=cursor, newest_first=order == "newest"
         )
-    letters = [view.letter(letter_json(one)) async for one in interleaved(page.letters)]
+    letters = [view.letter(letter_json(one)) async for one in yielding_to_requests(page.letters)]
     return json_response({"messages": letters, "next": page.next_cursor, "partial": page.is_partial})
 
 
@@ -114,8 +114,8 @@ async def whole_message(found: WholeLetter, view: View) -> dict[str, Any]:
         **letter_json(found.letter),
         "stack": found.letter.stack,
         "history": [attempt_json(one) for one in found.history],
-        "life": [lifecycle_json(one) for one in found.life],
-        "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in found.past],
+        "life": [lifecycle_json(one) for one in found.lifecycle],
+        "past": [{"at": moment_json(one.at_ms), "redrives": one.redrives} for one in found.earlier_contents],
     }
     shown = await visible_content(view, found.content)
     body = None if shown["body"] is None else {"encoding": shown["body_encoding"], "content": shown["body"]}
@@ -266,7 +266,7 @@ async def reopen(
 
 
 @router.post("/{message_id}/settle", response_model=schemas.Message, responses=_TAGGED)
-async def settle(
+async def resolve_doubt(
     request: Request,
     response: Response,
     caller: OperatorCaller,
@@ -275,13 +275,13 @@ async def settle(
     asked: schemas.SettleRequest,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
-    """Settles a dead letter in doubt: resolved if its copy arrived, else pending again."""
+    """Decides a dead letter in doubt: resolved if its copy arrived, else pending again."""
     letter, version = await _letter(request, caller, message_id), expected_version(if_match)
     _check_version(letter, version)
-    settled = await services_of(request).dead_letters.settle_doubt(
+    resolved = await services_of(request).dead_letters.resolve_doubt(
         letter.id, arrived=asked.arrived, who=caller.who, why=asked.why
     )
-    return _shown(settled, view, response)
+    return _shown(resolved, view, response)
 
 
 @router.delete("/{message_id}", status_code=204, response_class=Response)

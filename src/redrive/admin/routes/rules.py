@@ -16,7 +16,7 @@ from redrive.admin.schemas import rules as schemas
 from redrive.admin.scope import find_group
 from redrive.admin.services import Services, services_of
 from redrive.records import RetryRule, rule_json
-from redrive.stores import WiderRule
+from redrive.stores import RuleOutsideScope
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
 
@@ -59,7 +59,7 @@ async def replace(
         await services.store.rules.set(
             rule, who=caller.who, why=asked.why, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
         )
-    except WiderRule as error:
+    except RuleOutsideScope as error:
         raise await audit_forbidden(request, caller, str(error)) from None
     return rule_json(rule)
 
@@ -75,7 +75,7 @@ async def remove(request: Request, caller: OperatorCaller, scope: str = _SCOPE) 
         await services.store.rules.remove(
             scope, who=caller.who, queues=caller.queues, now_ms=services.clock_ms(), patience_s=_PATIENCE_S
         )
-    except WiderRule as error:
+    except RuleOutsideScope as error:
         raise await audit_forbidden(request, caller, str(error)) from None
     return Response(status_code=204)
 

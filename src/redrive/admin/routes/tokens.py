@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from redrive.admin.access.authorization import UnscopedAdminCaller
-from redrive.admin.middleware.idempotency import keep_instead
+from redrive.admin.middleware.idempotency import store_body_instead
 from redrive.admin.problems import not_found
 from redrive.admin.schemas.tokens import MadeToken, NewToken, TokenList, TokenShape
 from redrive.admin.services import services_of
@@ -49,7 +49,7 @@ async def create(request: Request, response: Response, caller: UnscopedAdminCall
     response.headers["Location"] = f"/api/v1/tokens/{token.id}"
     made = MadeToken(**token_json(token, now_ms=now_ms), token=text)
     # The response for repeated requests is stored in the database, where no secret may be.
-    keep_instead(request, made.model_copy(update={"token": None}).model_dump_json().encode())
+    store_body_instead(request, made.model_copy(update={"token": None}).model_dump_json().encode())
     return made
 
 

@@ -250,7 +250,7 @@ class LettersRequest(RequestSchema):
 
     ids: Annotated[list[str], Field(min_length=1, max_length=IDS_MAX)] | None = None
     q: str | None = Field(default=None, max_length=10_000, description="The filter grammar; empty is everything.")
-    limit: int = Field(default=1_000, ge=1, le=CHANGED_MAX, description="At most so many, the longest dead first.")
+    limit: int = Field(default=1_000, ge=1, le=CHANGED_MAX, description="Maximum number of letters; oldest first.")
     include_in_doubt: bool = Field(default=False, description="With `q`: doubtful ones too.")
     end_waiting: EndWaiting = False
 

@@ -90,7 +90,7 @@ class RedriveRequest(RequestSchema):
         description="Sizes of the first batches; the redrive pauses if a message comes back.",
     )
     limit: int | None = Field(
-        default=None, ge=1, le=1_000_000_000, description="At most so many, the longest dead first."
+        default=None, ge=1, le=1_000_000_000, description="Maximum number of letters; oldest first."
     )
     keep_attempts: bool = False
     include_in_doubt: bool = Field(default=False, description="Doubtful ones too, which may make duplicates.")

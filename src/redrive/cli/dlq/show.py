@@ -28,7 +28,7 @@ from redrive.records import (
     moment_json,
     trial_redaction,
 )
-from redrive.stores import PastContent, Store
+from redrive.stores import EarlierContent, Store
 from redrive.wiring import ContentJson, describe_content
 
 _TEXT_MAX = 64_000
@@ -50,7 +50,7 @@ class _Whole:
     content: MessageContent
     history: tuple[Attempt, ...]
     life: tuple[LifecycleEntry, ...]
-    past: tuple[PastContent, ...]
+    past: tuple[EarlierContent, ...]
     redactions: tuple[Redaction, ...]
 
 
@@ -104,8 +104,8 @@ def show_command(
             letter=found,
             content=content,
             history=tuple(await store.letters.history(found_id)),
-            life=tuple(await store.letters.life(found_id)),
-            past=tuple(await store.letters.past(found_id)),
+            life=tuple(await store.letters.lifecycle(found_id)),
+            past=tuple(await store.letters.earlier_contents(found_id)),
             redactions=() if as_role is None else await store.redactions.all(),
         )
 

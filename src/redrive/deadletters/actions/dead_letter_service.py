@@ -38,12 +38,12 @@ class DeadLetterService:
         who: str,
         why: str,
         if_version: int | None = None,
-        told_by: str | None = None,
+        on_behalf_of: str | None = None,
     ) -> ChangeResult:
         """Marks dead letters as resolved. Those that are being sent are left alone, with the reason."""
-        check_reason(who if told_by is None else told_by, why, needs_why=True)
+        check_reason(who if on_behalf_of is None else on_behalf_of, why, needs_why=True)
         return await self._store.letters.resolve(
-            selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version, told_by=told_by
+            selection, who=who, why=why, now_ms=self._clock_ms(), if_version=if_version, on_behalf_of=on_behalf_of
         )
 
     async def reopen(
@@ -91,8 +91,8 @@ class DeadLetterService:
             now_ms=self._clock_ms(),
         )
 
-    async def settle_doubt(self, letter_id: str, *, arrived: bool, who: str, why: str) -> DeadLetter:
-        """Settles a doubt by what a person found out: if the copy arrived, it is resolved, else pending again."""
+    async def resolve_doubt(self, letter_id: str, *, arrived: bool, who: str, why: str) -> DeadLetter:
+        """Decides an in-doubt letter by what a person found out: resolved if the copy arrived, else pending again."""
         check_reason(who, why, needs_why=True)
         letter = await self._letter(letter_id)
         if letter.status is not Status.IN_DOUBT:
@@ -137,11 +137,11 @@ class DeadLetterService:
         return await self._store.stats.totals(filter, now_ms=self._clock_ms())
 
     async def resolve_manually(
-        self, letter_id: str, who: str, resolution: str, *, told_by: str | None = None
+        self, letter_id: str, who: str, resolution: str, *, on_behalf_of: str | None = None
     ) -> DeadLetter:
-        """Bookly's `resolveManually`. `told_by` is who resolved it, by the caller's word; kept beside the caller."""
+        """Bookly's `resolveManually`. `on_behalf_of`: the person whom the caller names, recorded beside the caller."""
         await self._letter(letter_id)
-        changed = await self.resolve(Selection(ids=(letter_id,)), who=who, why=resolution, told_by=told_by)
+        changed = await self.resolve(Selection(ids=(letter_id,)), who=who, why=resolution, on_behalf_of=on_behalf_of)
         _require(letter_id, changed)
         return await self._letter(letter_id)
 

@@ -81,8 +81,8 @@ async def peek(client: Client, management: Management | None, queue: str, limit:
     """
     if management is None:
         raise PeekRefused(
-            f"{queue} is not looked at: over AMQP alone nobody knows whether looking would destroy its messages; say"
-            " where the management API is with --management-url, or collect it"
+            f"can't peek at {queue}: only the management API says whether peeking is safe; add --management-url, or"
+            " collect the queue"
         )
     version = BrokerVersion.of((await client.connection()).server_version)
     info = await management.queue(client.target.vhost, queue)
@@ -152,8 +152,8 @@ class _Peek:
             await self._requeue()
         if await self._wait_requeued() != len(self._held) and self._only_whole:
             note = (
-                "messages came or went meanwhile, and those looked at were requeued last: newer ones may be before"
-                " them now"
+                "the queue changed during the peek; the peeked messages were requeued last and may now be behind newer"
+                " ones"
             )
         messages = tuple(
             PeekedMessage(

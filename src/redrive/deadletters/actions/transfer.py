@@ -16,7 +16,7 @@ import msgspec
 
 from redrive.core import Attempt, RedriveError, shorten
 from redrive.records import DeadLetter, Filter, LifecycleEntry, MessageContent, group_of
-from redrive.stores import ExportedEdit, ExportedLetter, ImportResult, PastContent, Store
+from redrive.stores import EarlierContent, ExportedEdit, ExportedLetter, ImportResult, Store
 from redrive.wire import EncodingError, properties_as_json, properties_from_json
 
 FORMAT = "redrive-dead-letter/1"
@@ -90,13 +90,14 @@ def write_line(exported: ExportedLetter) -> bytes:
         **_content_as_json(exported.content),
         "history": [asdict(one) for one in exported.history],
         "past": [
-            {"at_ms": one.at_ms, "redrives": one.redrives, **_content_as_json(one.content)} for one in exported.past
+            {"at_ms": one.at_ms, "redrives": one.redrives, **_content_as_json(one.content)}
+            for one in exported.earlier_contents
         ],
         "edits": [
             {"at_ms": one.at_ms, "who": one.who, "why": one.why, "diff": one.diff, **_content_as_json(one.content)}
             for one in exported.edits
         ],
-        "life": [{"version": version, **asdict(entry)} for version, entry in exported.life],
+        "life": [{"version": version, **asdict(entry)} for version, entry in exported.lifecycle],
         "group_title": exported.group_title,
     }
     return msgspec.json.encode(line) + b"\n"
@@ -121,9 +122,9 @@ def read_line(line: bytes) -> ExportedLetter:
             letter=msgspec.convert(fields.get("letter"), DeadLetter),
             content=_content_from_json(fields),
             history=msgspec.convert(fields.get("history"), tuple[Attempt, ...]),
-            past=tuple(_past(one) for one in _objects(fields, "past")),
+            earlier_contents=tuple(_earlier_content(one) for one in _objects(fields, "past")),
             edits=tuple(_edit(one) for one in _objects(fields, "edits")),
-            life=tuple(_lifecycle_entry(one) for one in _objects(fields, "life")),
+            lifecycle=tuple(_lifecycle_entry(one) for one in _objects(fields, "life")),
             group_title=msgspec.convert(fields.get("group_title"), str),
         )
     except (msgspec.ValidationError, EncodingError) as error:
@@ -157,9 +158,9 @@ def _objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return msgspec.convert(fields.get(name), list[dict[str, Any]])
 
 
-def _past(fields: dict[str, Any]) -> PastContent:
+def _earlier_content(fields: dict[str, Any]) -> EarlierContent:
     numbers = msgspec.convert({name: fields.get(name) for name in ("at_ms", "redrives")}, dict[str, int])
-    return PastContent(content=_content_from_json(fields), **numbers)
+    return EarlierContent(content=_content_from_json(fields), **numbers)
 
 
 def _edit(fields: dict[str, Any]) -> ExportedEdit:

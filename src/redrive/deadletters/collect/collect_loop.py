@@ -241,7 +241,7 @@ class CollectLoop:
         await taken.batch.close()
         is_drained = await self._taker.is_drained()
         if is_drained:
-            await self._settle_open_batches(needed)
+            await self._close_open_batches(needed)
         if (self._source.vhost, self._source.dlq) in await self._parts.store.batches.stopped_queues():
             return CollectEnd.QUEUE_STOPPED
         if stop.is_set() or (once and is_drained):
@@ -354,7 +354,7 @@ class CollectLoop:
             await self._bounded(self._parts.store.batches.close(self._announced.id))
             self._announced = None
 
-    async def _settle_open_batches(self, needed: int) -> None:
+    async def _close_open_batches(self, needed: int) -> None:
         """The queue is empty: removes the records of open batches that can't come again."""
         decided = reconcile([], self._open_batches, self._context(None, needed, is_drained=True))
         for id in decided.settled:

@@ -266,7 +266,7 @@ def select_by_name(
             )
             continue
         if not matches(name, NAME_PATTERNS):
-            why = "may be a main queue: its name does not say dead letters, and only the management API could tell more"
+            why = "may be a main queue: it is not named like a dead-letter queue, and AMQP alone can't say more"
             findings.append(_refusal(f"queue {name}", why, forced=forced))
             if not forced:
                 continue

@@ -84,7 +84,7 @@ class AutoRetry:
                 reason = await self._why_waiting(queue)
                 if reason is not None:
                     waiting[queue] = reason
-            settled += await operations.settle_silent(
+            settled += await operations.resolve_silent(
                 now_ms=now_ms, limit=_SETTLE_AT_ONCE, vhost=vhost, waiting=waiting
             )
             if looked_at < _SETTLE_AT_ONCE:

@@ -1,4 +1,5 @@
-"""One run of an operation, under one lease: batch after batch, with its pauses, its ramp and its patience.
+"""One run of an operation under one lease: sends batch after batch, at its rate and ramp, and waits for broker and
+database while they are away.
 
 In a long operation two batches overlap: while one is on the wire, the database records the one before it and takes the
 next.
@@ -29,7 +30,7 @@ from redrive.deadletters.redrive.pacing import (
     RedriveProgress,
     next_step,
 )
-from redrive.deadletters.redrive.witness import Witness, settle_by_witness
+from redrive.deadletters.redrive.witness import Witness, resolve_by_witness
 from redrive.deadletters.stop_waits import wait_done, wait_stop
 from redrive.records import ClaimedLetter, ItemState, Operation, OperationKind, OperationState, SendResult, Status
 from redrive.stores import Store, StoreUnavailable, acting_as
@@ -167,17 +168,17 @@ class OperationRun:
             await self._parts.pause_at(name)
 
     async def ask_witness(self, results: Sequence[SendResult]) -> None:
-        """Settles what is in doubt by the witness queue, and purges it. What fails is left to the next run."""
+        """Decides in-doubt letters by the witness queue, and purges it. The next run repeats what failed."""
         witness = self._witness
         if witness is None:
             return
         try:
             await witness.declare()
-            # What an earlier call failed to settle is still to be settled: before that the queue must not be purged.
+            # What an earlier call failed to decide is still in doubt: until it is decided the queue must not be purged.
             self._is_doubt_open = self._is_doubt_open or any(one.state is ItemState.IN_DOUBT for one in results)
             if self._operation.in_doubt and self._is_doubt_open:
                 await self._wait(self._options.witness_s)  # what a lost connection has written may still be on its way
-                arrived, lost = await settle_by_witness(
+                arrived, lost = await resolve_by_witness(
                     self._parts.store, witness, self._operation, clock_ms=self._clock_ms
                 )
                 self._note("deadletters.witness_heard", operation=self._id, arrived=arrived, lost=lost)
@@ -203,7 +204,7 @@ class OperationRun:
         self._held.require()
         # Repeated after the database was away, the same turn gives the same batch: no batch is taken unnoticed.
         self._turn += 1
-        claimed = await self._held.persist(
+        claimed = await self._held.retry_while_unavailable(
             lambda: self._operations.take(
                 self._id, self._held.lease, limit=step.size, now_ms=self._clock_ms(), turn=self._turn
             )
@@ -223,7 +224,7 @@ class OperationRun:
                 unfit = [SendResult(id=id, state=ItemState.QUEUED, reason=str(error)) for id, _ in copies]
                 copies = []
             refused += unfit
-        await self._held.assure()
+        await self._held.check_still_held()
         halfway = None if self._parts.pause_at is None else lambda: self.checkpoint("published")
         outcomes = await self._sender.send([copy for _, copy in copies], stop=self._stop, halfway=halfway)
         if any(outcome is None for outcome in outcomes):
@@ -259,7 +260,7 @@ class OperationRun:
             return ()
         self._held.require()
         self._turn += 1
-        self._operation, claimed = await self._held.persist(
+        self._operation, claimed = await self._held.retry_while_unavailable(
             lambda: self._operations.record_and_take(
                 self._id,
                 self._held.lease,
@@ -279,7 +280,7 @@ class OperationRun:
         return claimed
 
     async def _record(self, results: Sequence[SendResult]) -> Operation:
-        self._operation = await self._held.persist(
+        self._operation = await self._held.retry_while_unavailable(
             lambda: self._operations.record(self._id, self._held.lease, results, now_ms=self._clock_ms())
         )
         self._note_failures(results)
@@ -310,7 +311,7 @@ class OperationRun:
         await self._reload()
 
     async def _came_back(self, letter_id: str) -> bool:
-        letter = await self._held.persist(lambda: self._parts.store.letters.get(letter_id))
+        letter = await self._held.retry_while_unavailable(lambda: self._parts.store.letters.get(letter_id))
         return letter is not None and letter.status in (Status.PENDING, Status.FAILED)
 
     async def _waited_for_broker(self) -> bool:
@@ -337,13 +338,13 @@ class OperationRun:
 
     async def _pause(self, note: str) -> Operation:
         with acting_as(""):
-            self._operation = await self._held.persist(
+            self._operation = await self._held.retry_while_unavailable(
                 lambda: self._operations.pause(self._id, note, now_ms=self._clock_ms(), who=WHO)
             )
         return self._operation
 
     async def _reload(self) -> None:
-        found = await self._held.persist(lambda: self._operations.get(self._id))
+        found = await self._held.retry_while_unavailable(lambda: self._operations.get(self._id))
         if found is not None:
             self._operation = found
 

@@ -154,4 +154,4 @@ def _nothing(preview: Preview) -> str:
     alone = ", ".join(f"{count:,} {status}" for status, count in sorted(preview.left_alone.items()) if count)
     if not alone:
         return "no dead letter matches; nothing to send back"
-    return f"nothing to send back: what matches is left alone ({alone})"
+    return f"nothing to send back: the matching dead letters can't be redriven now ({alone})"

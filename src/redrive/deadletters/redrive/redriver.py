@@ -68,9 +68,11 @@ class Redriver:
             if held is None:
                 raise RunsElsewhere(operation_id)
             operations = parts.store.operations
-            operation = await held.persist(lambda: operations.claim(operation_id, held.lease, now_ms=parts.clock_ms()))
+            operation = await held.retry_while_unavailable(
+                lambda: operations.claim(operation_id, held.lease, now_ms=parts.clock_ms())
+            )
             if operation is None:
-                found = await held.persist(lambda: operations.get(operation_id))
+                found = await held.retry_while_unavailable(lambda: operations.get(operation_id))
                 if found is None:
                     raise UnknownOperation(operation_id)
                 operation = found

@@ -1,4 +1,4 @@
-"""The witness: a second copy in a queue of the operation's own, so that a doubt is settled without guessing.
+"""The witness: a second copy in a queue of the operation's own, so that a doubt is resolved without guessing.
 
 One publish goes by its BCC header to the target and to the witness queue, to both or to none. Once a batch is recorded
 its witness copies are purged. After a redriver died, the next one finds in the witness queue which of the copies had
@@ -21,7 +21,7 @@ from redrive.wire import Properties
 
 WHO = "witness"
 TARGET_GONE = "its queue was deleted while it was sent, or could not be looked at; only the witness is sure to have it"
-"""The reason of a doubt that the witness can't settle."""
+"""The reason of a doubt that the witness can't resolve."""
 _PAGE = 500
 
 
@@ -120,10 +120,10 @@ class Witness:
         return copy._replace(properties=properties.edit(headers={"BCC": [self.queue]}))
 
 
-async def settle_by_witness(
+async def resolve_by_witness(
     store: Store, witness: Witness, operation: Operation, *, clock_ms: Callable[[], int]
 ) -> tuple[int, int]:
-    """Settles the doubts of an operation whose redriver died: how many copies had arrived, how many had not.
+    """Decides the in-doubt letters of an operation whose redriver died: how many copies had arrived, how many had not.
 
     The lease has run out by then, so what the dead redriver wrote has reached the queues. A dead letter that came back
     meanwhile, or that somebody decided about, is left as it is. Raises ClientError, StoreError.

@@ -1,4 +1,4 @@
-"""What the headers of a dead letter say, whichever framework parked it.
+"""Reads from a dead letter's headers why it failed, whichever framework wrote them.
 
 `explanation` puts it together. `framework_headers` reads the headers of each framework, `x_death` those of the broker,
 `header_values` single values, which may be anything; `queue_names` reads the name of a DLQ. `stack_traces` and

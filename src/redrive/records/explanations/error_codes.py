@@ -5,7 +5,7 @@ addresses, ports) differ from one message to the next. A number is a code by wha
 `404 Not Found`, `ORA-00942`, `[Errno 111]`. One that could be anything (`order 404`, `code 404` of a voucher) is none:
 a group for every message is worse than two kinds in one.
 
-No expression here may ask for a certain digit: `normalising` tries a text with all digits alike first.
+No expression here may ask for a certain digit: `error_templates` tries a text with all digits alike first.
 """
 
 _REASONS = (

@@ -54,10 +54,10 @@ def read_framework_headers(letter: TolerantMessage) -> FrameworkReport | None:
 def type_of(letter: TolerantMessage) -> str | None:
     """The message's type as a framework's own header has it, where the property is not set."""
     for name in ("MT-Fault-MessageType", "MT-MessageType", "NServiceBus.EnclosedMessageTypes", "__TypeId__"):
-        told = letter.text(name, MESSAGE_BYTES_MAX)
-        if told is not None:
+        value = letter.text(name, MESSAGE_BYTES_MAX)
+        if value is not None:
             # The first of several, without assembly and version.
-            first = re.split(r"[;,]", told, maxsplit=1)[0].strip().removeprefix("urn:message:")
+            first = re.split(r"[;,]", value, maxsplit=1)[0].strip().removeprefix("urn:message:")
             return first[:TYPE_BYTES_MAX] or None
     return letter.text("message-type", TYPE_BYTES_MAX)
 

@@ -28,7 +28,7 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failing:
+class FailedQueue:
     """The death that matters, put together from all of the failed queue's."""
 
     queue: str
@@ -41,11 +41,11 @@ class Failing:
 
 def read_deaths(letter: TolerantMessage) -> tuple[Death, ...]:
     """The entries that can be read, in the broker's order."""
-    told = letter.header(headers.DEATHS)
-    if not isinstance(told, list | tuple):
+    value = letter.header(headers.DEATHS)
+    if not isinstance(value, list | tuple):
         return ()
     found = []
-    for one in told[:_DEATHS_MAX]:
+    for one in value[:_DEATHS_MAX]:
         if isinstance(one, Mapping):
             queue, reason = _name(one.get("queue")), _name(one.get("reason"))
             if queue and reason:
@@ -62,7 +62,9 @@ def read_deaths(letter: TolerantMessage) -> tuple[Death, ...]:
     return tuple(found)
 
 
-def find_failing(deaths: Sequence[Death], letter: TolerantMessage, *, known_queue: str | None) -> Failing | None:
+def find_failed_queue(
+    deaths: Sequence[Death], letter: TolerantMessage, *, known_queue: str | None
+) -> FailedQueue | None:
     """The failed queue and why the message died there; None without deaths.
 
     A retry loop leaves deaths of its wait queues too, and where a consumer published into one of them that death is
@@ -77,7 +79,7 @@ def find_failing(deaths: Sequence[Death], letter: TolerantMessage, *, known_queu
     last = own[0] if own[0] is deaths[0] else max(own, key=_latest)
     # Later deaths of another kind have the way back from a wait queue, which is mostly the default exchange.
     route = max(own, key=lambda death: (death.exchange or "", death.routing_key or ""))
-    return Failing(
+    return FailedQueue(
         queue=queue,
         reason=last.reason,
         exchange=route.exchange,

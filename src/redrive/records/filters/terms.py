@@ -1,5 +1,5 @@
-"""What a filter asks of dead letters, as values: all of its terms must hold. The grammar is in `filter_grammar`, what a
-term means is in `filter_matching`."""
+"""What a filter asks of dead letters, as values: all of its terms must hold. The grammar is in `grammar`, what a term
+means is in `matching`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ from redrive.runtime.delivered_message import DeliveredMessage
 from redrive.runtime.errors import describe_publish_outcome
 from redrive.runtime.process_context import ProcessContext
 from redrive.runtime.settlement.isolated_publisher import IsolatedPublisher
-from redrive.runtime.settlement.message_copies import copy_properties
+from redrive.runtime.settlement.message_copies import properties_of_copy
 from redrive.topology import QueuePlan
 from redrive.wire import EncodingError, LocalProtocolError, Properties, ProtocolError, ReplyCode
 
@@ -330,7 +330,7 @@ class CommandExecutor:
 
     def _properties(self, delivery: Delivery, copy: PublishCopy) -> Properties:
         try:
-            return copy_properties(DeliveredMessage(delivery, self._plan), copy, new_id=self.new_id)
+            return properties_of_copy(DeliveredMessage(delivery, self._plan), copy, new_id=self.new_id)
         except ProtocolError as error:
             raise Unsendable(f"its properties can't be copied: {error}", is_body=False) from None
 

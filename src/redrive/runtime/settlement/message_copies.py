@@ -17,7 +17,7 @@ _OF_ONE_DELIVERY = frozenset({headers.NOT_BEFORE, headers.DELIVERIES, headers.DE
 """These describe the delivery that has just ended: a copy has them only if its command sets them."""
 
 
-def copy_properties(message: DeliveredMessage, copy: PublishCopy, *, new_id: Callable[[], str]) -> wire.Properties:
+def properties_of_copy(message: DeliveredMessage, copy: PublishCopy, *, new_id: Callable[[], str]) -> wire.Properties:
     """The properties of the copy. Raises what wire raises for values that AMQP can't carry.
 
     Headers of ours that are not believed are left out: the copy's digest would make them believed.

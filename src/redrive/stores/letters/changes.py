@@ -34,7 +34,7 @@ from redrive.stores.letters.transitions import (
     change_status,
     delete_letters,
     lock_letters,
-    record_life,
+    record_lifecycle,
 )
 from redrive.stores.search.budgets import SELECT_BUDGET, within_budget
 from redrive.stores.search.filter_sql import split_filter, statuses_left
@@ -87,13 +87,13 @@ class LetterBusy(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """Who changed something, why and when. `told_by`: whom `who` names as the one who did it, kept beside `who` and
-    never in its place."""
+    """Who changed something, why and when. `on_behalf_of`: the person whom `who` names; recorded beside `who`, never
+    in its place."""
 
     who: str
     why: str
     now_ms: int
-    told_by: str | None = None
+    on_behalf_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ async def edit(
         texts = [storable(text) for text in (who, why, diff)]
         await tx.run(KEEP_EDIT, seq, now_ms, *texts, content.properties, content.body)
         await tx.run(_MARK_EDITED, seq, now_ms)
-        await record_life(tx, [seq], "edited", now_ms=now_ms, who=storable(who), detail=storable(why))
+        await record_lifecycle(tx, [seq], "edited", now_ms=now_ms, who=storable(who), detail=storable(why))
         detail = {"ids": [id], "diff": diff}
         await write_audit(
             tx, AuditEntry(at_ms=now_ms, who=who, action="letter.edited", subject=id, count=1, why=why, detail=detail)
@@ -287,11 +287,11 @@ async def _apply(
     if event is LetterEvent.DELETED:
         await delete_letters(tx, count_changes, letters)
     else:
-        resolved_by = who if by.told_by is None else f"{storable(by.told_by)}{AS_TOLD_BY}{who}"
+        resolved_by = who if by.on_behalf_of is None else f"{storable(by.on_behalf_of)}{AS_TOLD_BY}{who}"
         arguments = (resolved_by,) if event is LetterEvent.RESOLVED else ()
         sets = Assignments(sql=_SETS[event], arguments=arguments)
         await change_status(tx, count_changes, letters, event, now_ms=now_ms, reason=why or None, sets=sets)
-        await record_life(tx, [each.seq for each in letters], event.value, now_ms=now_ms, who=who, detail=why)
+        await record_lifecycle(tx, [each.seq for each in letters], event.value, now_ms=now_ms, who=who, detail=why)
         for each in letters:
             if event is LetterEvent.RESOLVED and each.status is not Status.RESOLVED:
                 count_changes.add_activity("resolved", each.key, now_ms)
@@ -303,7 +303,7 @@ async def _apply(
         subject=subject or (ids[0] if len(ids) == 1 else f"{len(ids)} dead letters"),
         count=len(ids),
         why=why,
-        detail={"ids": ids} if by.told_by is None else {"ids": ids, "told_by": by.told_by},
+        detail={"ids": ids} if by.on_behalf_of is None else {"ids": ids, "told_by": by.on_behalf_of},
     )
     await write_audit(tx, entry)
     await count_changes.write(tx)

@@ -1,7 +1,7 @@
 """Export and import: dead letters with everything that is known of them, out of one store and into another.
 
-Lossless: an import stores what was exported, under the same ids. But operations and rules stay in the other store: here
-a letter that was being sent is in doubt, and none is due without a rule of this store.
+Lossless: an import stores what was exported, under the same ids. Operations and rules
+are not exported: a letter that was being sent becomes in doubt, and one is due only by a rule of this store.
 """
 
 from collections import defaultdict
@@ -51,15 +51,15 @@ WHERE letter_seq = ANY($1::bigint[]) ORDER BY letter_seq, version
 _TITLES = """
 SELECT l.seq, g.title FROM letters AS l JOIN groups AS g ON g.seq = l.group_seq WHERE l.seq = ANY($1::bigint[])
 """
-_KEEP_PAST = "INSERT INTO past_contents (letter_seq, at_ms, redrives, properties, body) VALUES ($1, $2, $3, $4, $5)"
-_KEEP_LIFE = """
+_KEEP_EARLIER = "INSERT INTO past_contents (letter_seq, at_ms, redrives, properties, body) VALUES ($1, $2, $3, $4, $5)"
+_KEEP_LIFECYCLE = """
 INSERT INTO happenings (letter_seq, version, at_ms, event, who, detail, operation_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastContent:
+class EarlierContent:
     """What a dead letter was before it came back: after how many redrives, and until when."""
 
     at_ms: int
@@ -85,9 +85,9 @@ class ExportedLetter:
     letter: DeadLetter
     content: MessageContent
     history: tuple[Attempt, ...]
-    past: tuple[PastContent, ...]
+    earlier_contents: tuple[EarlierContent, ...]
     edits: tuple[ExportedEdit, ...]
-    life: tuple[tuple[int, LifecycleEntry], ...]
+    lifecycle: tuple[tuple[int, LifecycleEntry], ...]
     """What happened, each with the version it led to."""
     group_title: str
 
@@ -130,18 +130,18 @@ async def read_exported(tx: ReadTransaction, seqs: Sequence[int]) -> list[Export
     numbers = list(seqs)
     contents = {row[0]: (row[1], row[2], row[3]) for row in await tx.rows(_CONTENTS, numbers)}
     titles = {row[0]: row[1] for row in await tx.rows(_TITLES, numbers)}
-    past: defaultdict[int, list[PastContent]] = defaultdict(list)
+    earlier: defaultdict[int, list[EarlierContent]] = defaultdict(list)
     for seq, at_ms, redrives, properties, body in await tx.rows(_PAST, numbers):
         content = MessageContent(properties=bytes(properties), body=bytes(body))
-        past[seq].append(PastContent(at_ms=at_ms, redrives=redrives, content=content))
+        earlier[seq].append(EarlierContent(at_ms=at_ms, redrives=redrives, content=content))
     edits: defaultdict[int, list[ExportedEdit]] = defaultdict(list)
     for seq, at_ms, who, why, diff, properties, body in await tx.rows(_EDITS, numbers):
         content = MessageContent(properties=bytes(properties), body=bytes(body))
         edits[seq].append(ExportedEdit(at_ms=at_ms, who=who, why=why, diff=diff, content=content))
-    lives: defaultdict[int, list[tuple[int, LifecycleEntry]]] = defaultdict(list)
+    lifecycles: defaultdict[int, list[tuple[int, LifecycleEntry]]] = defaultdict(list)
     for seq, version, at_ms, event, who, detail, operation_id in await tx.rows(_LIVES, numbers):
         happening = LifecycleEntry(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
-        lives[seq].append((version, happening))
+        lifecycles[seq].append((version, happening))
     exported = []
     for seq, letter in await read_letters(tx, numbers):
         history, properties, body = contents[seq]
@@ -150,9 +150,9 @@ async def read_exported(tx: ReadTransaction, seqs: Sequence[int]) -> list[Export
                 letter=letter,
                 content=MessageContent(properties=bytes(properties), body=bytes(body)),
                 history=unpack_history(history, bytes(properties)),
-                past=tuple(past[seq]),
+                earlier_contents=tuple(earlier[seq]),
                 edits=tuple(edits[seq]),
-                life=tuple(lives[seq]),
+                lifecycle=tuple(lifecycles[seq]),
                 group_title=titles[seq],
             )
         )
@@ -204,18 +204,18 @@ async def _insert(tx: WriteTransaction, batch: Sequence[ExportedLetter]) -> None
         )
         entries.append(entry)
     seqs = await insert_letters(tx, count_changes, entries, await upsert_groups(tx, entries))
-    past, edits, lives = [], [], []
+    earlier, edits, lifecycles = [], [], []
     for each in batch:
         seq = seqs[each.letter.id]
-        past += [(seq, p.at_ms, p.redrives, p.content.properties, p.content.body) for p in each.past]
+        earlier += [(seq, p.at_ms, p.redrives, p.content.properties, p.content.body) for p in each.earlier_contents]
         edits += [(seq, e.at_ms, e.who, e.why, e.diff, e.content.properties, e.content.body) for e in each.edits]
-        lives += [(seq, v, h.at_ms, h.event, h.who, h.detail, h.operation_id) for v, h in each.life]
-    if past:
-        await tx.many(_KEEP_PAST, past)
+        lifecycles += [(seq, v, h.at_ms, h.event, h.who, h.detail, h.operation_id) for v, h in each.lifecycle]
+    if earlier:
+        await tx.many(_KEEP_EARLIER, earlier)
     if edits:
         await tx.many(KEEP_EDIT, edits)
-    if lives:
-        await tx.many(_KEEP_LIFE, lives)
+    if lifecycles:
+        await tx.many(_KEEP_LIFECYCLE, lifecycles)
     await count_changes.write(tx)
 
 

@@ -17,7 +17,7 @@ from redrive.records import (
 from redrive.stores.cursors import read_cursor, write_cursor
 from redrive.stores.database import Database, ReadTransaction, Row
 from redrive.stores.letters.changes import Attribution, ChangePreview, ChangeResult, change, edit, preview_change
-from redrive.stores.letters.exports import ExportedLetter, ImportResult, PastContent, export, insert_exported
+from redrive.stores.letters.exports import EarlierContent, ExportedLetter, ImportResult, export, insert_exported
 from redrive.stores.letters.letter_rows import read_letter, read_letters, read_whole
 from redrive.stores.message_contents import unpack_history, unwrap_envelope
 from redrive.stores.search.budgets import VIEW_BUDGET, within_budget
@@ -59,8 +59,8 @@ class WholeLetter:
     letter: DeadLetter
     content: MessageContent
     history: tuple[Attempt, ...]
-    life: tuple[LifecycleEntry, ...]
-    past: tuple[PastContent, ...]
+    lifecycle: tuple[LifecycleEntry, ...]
+    earlier_contents: tuple[EarlierContent, ...]
 
 
 class Letters:
@@ -90,7 +90,8 @@ class Letters:
         return tuple(row[0] for row in rows if row[0].startswith(text) or row[0].endswith(text))
 
     async def whole(self, id: str, *, edited: bool = True) -> WholeLetter | None:
-        """What `get`, `content`, `history`, `life` and `past` return, with one connection and few queries."""
+        """What `get`, `content`, `history`, `lifecycle` and `earlier_contents` return, with one connection and few
+        queries."""
         async with self._database.autocommit() as tx:
             found = await read_whole(tx, storable(id))
             if found is None:
@@ -98,14 +99,14 @@ class Letters:
             seq, letter, history, *original = found
             row = await tx.row(_EDITED, seq) if edited and letter.is_edited else None
             properties, body = original if row is None else map(bytes, row)
-            lived = await tx.rows(_LIFE, letter.id)
-            past = await tx.rows(_PAST, letter.id)
+            lifecycle = await tx.rows(_LIFE, letter.id)
+            earlier = await tx.rows(_PAST, letter.id)
         return WholeLetter(
             letter=letter,
             content=unwrap_envelope(MessageContent(properties=properties, body=body)),
             history=unpack_history(history, original[0]),
-            life=_life(lived),
-            past=_past(past),
+            lifecycle=_lifecycle(lifecycle),
+            earlier_contents=_earlier_contents(earlier),
         )
 
     async def content(self, id: str, *, edited: bool = True) -> MessageContent | None:
@@ -119,10 +120,10 @@ class Letters:
                 row = await tx.row(_ORIGINAL, found[0])
         return None if row is None else unwrap_envelope(MessageContent(properties=bytes(row[0]), body=bytes(row[1])))
 
-    async def past(self, id: str) -> tuple[PastContent, ...]:
-        """What it was before each of its returns, the oldest first."""
+    async def earlier_contents(self, id: str) -> tuple[EarlierContent, ...]:
+        """What it was before each of its recurrences, the oldest first."""
         async with self._database.autocommit() as tx:
-            return _past(await tx.rows(_PAST, storable(id)))
+            return _earlier_contents(await tx.rows(_PAST, storable(id)))
 
     async def history(self, id: str) -> tuple[Attempt, ...]:
         """The attempts that its headers list."""
@@ -130,10 +131,10 @@ class Letters:
             row = await tx.row(_HISTORY, storable(id))
         return () if row is None else unpack_history(row[0], bytes(row[1]))
 
-    async def life(self, id: str) -> tuple[LifecycleEntry, ...]:
+    async def lifecycle(self, id: str) -> tuple[LifecycleEntry, ...]:
         """What happened to it since it was collected."""
         async with self._database.autocommit() as tx:
-            return _life(await tx.rows(_LIFE, storable(id)))
+            return _lifecycle(await tx.rows(_LIFE, storable(id)))
 
     async def page(
         self, filter: Filter, *, limit: int, cursor: str | None = None, newest_first: bool = True, now_ms: int
@@ -192,10 +193,10 @@ class Letters:
         why: str,
         now_ms: int,
         if_version: int | None = None,
-        told_by: str | None = None,
+        on_behalf_of: str | None = None,
     ) -> ChangeResult:
         """Nothing more is to be done about them."""
-        by = Attribution(who=who, why=why, now_ms=now_ms, told_by=told_by)
+        by = Attribution(who=who, why=why, now_ms=now_ms, on_behalf_of=on_behalf_of)
         return await change(self._database, selection, LetterEvent.RESOLVED, by, if_version=if_version)
 
     async def reopen(
@@ -240,7 +241,7 @@ class Letters:
         return await insert_exported(self._database, batch, who=who, now_ms=now_ms)
 
 
-def _life(rows: Sequence[Row]) -> tuple[LifecycleEntry, ...]:
+def _lifecycle(rows: Sequence[Row]) -> tuple[LifecycleEntry, ...]:
     if not rows:
         return ()
     collected = LifecycleEntry(at_ms=rows[0][0], event="collected", who="collector", detail="", operation_id=None)
@@ -252,10 +253,10 @@ def _life(rows: Sequence[Row]) -> tuple[LifecycleEntry, ...]:
     return (collected, *told)
 
 
-def _past(rows: Sequence[Row]) -> tuple[PastContent, ...]:
+def _earlier_contents(rows: Sequence[Row]) -> tuple[EarlierContent, ...]:
     contents = [MessageContent(properties=bytes(row[2]), body=bytes(row[3])) for row in rows]
     told = zip(rows, contents, strict=True)
-    return tuple(PastContent(at_ms=row[0], redrives=row[1], content=content) for row, content in told)
+    return tuple(EarlierContent(at_ms=row[0], redrives=row[1], content=content) for row, content in told)
 
 
 def _values(letters: list[tuple[int, DeadLetter]]) -> tuple[DeadLetter, ...]:

@@ -38,7 +38,7 @@ from redrive.stores.groups import read_group_key
 from redrive.stores.letters.counts import CountChanges
 from redrive.stores.letters.incoming import IncomingLetter, count_key, overwritten_values, text_to_index
 from redrive.stores.letters.letter_columns import OVERWRITTEN
-from redrive.stores.letters.transitions import LockedLetter, change_status, lock_letters, record_life
+from redrive.stores.letters.transitions import LockedLetter, change_status, lock_letters, record_lifecycle
 from redrive.stores.message_contents import pack_history
 from redrive.stores.search.full_text import forget_words, index_words
 
@@ -235,7 +235,7 @@ async def apply_recurrences(
             count_changes.move(key, None, letter.status)
             count_changes.add_activity("returned", key, now_ms)
         for text, some in _by_error(these).items():
-            await record_life(tx, some, event.value, now_ms=now_ms, who="", detail=text)
+            await record_lifecycle(tx, some, event.value, now_ms=now_ms, who="", detail=text)
     await tx.many(_OVERWRITE, [_row_values(one, group_seqs) for one in recurrences])
     await tx.many(_OVERWRITE_CONTENT, [_content_values(one) for one in recurrences])
     await forget_words(tx, seqs)

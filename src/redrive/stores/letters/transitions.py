@@ -128,7 +128,7 @@ def _moved(letter: LockedLetter, after: Status) -> LockedLetter:
     )
 
 
-async def record_life(
+async def record_lifecycle(
     tx: WriteTransaction,
     seqs: Sequence[int],
     event: str,

@@ -17,7 +17,7 @@ from redrive.stores.database import WriteTransaction
 from redrive.stores.leases import Lease
 from redrive.stores.letters.transitions import Assignments, LockedLetter, change_status
 from redrive.stores.operations.operation_rows import OperationRow, RunTransaction
-from redrive.stores.operations.send_outcomes import by_settle_time
+from redrive.stores.operations.send_outcomes import by_silence_time
 
 TAKE_BYTES_MAX = 32 << 20
 """A batch with larger contents is cut short: it is in memory until it is recorded."""
@@ -101,7 +101,7 @@ async def take_queued(
     if row.operation.kind is OperationKind.REDRIVE:
         # A person's redrive begins anew: when its copy comes back, auto-retry has all its attempts again.
         sets += ", forgiven = returns + 1"
-    for settle_ms, these in (await by_settle_time(tx, row.operation, claimable)).items():
+    for settle_ms, these in (await by_silence_time(tx, row.operation, claimable)).items():
         arguments = (row.operation.id, None if settle_ms is None else now_ms + settle_ms)
         claiming = Assignments(sql=sets, arguments=arguments)
         await change_status(

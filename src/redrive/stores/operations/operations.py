@@ -48,7 +48,7 @@ from redrive.stores.operations.operation_rows import (
     read_item,
     read_operation,
 )
-from redrive.stores.operations.send_outcomes import settle_silent, silent_queues
+from redrive.stores.operations.send_outcomes import resolve_silent, silent_queues
 from redrive.stores.retry_rules import ALL, read_rules
 from redrive.stores.search.budgets import SELECT_BUDGET, VIEW_BUDGET, reads_contents, within_budget
 
@@ -237,12 +237,12 @@ class Operations:
         async with self._database.read() as tx:
             return await silent_queues(tx, now_ms=now_ms, limit=limit, vhost=vhost)
 
-    async def settle_silent(
+    async def resolve_silent(
         self, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
     ) -> int:
         """Resolves redriven dead letters that have not come back in their time; how many. See `send_outcomes`."""
         async with self._database.write() as tx:
-            return await settle_silent(tx, now_ms=now_ms, limit=limit, vhost=vhost, waiting=waiting)
+            return await resolve_silent(tx, now_ms=now_ms, limit=limit, vhost=vhost, waiting=waiting)
 
     async def pause(self, id: str, text: str = "", *, now_ms: int, who: str) -> Operation:
         """Nothing more of it is taken until it is resumed; what is on the way is still recorded. An operation that has

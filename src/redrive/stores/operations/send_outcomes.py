@@ -22,7 +22,7 @@ from redrive.stores.letters.transitions import (
     LockedLetter,
     change_status,
     read_locked,
-    record_life,
+    record_lifecycle,
 )
 from redrive.stores.operations.operation_rows import RunTransaction
 from redrive.stores.retry_rules import RuleBook, read_rules, rules_to_decide_by
@@ -140,10 +140,10 @@ async def end_letters(
                 tx, run.count_changes, current, event, now_ms=now_ms, reason=reason, sets=_FORGET_SILENCE
             )
     name = "given back" if operation.kind is OperationKind.RETURN and event is LetterEvent.CONFIRMED else _LIFE[event]
-    await record_life(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
+    await record_lifecycle(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
 
 
-async def by_settle_time(
+async def by_silence_time(
     tx: WriteTransaction, operation: Operation, letters: list[LockedLetter]
 ) -> dict[int | None, list[LockedLetter]]:
     """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules. None: nobody
@@ -163,14 +163,14 @@ async def by_settle_time(
 
 
 async def silent_queues(tx: ReadTransaction, *, now_ms: int, limit: int, vhost: str) -> tuple[int, frozenset[str]]:
-    """How many `settle_silent` would look at, and the queues of this vhost that their copies went to directly: what
+    """How many `resolve_silent` would look at, and the queues of this vhost that their copies went to directly: what
     went through another exchange nobody can follow."""
     over = [seq for _, seq in await tx.rows(_OVER, now_ms, limit, vhost)]
     rows = await tx.rows(_SENT_TO, over, now_ms) if over else []
     return len(over), frozenset(queue for *_, queue, _, _ in rows)
 
 
-async def settle_silent(
+async def resolve_silent(
     tx: WriteTransaction, *, now_ms: int, limit: int, vhost: str = "", waiting: Mapping[str, str] | None = None
 ) -> int:
     """Resolves redriven dead letters that have not come back in their time, of the `limit` that are looked at; how
@@ -205,7 +205,7 @@ async def settle_silent(
             reason=reason,
             sets=_FORGET_SILENCE,
         )
-        await record_life(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
+        await record_lifecycle(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
         for one in moved:
             count_changes.add_activity("resolved", one.key, now_ms)
         settled += moved
@@ -237,12 +237,12 @@ async def _wait_on(
         # One that waits already for another reason still waits.
         new = [one for one in letters if one.status is not Status.WAITING]
         await _audit(tx, "letters.waiting", new, reason, now_ms=now_ms)
-        await change_status(tx, count_changes, letters, LetterEvent.UNTAKEN, now_ms=now_ms, reason=reason)
-        await record_life(tx, [one.seq for one in letters], "waiting", now_ms=now_ms, who="", detail=reason)
+        await change_status(tx, count_changes, letters, LetterEvent.UNCONSUMED, now_ms=now_ms, reason=reason)
+        await record_lifecycle(tx, [one.seq for one in letters], "waiting", now_ms=now_ms, who="", detail=reason)
     if taken:
         letters = [one for one, _, _ in taken]
-        await change_status(tx, count_changes, letters, LetterEvent.TAKEN, now_ms=now_ms, reason=_TAKEN)
-        await record_life(tx, [one.seq for one in letters], "taken", now_ms=now_ms, who="", detail=_TAKEN)
+        await change_status(tx, count_changes, letters, LetterEvent.CONSUMED, now_ms=now_ms, reason=_TAKEN)
+        await record_lifecycle(tx, [one.seq for one in letters], "taken", now_ms=now_ms, who="", detail=_TAKEN)
         await _audit(tx, "letters.taken", letters, _TAKEN, now_ms=now_ms)
         book, groups = await read_rules(tx), await _group_ids(tx, letters)
         for one, kind, settle_s in taken:

@@ -23,10 +23,10 @@ from redrive.stores.schema.versions import (
     v0008_rule_changes,
     v0009_scopes,
     v0010_activity_by_dlq,
-    v0011_said_of_groups,
-    v0012_rule_changes_of,
     v0013_secrets,
 )
+from redrive.stores.schema.versions import v0011_group_state_changes as v0011_said_of_groups
+from redrive.stores.schema.versions import v0012_rule_change_scopes as v0012_rule_changes_of
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy

@@ -1,7 +1,7 @@
 """The terms of a filter that no index answers: a value in a JSON body, or of a header. Read from a letter's content.
 
-Full-text search finds candidates by `words_wanted`, `passes` checks one of them, and `look_into` checks several, within
-limits. Pure: `offload` decides in which thread or process it runs.
+Full-text search finds candidates by `words_wanted`. `passes_checks` checks one of them, `check_contents` several,
+within limits. Pure: `offload` decides in which thread or process it runs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,13 +31,13 @@ _NOT_INDEXED = frozenset(name.casefold() for name in UNSEARCHED_HEADERS)
 
 
 def words_wanted(check: Check) -> tuple[str, ...]:
-    """Words that every letter has which passes; none when full text can't help."""
+    """Words that every letter has that passes; none when full text can't help."""
     if check.negated or (isinstance(check, HeaderTerm) and check.name.casefold() in _NOT_INDEXED):
         return ()
     return certain_words(check.value)
 
 
-def passes(content: MessageContent, checks: tuple[Check, ...], meter: Meter) -> bool:
+def passes_checks(content: MessageContent, checks: tuple[Check, ...], meter: Meter) -> bool:
     """All checks hold."""
     headers: Mapping[str, Any] | None = None
     values: BodyValues | None = None
@@ -75,13 +75,13 @@ class CheckCancelled(Exception):
     """Nobody waits for the answer any more."""
 
 
-def look_into(
+def check_contents(
     contents: Iterable[MessageContent | None],
     checks: tuple[Check, ...],
     limits: CheckLimits,
     is_over: Callable[[], bool],
 ) -> CheckResult:
-    """Looks at one content after the other until that makes a piece of work. Where there is none nothing passes. Raises
+    """Checks one content after the other until `piece_cost` is spent. A missing content does not pass. Raises
     CheckCancelled."""
     meter = _Meter(limits.letter_cost, is_over)
     answers: list[bool] = []
@@ -94,7 +94,7 @@ def look_into(
                 if may_be_envelope(content.properties):
                     content = unwrap_envelope(content)
                     meter.spend(len(content.properties))
-            answers.append(content is not None and passes(content, checks, meter))
+            answers.append(content is not None and passes_checks(content, checks, meter))
         except _LetterTooExpensive:
             return CheckResult(answers=answers, cost=meter.spent, is_letter_too_expensive=True)
         if meter.spent >= limits.piece_cost:

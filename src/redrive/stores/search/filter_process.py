@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.records import MaskingTooExpensive, MessageContent, ShownBody, View
-from redrive.stores.search.content_checks import Check, CheckCancelled, CheckLimits, CheckResult, look_into
+from redrive.stores.search.content_checks import Check, CheckCancelled, CheckLimits, CheckResult, check_contents
 
 SENT_BYTES_MAX = 256 << 10
 """Contents that are sent together, unless one alone is larger."""
@@ -76,15 +76,15 @@ class FilterProcess:
         """Of the process, where there is one."""
         return None if self._process is None else self._process.pid
 
-    def look_into(
+    def check_contents(
         self,
         contents: Sequence[MessageContent | None],
         checks: tuple[Check, ...],
         limits: CheckLimits,
         is_over: Callable[[], bool],
     ) -> CheckResult:
-        """As `content_checks.look_into` does. Raises CheckCancelled, ProcessDied, MemoryError; OSError where no process
-        can be started."""
+        """As `content_checks.check_contents` does. Raises CheckCancelled, ProcessDied, MemoryError; OSError where no
+        process can be started."""
         answers: list[bool] = []
         cost = 0
         while len(answers) < len(contents) and cost < limits.piece_cost:
@@ -99,7 +99,7 @@ class FilterProcess:
         return CheckResult(answers=answers, cost=cost)
 
     def show_body(self, view: View, body: bytes, is_over: Callable[[], bool]) -> ShownBody:
-        """As `View.show_body` does. Raises MaskingTooExpensive too, and as `look_into` does."""
+        """As `View.show_body` does. Raises MaskingTooExpensive too, and as `check_contents` does."""
         shown = self._ask(_Show(view=view, body=body), is_over)
         assert isinstance(shown, ShownBody)
         return shown
@@ -216,7 +216,7 @@ def _reply(request: Any, is_over: Callable[[], bool]) -> CheckResult | ShownBody
         if isinstance(request, _Show):
             return request.view.show_body(request.body, go_on=go_on)
         contents, checks, limits = request
-        return look_into(contents, checks, limits, is_over)
+        return check_contents(contents, checks, limits, is_over)
     except (CheckCancelled, MaskingTooExpensive, MemoryError) as error:
         return type(error)()
     except Exception as error:  # noqa: BLE001  it is raised where it was asked for

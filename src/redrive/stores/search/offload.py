@@ -3,8 +3,8 @@
 A body may be large, and a filter may ask for much of it. So one thread of the process checks contents, a piece at a
 time for each caller. It checks small contents itself, as long as that is little work in all. It gives the rest to
 another process (`filter_process`): a thread that computes holds Python's lock, and the event loop waits for that nearly
-as if it computed itself. Work is counted (`content_checks.look_into`), and what would take too long is refused: a part
-of an answer must never pass for all of it.
+as if it computed itself. Work is counted (`content_checks.check_contents`), and what would take too long is
+refused: a part of an answer must never pass for all of it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from itertools import takewhile
 
 from redrive.records import MessageContent
 from redrive.stores.errors import FilterTooExpensive
-from redrive.stores.search.content_checks import Check, CheckLimits, CheckResult, look_into
+from redrive.stores.search.content_checks import Check, CheckLimits, CheckResult, check_contents
 from redrive.stores.search.filter_process import FilterProcess, ProcessDied
 
 PIECE_COST = 20_000_000
@@ -25,7 +25,7 @@ PIECE_COST = 20_000_000
 LETTER_COST_MAX = 300_000_000
 """More for one dead letter is too much; about a second."""
 HERE_BYTES_MAX = 64_000
-"""A larger content is never looked into in this process."""
+"""A larger content is never checked in this process."""
 HERE_PIECE_COST = 2_000_000
 HERE_COST_MAX = 40_000_000
 """What this process may spend on checks at first: some 60 ms, or 10,000 small letters. To start the other process takes
@@ -42,13 +42,15 @@ _PROCESS = FilterProcess()
 atexit.register(_PROCESS.close)
 
 
-async def evaluate(contents: Sequence[MessageContent | None], checks: tuple[Check, ...]) -> tuple[list[bool], int]:
+async def check_contents_offloaded(
+    contents: Sequence[MessageContent | None], checks: tuple[Check, ...]
+) -> tuple[list[bool], int]:
     """Whether each of the first contents passes, as many as make a piece of work, at least one; and what they cost. A
     missing content does not pass. Raises FilterTooExpensive."""
     asked = _Asked()
     try:
         loop = asyncio.get_running_loop()
-        looked = await loop.run_in_executor(_THREAD, _evaluate, contents, checks, asked.is_over)
+        looked = await loop.run_in_executor(_THREAD, _check_in_thread, contents, checks, asked.is_over)
     except BaseException:
         asked.has_ended = True
         raise
@@ -88,27 +90,27 @@ class Allowance:
 _ALLOWANCE = Allowance(HERE_COST_MAX, HERE_COST_PER_S)
 
 
-def _evaluate(
+def _check_in_thread(
     contents: Sequence[MessageContent | None], checks: tuple[Check, ...], is_over: Callable[[], bool]
 ) -> CheckResult:
     """Runs in the thread."""
     if _is_small(contents[0]) and _ALLOWANCE.has_left():
         small = list(takewhile(_is_small, contents))
         limits = CheckLimits(piece_cost=HERE_PIECE_COST, letter_cost=min(HERE_PIECE_COST, LETTER_COST_MAX))
-        looked = _look_here(small, checks, limits, is_over)
+        looked = _check_here(small, checks, limits, is_over)
         _ALLOWANCE.take(looked.cost)
         if looked.answers:
             return looked
     limits = CheckLimits(piece_cost=PIECE_COST, letter_cost=LETTER_COST_MAX)
     try:
-        looked = _PROCESS.look_into(contents, checks, limits, is_over)
+        looked = _PROCESS.check_contents(contents, checks, limits, is_over)
     except ProcessDied:
         raise FilterTooExpensive("the process that looks into dead letters died of it") from None
     except MemoryError:
         raise FilterTooExpensive("it takes too much memory to look into one dead letter") from None
     except OSError:
         # No process can be started: no more of them are allowed, or there is no interpreter to run.
-        looked = _look_here(contents, checks, limits, is_over)
+        looked = _check_here(contents, checks, limits, is_over)
     if looked.is_letter_too_expensive:
         raise FilterTooExpensive("it looks at too many values of one dead letter")
     return looked
@@ -118,7 +120,7 @@ def _is_small(content: MessageContent | None) -> bool:
     return content is None or len(content.body) + len(content.properties) <= HERE_BYTES_MAX
 
 
-def _look_here(
+def _check_here(
     contents: Sequence[MessageContent | None],
     checks: tuple[Check, ...],
     limits: CheckLimits,
@@ -127,6 +129,6 @@ def _look_here(
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     try:
-        return look_into(contents, checks, limits, is_over)
+        return check_contents(contents, checks, limits, is_over)
     finally:
         sys.setswitchinterval(before_s)

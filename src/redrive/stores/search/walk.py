@@ -6,11 +6,10 @@ There are three ways, and a walk keeps to one:
     gathered   the few letters that an id or a small group leads to, sorted: by the same
     searched   what the full-text index gives: by number, which is the order it has them in
 
-So a page costs what it shows, however deep it is and however many letters there are. Only what no index answers is
-looked at letter by letter, a window at a time, and each step says how many those were. The next window is as large as
-the time that the last one took allows. A walk with a time limit does not wait for a full-text index that merges much
-before its first result, as for a prefix that many words have or a phrase of common words: it looks at the words of one
-letter after the other instead.
+So a page costs what it shows, however deep it is and however many letters there are. Terms that no index answers are
+checked letter by letter: a step reads a bounded window, sized by the time of the last one, and says how many letters
+it checked. With a time limit, a walk does not wait for a slow full-text query (a common prefix, or a phrase of common
+words); it checks the words letter by letter.
 """
 
 import time
@@ -35,7 +34,7 @@ from redrive.stores.schema.dialect import Dialect
 from redrive.stores.search.budgets import SELECT_BUDGET, SearchBudget
 from redrive.stores.search.filter_sql import ColumnTerm, FilterParts, FilterStatement, LikelyWords, split_filter, sql
 from redrive.stores.search.index_choice import IndexChoice, choose_index, expand_names, find_groups
-from redrive.stores.search.offload import evaluate
+from redrive.stores.search.offload import check_contents_offloaded
 from redrive.wire import BEFORE_BODY_BYTES_MAX, may_be_envelope
 
 Key = tuple[int, ...]
@@ -252,7 +251,7 @@ class Walk:
         place = cost = 0
         while place < len(held) and cost < STEP_COST_MAX and len(found) < want and not (place and self.is_late):
             some = [contents.get(key[-1]) for key in held[place:]]
-            answers, spent = await evaluate(some, self._parts.checks)
+            answers, spent = await check_contents_offloaded(some, self._parts.checks)
             cost += spent
             for passed in answers:
                 if passed and len(found) < want:

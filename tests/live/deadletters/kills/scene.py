@@ -148,7 +148,7 @@ class Play:
         account.notes += narrow.notes
         async with self._store() as store:
             for id in after:
-                deeds = [one.event for one in await store.letters.life(id) if one.who == NARROW]
+                deeds = [one.event for one in await store.letters.lifecycle(id) if one.who == NARROW]
                 account.reached_by_attack += [f"{after[id]} was {deed}" for deed in deeds]
         for queue in (self._stage.main, self._stage.dlq):
             there = [content for content in await self._stage.contents(queue) if content.startswith(NARROW)]

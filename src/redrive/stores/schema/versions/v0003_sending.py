@@ -1,4 +1,4 @@
-"""Version 3: whether a copy of a dead letter is on its way is found by its number (`operations_rows.BEING_SENT`)."""
+"""Version 3: whether a copy of a dead letter is on its way is found by its number (`operation_rows.BEING_SENT`)."""
 
 from redrive.stores.schema.dialect import Dialect
 

@@ -1,6 +1,6 @@
 """Version 4: the audit as a chain with one head, whose token each entry is, and names of tokens taken for ever.
 
-Entries and names from before are taken in by `adopt` in `store`, which can hash and fold.
+`store` takes in older entries (`audit.adopt_older`) and names (`tokens.adopt_names`): SQL can't hash and fold them.
 """
 
 from redrive.stores.schema.dialect import Dialect

@@ -1,4 +1,4 @@
-"""Version 12: for whose dead letters a changed rule is applied (`rules`)."""
+"""Version 12: for whose dead letters a changed rule is applied (`retry_rules`)."""
 
 from redrive.stores.schema.dialect import Dialect
 
