@@ -1,24 +1,28 @@
 """The states of a dead letter and of its group, and every way from one to another.
 
-    from \\ event  claimed   confirmed refused  lost      came back       silence   untaken  taken     resolved  deleted
-    pending       retrying  -         -        -         pending|failed  -         -        -         resolved  (gone)
-    failed        retrying  -         -        -         -               -         -        -         resolved  (gone)
-    in_doubt      retrying  -         -        -         pending|failed  -         -        -         resolved  (gone)
-    retrying      -         retrying  pending  in_doubt  pending|failed  resolved  waiting  -         resolved* (gone)*
-    waiting       -         -         -        -         pending|failed  resolved  waiting  retrying  resolved* (gone)*
-    resolved      -         -         -        -         pending|failed  -         -        -         resolved  (gone)
+    from \\ event  claimed   confirmed refused  lost      came_back      silence   unconsumed consumed resolved  deleted
+    pending       retrying  -         -        -         pending|failed -         -          -        resolved  (gone)
+    failed        retrying  -         -        -         -              -         -          -        resolved  (gone)
+    in_doubt      retrying  -         -        -         pending|failed -         -          -        resolved  (gone)
+    retrying      -         retrying  pending  in_doubt  pending|failed resolved  waiting    -        resolved* (gone)*
+    waiting       -         -         -        -         pending|failed resolved  waiting    retrying resolved* (gone)*
+    resolved      -         -         -        -         pending|failed -         -          -        resolved  (gone)
 
-`reopened` makes `pending` of every one but a `pending` one; *of a `retrying` or `waiting` one too.
+A place with `-` is refused. `reopened` makes every status `pending`, except `pending` itself; `retrying` and `waiting`
+only as *.
 
-`claimed`: the intent to send it is committed. `confirmed`: the broker has the copy. `refused`: returned, nacked, or
-certainly not sent. `lost`: nobody can know whether the broker has it. `came back`: the copy died again and was
-collected; `failed` if its attempts are spent. Of a `pending` one only a copy that was in doubt can: somebody said
-that it had not arrived. `silence`: it has not come back for T. `untaken`: T is over, and its copy is seen to lie in
-the queue it was sent to, which nobody consumes; `taken`: that is no longer so, and T begins anew. What has an empty
-place in the table is refused.
+    claimed      the intent to send it is committed
+    confirmed    the broker has the copy
+    refused      the broker returned or nacked the copy, or it was certainly not sent
+    lost         nobody can know whether the broker has the copy
+    came_back    the copy died again and was collected; `failed` if its attempts are spent (`spent`). It happens to a
+                 `pending` letter only if its copy was in doubt and somebody said that it had not arrived
+    silence      the copy has not come back for the time T
+    unconsumed   T is over, and the copy is seen to lie in its target queue, which nobody consumes
+    consumed     the copy no longer lies there, and T begins again
 
-*: only when somebody asks to end the waiting (`ends_waiting`), and not while its copy is being sent. A copy that
-comes back all the same finds its letter `resolved` or `pending`, and one whose letter is gone is a letter of its own.
+*: only with `--end-waiting` (`ends_waiting`), and not while its copy is being sent. If that copy comes back, its letter
+is `resolved` or `pending`; if its letter was deleted, it becomes a letter of its own.
 """
 
 from enum import StrEnum

@@ -61,10 +61,10 @@ def test_one_that_does_not_come_back_is_resolved_after_its_silence() -> None:
         sent = await auto_retry(on).once()
         assert [operation.sent for operation in sent.operations] == [1]
         await asyncio.sleep(590)
-        assert (await auto_retry(on).once()).settled == 0
+        assert (await auto_retry(on).once()).resolved == 0
         assert on.store.statuses() == {"a": "retrying"}
         await asyncio.sleep(20)
-        assert (await auto_retry(on).once()).settled == 1
+        assert (await auto_retry(on).once()).resolved == 1
         assert on.store.statuses() == {"a": "resolved"}
         assert await copies(on) == [("a", 1)]
 

@@ -119,7 +119,7 @@ class World:
                 if place in decided.doubtful:
                     self.doubted[one.name] += 1
             entries.append((one.name.encode(), letter))
-        gone = {*decided.settled, marker.id}
+        gone = {*decided.closed, marker.id}
         batch = OpenBatch(id=self.new_id(), entries=tuple(entries), at_ms=self.now_ms)
         self.batches = [one for one in self.batches if one.id not in gone] + [batch]
         return batch
@@ -225,17 +225,17 @@ LOST = OpenBatch(id="lost", entries=(), at_ms=0, size_max=20)
 
 def test_a_batch_that_is_redelivered_whole_is_only_acked() -> None:
     decided = reconcile(held("A", "b", "c"), [BATCH], front())
-    assert decided == Reconciled(known=("1", "2", None), settled=("b",), left=())
+    assert decided == Reconciled(known=("1", "2", None), closed=("b",), left=())
 
 
 def test_a_part_of_a_batch_are_twins_and_the_batch_was_acked() -> None:
     decided = reconcile(held("b", "c"), [BATCH], front())
-    assert decided == Reconciled(known=(None, None), settled=("b",), left=(), doubtful={0: "2"})
+    assert decided == Reconciled(known=(None, None), closed=("b",), left=(), doubtful={0: "2"})
 
 
 def test_a_young_batch_is_kept_for_a_broker_that_has_not_noticed_the_death_yet() -> None:
     decided = reconcile(held("c"), [BATCH], front(now_ms=GRACE_MS - 1))
-    assert decided == Reconciled(known=(None,), settled=(), left=(BATCH,))
+    assert decided == Reconciled(known=(None,), closed=(), left=(BATCH,))
     later = reconcile(held("A", "b"), decided.left, front(now_ms=GRACE_MS - 1, is_first=False))
     assert later.known == ("1", "2")
 
@@ -245,7 +245,7 @@ def test_where_messages_are_requeued_to_the_back_each_is_matched_as_it_comes() -
     first = reconcile([Message("c").held, *held("A")], [BATCH], given_back)
     assert first.known == (None, "1")
     second = reconcile(held("b"), first.left, replace(given_back, is_first=False))
-    assert (second.known, second.doubtful, second.settled, second.left) == ((None,), {0: "2"}, ("b",), ())
+    assert (second.known, second.doubtful, second.closed, second.left) == ((None,), {0: "2"}, ("b",), ())
 
 
 def test_a_fresh_message_is_inserted_whatever_it_looks_like() -> None:
@@ -269,7 +269,7 @@ def test_one_message_with_an_id_makes_the_whole_batch_certain() -> None:
 @pytest.mark.parametrize(("fresh", "settled"), [(True, ("lost",)), (False, ())])
 def test_a_lost_batch_is_removed_when_a_fresh_message_came_behind_it(fresh: bool, settled: tuple[str, ...]) -> None:
     taken = [*held("x"), *([Message("y").held] if fresh else [])]
-    assert reconcile(taken, [LOST], front()).settled == settled
+    assert reconcile(taken, [LOST], front()).closed == settled
 
 
 def test_a_twin_that_another_client_held_before_is_not_taken_for_a_stored_one() -> None:
@@ -304,12 +304,12 @@ def met_again(*, has_id: bool) -> Reconciled:
 
 def test_a_redelivered_message_without_id_may_be_a_twin_and_is_stored_as_a_copy() -> None:
     decided = met_again(has_id=False)
-    assert (decided.known, decided.doubtful, decided.settled) == ((None,), {0: "letter"}, ("batch",))
+    assert (decided.known, decided.doubtful, decided.closed) == ((None,), {0: "letter"}, ("batch",))
 
 
 def test_a_redelivered_message_with_an_id_is_the_one_that_is_stored() -> None:
     decided = met_again(has_id=True)
-    assert (decided.known, decided.doubtful, decided.settled) == (("letter",), {}, ("batch",))
+    assert (decided.known, decided.doubtful, decided.closed) == (("letter",), {}, ("batch",))
 
 
 def test_a_stored_batch_and_a_lost_one_may_be_redelivered_together() -> None:
@@ -338,11 +338,11 @@ def test_a_lost_batch_is_kept_for_as_long_as_the_stored_one_beside_it_may_be_red
         )
 
     soon = reconcile(fresh, [stored, lost], circumstances(60_000))
-    assert (soon.settled, soon.left) == ((), (stored, lost))
+    assert (soon.closed, soon.left) == ((), (stored, lost))
     # The broker noticed the death late, and the lost batch comes first.
     back = [b"b%d" % n for n in range(40)] + [b"a%d" % n for n in range(20)]
     held = [DeliveryIdentity(fingerprint=one, redelivered=True, has_id=True) for one in back]
     late = reconcile(held, soon.left, circumstances(80_000))
     assert [one for one in late.known if one is not None] == [id for _, id in stored.entries]
     later = reconcile(fresh, [lost], circumstances(80_000))
-    assert (later.settled, later.left) == (("b-hand-60",), ())
+    assert (later.closed, later.left) == (("b-hand-60",), ())

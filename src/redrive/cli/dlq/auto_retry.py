@@ -216,9 +216,9 @@ def _print_report(round: AutoRetryReport, *, is_once: bool) -> None:
         return
     sent = sum(one.sent for one in round.operations)
     left = sum(one.refused + one.in_doubt for one in round.operations)
-    if is_once or sent or left or round.settled:
+    if is_once or sent or left or round.resolved:
         doubts = f", {left:,} refused or in doubt" if left else ""
-        print_line(f"{sent:,} sent back{doubts}; {round.settled:,} resolved: they have not come back.")
+        print_line(f"{sent:,} sent back{doubts}; {round.resolved:,} resolved: they have not come back.")
 
 
 def _scope(queue: str | None, group: str | None) -> str:

@@ -328,7 +328,7 @@ class CollectLoop:
             if place % _EXPLAINED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # lets heartbeats and other queues run
         taken.explainer.forget()
-        stored = await self._write(arrivals, known, decided.settled, self._new_id())
+        stored = await self._write(arrivals, known, decided.closed, self._new_id())
         left: list[OpenBatch] = []
         for batch in decided.left:
             if batch.id in decided.shrunk:
@@ -357,7 +357,7 @@ class CollectLoop:
     async def _close_open_batches(self, needed: int) -> None:
         """The queue is empty: removes the records of open batches that can't come again."""
         decided = reconcile([], self._open_batches, self._context(None, needed, is_drained=True))
-        for id in decided.settled:
+        for id in decided.closed:
             await self._bounded(self._parts.store.batches.close(id))
         self._open_batches = decided.left
 

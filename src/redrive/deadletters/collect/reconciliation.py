@@ -1,8 +1,11 @@
 """Which messages of a batch are stored already: the decision after a crash. Pure.
 
-The collect loop records in the store what it does, so that the next collector can tell what had happened. An *open
-batch* is the record of a batch that was stored, and whose ack may not have arrived. A *lost batch* is the record of one
-that may be held and is not stored: it has no entries, only a largest size.
+The collect loop records in the store what it does, so that the next collector can tell what had happened:
+
+    open batch   the record of a batch that was stored, and whose ack may not have arrived
+    lost batch   the record of messages that may be held and are not stored: no entries, only a largest size
+    twin         another message with the same bytes
+    remainder    what is left of an open batch when only a part of it has come again
 
     step          records in the store         if the process dies here
     -             a lost batch                 its messages come again, `redelivered`, and are in no batch: insert
@@ -13,10 +16,10 @@ that may be held and is not stored: it has no entries, only a largest size.
 The lost batch stands for everything that is held and not stored, for as long as the collector takes messages. The next
 batch is prefetched while one is stored, so a stored batch and an unstored one may come again together.
 
-A batch is everything that one consumer held, and one ack settles all of it or nothing. So either all of a batch comes
-again or nothing of it. Messages that match only a part of it are twins (other messages with the same bytes), and they
-are inserted. Where a batch comes again in several batches, its rest is written down after tx 1 and before the ack;
-`without_repeats` mends a crash between the two.
+One ack settles all of a batch or nothing, so either all of it comes again or nothing. Messages that match only a part
+of it are twins, and are inserted. If a batch comes again in several batches, its remainder is recorded after tx 1 and
+before the ack. After a crash between the two, `without_repeats` keeps each message in the
+newest record only.
 
     given                                                      then
     not redelivered                                            insert: no collector has had it
@@ -92,12 +95,12 @@ class Reconciled:
     """What to do with a batch and with the open batches.
 
     `known` has a letter's id for each message that is stored already, None for one to insert. `doubtful` has the places
-    of messages that are inserted and may be stored already, with that letter's id. `settled` are open batches that end
+    of messages that are inserted and may be stored already, with that letter's id. `closed` are open batches that end
     with this batch; `left` stay open, those of them in `shrunk` without what this batch matched.
     """
 
     known: tuple[str | None, ...]
-    settled: tuple[str, ...]
+    closed: tuple[str, ...]
     left: tuple[OpenBatch, ...]
     shrunk: frozenset[str] = frozenset()
     doubtful: dict[int, str] = field(default_factory=dict)
@@ -133,7 +136,7 @@ def reconcile(
 ) -> Reconciled:
     """What to do with each message of a batch, and with each open batch."""
     if not batches:
-        return Reconciled(known=(None,) * len(deliveries), settled=(), left=())
+        return Reconciled(known=(None,) * len(deliveries), closed=(), left=())
     decides_by_whole = context.is_complete and (context.requeues_to_front or (context.is_drained and context.is_first))
     matching = _Matching(deliveries)
     # The newest first: an older one that is still open was seen not to come again.
@@ -142,7 +145,7 @@ def reconcile(
     else:
         left = [matching.take_single(one) for one in reversed(batches)][::-1]
     has_fresh = any(not one.redelivered for one in deliveries)
-    settled: list[str] = [batch.id for batch in batches if batch.id not in {one.id for one in left}]
+    closed: list[str] = [batch.id for batch in batches if batch.id not in {one.id for one in left}]
     may_be_removed = decides_by_whole or context.is_drained
 
     def is_awaited(batch: OpenBatch) -> bool:
@@ -157,11 +160,11 @@ def reconcile(
         if keeps_lost if batch.is_lost else is_awaited(batch):
             still.append(batch)
         else:
-            settled.append(batch.id)
+            closed.append(batch.id)
     sizes = {batch.id: len(batch.entries) for batch in batches}
     return Reconciled(
         known=tuple(matching.known),
-        settled=tuple(settled),
+        closed=tuple(closed),
         left=tuple(still),
         shrunk=frozenset(batch.id for batch in still if len(batch.entries) != sizes[batch.id]),
         doubtful=matching.doubtful,

@@ -20,10 +20,10 @@ from redrive.stores import acting_as
 
 AUTO_RETRY_INTERVAL_S = 30.0
 WHO = "auto-retry"
-_SETTLE_AT_ONCE = 1_000
+_RESOLVE_AT_ONCE = 1_000
 _DUE_AT_ONCE = 10_000
 _PASSES_MAX = 1_000
-"""More than a million settled or ten million due at once wait for the next interval."""
+"""More than a million resolved or ten million due at once wait for the next interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class AutoRetryReport:
     """What one pass did. `is_elsewhere`: another instance does it; this one did nothing."""
 
     is_elsewhere: bool = False
-    settled: int = 0
+    resolved: int = 0
     operations: tuple[Operation, ...] = ()
 
 
@@ -62,36 +62,36 @@ class AutoRetry:
         """
         stopping = asyncio.Event() if stop is None else stop
         with acting_as(""):
-            return await self._settle_and_send(stopping)
+            return await self._resolve_and_send(stopping)
 
-    async def _settle_and_send(self, stopping: asyncio.Event) -> AutoRetryReport:
+    async def _resolve_and_send(self, stopping: asyncio.Event) -> AutoRetryReport:
         async with self._redriver.leases.hold("auto-retry") as held:
             if held is None:
                 return AutoRetryReport(is_elsewhere=True)
-            settled = await self._settle(held)
+            resolved = await self._resolve_silent(held)
             operations = [*await self._unfinished(held, stopping), *await self._due(held, stopping)]
-            return AutoRetryReport(settled=settled, operations=tuple(operations))
+            return AutoRetryReport(resolved=resolved, operations=tuple(operations))
 
-    async def _settle(self, held: HeldLease) -> int:
-        settled, asked, waiting = 0, set[str](), dict[str, str]()
+    async def _resolve_silent(self, held: HeldLease) -> int:
+        resolved, asked, waiting = 0, set[str](), dict[str, str]()
         for _ in range(_PASSES_MAX):
             held.require()
             now_ms, vhost = self._parts.clock_ms(), self._parts.client.target.vhost
             operations = self._parts.store.operations
-            looked_at, queues = await operations.silent_queues(now_ms=now_ms, limit=_SETTLE_AT_ONCE, vhost=vhost)
+            looked_at, queues = await operations.silent_queues(now_ms=now_ms, limit=_RESOLVE_AT_ONCE, vhost=vhost)
             for queue in queues - asked:
                 asked.add(queue)
                 reason = await self._why_waiting(queue)
                 if reason is not None:
                     waiting[queue] = reason
-            settled += await operations.resolve_silent(
-                now_ms=now_ms, limit=_SETTLE_AT_ONCE, vhost=vhost, waiting=waiting
+            resolved += await operations.resolve_silent(
+                now_ms=now_ms, limit=_RESOLVE_AT_ONCE, vhost=vhost, waiting=waiting
             )
-            if looked_at < _SETTLE_AT_ONCE:
+            if looked_at < _RESOLVE_AT_ONCE:
                 break
-        if settled:
-            self._parts.observer.note("deadletters.settled", count=settled)
-        return settled
+        if resolved:
+            self._parts.observer.note("deadletters.settled", count=resolved)
+        return resolved
 
     async def _why_waiting(self, queue: str) -> str | None:
         """Why copies that were sent to this queue may not be handled yet; None if nothing speaks against it.
