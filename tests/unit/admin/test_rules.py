@@ -80,7 +80,7 @@ def test_a_limited_token_rules_its_own_queues_alone(
             (scope, False) for scope in sorted(scopes)
         ]
         refused = await client.delete(f"{RULES}/queue:orders")
-        assert "of somebody for more queues" in refused.json()["detail"]
+        assert "a token with more queues" in refused.json()["detail"]
         for scope in ("queue:orders", "group:timeouts"):
             assert (await admin.delete(f"{RULES}/{scope}")).status_code == 204
             assert (await client.put(f"{RULES}/{scope}", json={"enabled": True})).status_code == 200
