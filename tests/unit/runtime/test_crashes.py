@@ -1,6 +1,6 @@
-"""Messages whose consumers may have died: counted by copies, their last run alone, and never by their handler's errors.
+"""Messages whose consumers may have crashed: counted by copies, the last run exclusive, handlers' errors not counted.
 
-The deaths themselves are in test_program.py; here a message comes as if it had happened.
+The crashes themselves are in test_run_command.py; here a message comes as if it had happened.
 """
 
 import asyncio

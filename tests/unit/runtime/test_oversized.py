@@ -7,8 +7,8 @@ import pytest
 from redrive import App, wire
 from redrive.client import Confirmed
 from tests.unit.client.scenario import run_scenario
+from tests.unit.runtime.shape_declarations import SHAPES
 from tests.unit.runtime.stage import Stage, compiled, failures, stage, until
-from tests.unit.runtime.test_strangers import SHAPES
 
 FRAME_BYTES_MAX = 131_072 - 8 - 12 - 100
 """What is left of a frame for properties, and a little more than our own headers need."""

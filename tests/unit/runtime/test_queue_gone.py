@@ -1,4 +1,4 @@
-"""Queues that are deleted while their messages are in hand: what fails then is all there is of a message, and is parked
+"""Queues that are deleted while their messages are unacked: what fails then is all there is of a message, and is parked
 by a copy. If that can't be done either, somebody is told."""
 
 import asyncio

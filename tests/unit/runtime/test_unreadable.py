@@ -15,8 +15,8 @@ from redrive.runtime.settlement.internal_failures import TRIES_MAX
 from redrive.runtime.settlement.retry_state import RetryState, RetryStates
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.odd_messages import unreadable
+from tests.unit.runtime.shape_declarations import SHAPES
 from tests.unit.runtime.stage import compiled, stage, until
-from tests.unit.runtime.test_strangers import SHAPES
 
 pytestmark = pytest.mark.slow
 

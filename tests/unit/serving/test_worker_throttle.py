@@ -1,4 +1,4 @@
-"""The worker rests while requests are in hand."""
+"""The worker rests while requests are open."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""What a broker refuses is told so that an operator knows what to change, and no password is shown."""
+"""What a broker refuses is reported so that an operator knows what to change, and no password is shown."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a collector has in its hand and has stored is counted as stored, and not as lying on its queue too."""
+"""A dead letter that a collector has stored and not yet acked counts as stored, and not as in its queue too."""
 
 import asyncio
 from pathlib import Path

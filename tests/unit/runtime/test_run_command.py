@@ -1,4 +1,4 @@
-"""`redrive run` as a process: signals, workers, and messages that kill."""
+"""`redrive run` as a process: signals, workers, and messages that kill their process."""
 
 import asyncio
 import os

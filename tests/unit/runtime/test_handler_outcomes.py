@@ -1,4 +1,4 @@
-"""What a handler does decides what becomes of its message: on the ladder, in virtual time."""
+"""How a handler ends decides what happens to its message: on the ladder, in virtual time."""
 
 import asyncio
 import json

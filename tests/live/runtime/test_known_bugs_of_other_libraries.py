@@ -1,4 +1,4 @@
-"""Faults that other systems have, each shown to be absent here; this file: that no copy is lost. The whole list:
+"""Known bugs of other libraries, each shown to be absent here; this file: that no copy is lost. The whole list:
 
  1 Dramatiq: a retry whose publish fails is acked all the same     10 NServiceBus, Rebus: attempts counted per process
  2 Dramatiq: dead letters without their error, that expire         11 Kicks, Wolverine: unconfirmed, or only in memory
@@ -10,8 +10,8 @@
  8 Rascal: a copy to a vanished queue is confirmed and lost        17 timeouts, delivery limits, reconnects
  9 amqp-contract, Rebus: on 4.3 a nack never counts
 
-4, 5, 6, 14 and 15 are in test_peers_faults_delays, 9, 10, 11 and 17 in test_peers_faults_counts, long delays in virtual
-time in tests/unit/runtime/test_peers_faults_embedded.
+4, 5, 6, 14 and 15 are in the file with `_delays` after its name, 9, 10, 11 and 17 in that with `_counts`; long delays
+in virtual time are in the unit tests' file of the same name.
 """
 
 import asyncio

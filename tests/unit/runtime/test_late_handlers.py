@@ -1,5 +1,4 @@
-"""Handlers that end after their channel has gone: the message is with the broker again, and the old one comes to
-nothing."""
+"""Handlers that end after their channel was lost: the broker redelivers the message, and their outcome is ignored."""
 
 import asyncio
 from functools import partial

@@ -1,4 +1,4 @@
-"""A dead letter that was sent back with its attempts kept: its run counts, and is not beyond what is said to be all."""
+"""A dead letter redriven with `--keep-attempts`: its run counts, and `attempt` is never above `attempts_max`."""
 
 from redrive import App, Message
 from redrive.client import Confirmed

@@ -1,6 +1,6 @@
-"""Faults that other systems have, shown to be absent here in virtual time: where days and half-hours matter.
+"""Known bugs of other libraries, shown to be absent here, in virtual time: those that take half-hours and days.
 
-The numbers are those of tests/live/runtime/test_peers_faults, where the same is asked of real brokers.
+The numbers are those of tests/live/runtime/test_known_bugs_of_other_libraries, where the same is asked of real brokers.
 """
 
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Mistakes that would ack what nobody has handled, or stop everything, fail the message, with a clear sentence."""
+"""Mistakes in a handler that would ack an unhandled message, or stop the app, fail the message with a clear error."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""Faults of other systems, by the list in test_peers_faults: attempts miscounted, and what dies between two steps."""
+"""Known bugs of other libraries, continued: attempts miscounted, and crashes between two steps."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Headers of another message's life on a new one: it is the new message it is, in every shape and by every way.
+"""A new message with headers copied from another one is handled as new, in every shape and however it arrives.
 
 A handler, or a client of any kind, makes a new message with the headers of one that was retried, parked or redriven. It
 must be handled, from attempt 1, with its own key and no id of another, and run as often as its queue says.
@@ -14,59 +14,12 @@ from redrive.core import headers as names
 from redrive.wire import Properties, digest_of
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.forged_headers import forged
+from tests.unit.runtime.shape_declarations import SHAPES
 from tests.unit.runtime.stage import Stage, compiled, stage, until
 
 pytestmark = pytest.mark.slow
 
 DIGEST = "x-redrive-digest"
-
-SHAPES: dict[str, tuple[str, str, str, str, int]] = {
-    "ladder": ("exchanges: {e: topic}\nqueues: {q: {from: {e: ['#']}, retry: [30s, 5m]}}", "q", "e", "a.retry", 3),
-    "tiered": (
-        "exchanges: {e: topic}\nqueues: {q: {from: {e: ['a.*']}, retry: {shape: tiered, domain: a}}}",
-        "q",
-        "e",
-        "a.retry",
-        4,
-    ),
-    "service": ("services: [wms-stock]", "wms.queue.wms-stock", "wms.main-exchange", "a.retry", 11),
-    "per-queue": (
-        "exchanges: {e: topic}\nqueues: {q: {from: {e: ['#']}, retry: {shape: per-queue}}}",
-        "q",
-        "e",
-        "a.retry",
-        3,
-    ),
-    "quorum": (
-        "exchanges: {e: topic}\nqueues: {q: {from: {e: ['#']}, retry: {shape: quorum}}}",
-        "q",
-        "e",
-        "a.retry",
-        4,
-    ),
-    "requeue": (
-        "exchanges: {e: topic}\nqueues: {q: {from: {e: ['#']}, retry: {shape: requeue}}}",
-        "q",
-        "e",
-        "a.retry",
-        4,
-    ),
-    "native": (
-        "exchanges: {e: topic}\nqueues: {q: {from: {e: ['#']}, retry: {shape: native, min: 1s, max: 2s}}}",
-        "q",
-        "e",
-        "a.retry",
-        4,
-    ),
-    "none": (
-        "exchanges: {e: topic, dead: fanout}\nqueues: {q: {from: {e: ['#']}, retry: false,"
-        " arguments: {x-dead-letter-exchange: dead}}, d: {from: dead, retry: false}}",
-        "q",
-        "e",
-        "a.retry",
-        1,
-    ),
-}
 
 
 async def account_for(on: Stage, text: str, queue: str, runs_max: int, sent: dict[str, tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""Bad days: the broker restarts, a node dies, memory runs out, a consumer is too slow, a queue is deleted.
+"""Outages and deletions: the broker restarts, a node dies, memory runs out, a consumer is too slow, a queue is deleted.
 
 Each time the app comes back by itself, every message is accounted for, and the log says what has happened.
 """
@@ -163,7 +163,7 @@ def test_a_handler_slower_than_the_consumer_timeout_is_run_again_and_delays_abov
     own_node: OwnNodes,
 ) -> None:
     """Up to 4.0 the broker closes the channel, 4.3 cancels the consumer of a quorum queue. Also fault 17 of
-    test_peers_faults: a delay longer than the timeout, which no consumer holds."""
+    test_known_bugs_of_other_libraries: a delay longer than the timeout, which no consumer holds."""
     soon = "{channel_tick_interval, 500}, {quorum_tick_interval, 1000}"
     node = own_node(conf="consumer_timeout = 1000\n", advanced=f"[{{rabbit, [{soon}, {{consumer_timeout, 1000}}]}}].\n")
     declared = "exchanges: {shop: topic}\nqueues:\n  orders: {from: {shop: ['orders.#']}, retry: [4s]}\n"

@@ -16,8 +16,8 @@ from redrive.embedded.engine import x_death as deaths
 from redrive.wire import LongString, Properties
 from tests.unit.client.scenario import run_scenario
 from tests.unit.runtime.odd_messages import ODD, death, messages
+from tests.unit.runtime.shape_declarations import SHAPES
 from tests.unit.runtime.stage import compiled, stage, until
-from tests.unit.runtime.test_strangers import SHAPES
 
 FAIR: dict[str, Any] = {
     "empty": [],

@@ -1,4 +1,4 @@
-"""Faults of other systems, by the list in test_peers_faults: delays that block, cross or come back to others."""
+"""Known bugs of other libraries, continued: delays that block, cross or come back to other queues."""
 
 import asyncio
 from collections import Counter
