@@ -48,7 +48,7 @@ matrix: $(READY) ## the long matrices: every version, every kill, every mutation
 	$(BIN)/python -m tests.live.deadletters.kills --keep
 	$(BIN)/python -m tests.live.admin.two_instances --versions 3.10 4.3 --keep
 	$(BIN)/python -m tests.mutations --write
-	$(BIN)/python -m tests.mutations.drawn --count 300 --seed 16 --write
+	$(BIN)/python -m tests.mutations.random_mutants --count 300 --seed 16 --write
 	$(BIN)/python -m tests.simulation --seeds 0:20000
 
 check: $(READY) ## format, lint, types, architecture

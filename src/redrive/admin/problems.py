@@ -197,7 +197,7 @@ def _of_key(error: BaseException) -> HttpProblem:
 
 
 def _of_cost(error: BaseException) -> HttpProblem:
-    return HttpProblem(status=422, name="filter-too-dear", title="The filter is too dear", detail=str(error))
+    return HttpProblem(status=422, name="filter-too-dear", title="The filter takes too long", detail=str(error))
 
 
 def _of_store(error: BaseException) -> HttpProblem:

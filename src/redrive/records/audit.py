@@ -110,7 +110,7 @@ class ChainReport:
     """The last entry as it is now."""
     findings: tuple[ChainFinding, ...]
     is_cut: bool = False
-    """There are more findings than are told."""
+    """There are more findings than are listed."""
 
 
 class ChainCheck:

@@ -407,7 +407,7 @@ class TestWithoutAuthentication:
     def settings(self) -> ApiSettings:
         return ApiSettings(require_auth=False)
 
-    def test_whoever_is_on_this_machine_may_do_everything(self, run: Run, client_for: ClientFor) -> None:
+    def test_local_callers_may_do_everything(self, run: Run, client_for: ClientFor) -> None:
         async def scenario() -> None:
             client = await client_for(None)
             assert (await client.get("/api/v1/tokens")).status_code == 200

@@ -173,7 +173,7 @@ def test_who_resolves_is_told_besides_whose_token_it_was(
     run(scenario())
 
 
-def test_a_deleted_entry_is_gone_and_the_audit_tells(
+def test_a_deleted_entry_is_gone_and_the_audit_has_it(
     run: Run, client_for: ClientFor, put_letter: PutLetter, store: Store
 ) -> None:
     async def scenario() -> None:

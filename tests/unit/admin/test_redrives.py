@@ -150,7 +150,7 @@ def test_an_operation_that_takes_others_messages_too_is_not_there_for_a_limited_
                     assert (await client.post(f"{REDRIVES}/{id}/{word}")).status_code == 404
         found = {one.id: str(one.state) for one in (await store.operations.page(10))[0]}
         assert found == {of_orders: "waiting", of_all: "waiting", of_others: "waiting"}
-        # Who tries is in the audit: one entry for each token, which tells of the first that was asked for.
+        # Who tries is in the audit: one entry for each token, which names the first that was asked for.
         probes, _ = await store.audit.page(10, action="access.outside_scope")
         assert [(one.subject, one.detail) for one in probes] == [("redrive", {"id": of_all})] * 2
 

@@ -39,7 +39,7 @@ def test_a_host_that_does_not_answer_holds_nobody_up(run: Run, services: Service
         with pytest.raises(HttpProblem) as caught:
             await shared.get()
         assert "no answer" in caught.value.detail
-        # Whoever asks right after somebody who waited in vain is told at once; a second later it is tried again.
+        # A request right after one that waited in vain fails at once; a second later it is tried again.
         loop = asyncio.get_running_loop()
         for least_s, most_s in ((0.0, 0.15), (0.0, 0.15), (0.2, 5.0)):
             if least_s:

@@ -1,4 +1,4 @@
-"""The audit's chain: one for any number of writers, whole after every kill, and broken by whoever touches an entry."""
+"""The audit's chain: one for any number of writers, whole after every kill, and broken if anybody changes an entry."""
 
 import asyncio
 from dataclasses import replace

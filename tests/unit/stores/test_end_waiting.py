@@ -161,7 +161,7 @@ def test_a_look_that_settles_thousands_is_one_entry_of_nobody_s_token_and_names_
     run(scenario())
 
 
-def test_whoever_sees_another_vhost_leaves_these_alone(store: Store, run: Run) -> None:
+def test_letters_of_another_vhost_are_left_alone(store: Store, run: Run) -> None:
     async def scenario() -> None:
         ids = await collect(store, make_arrival(1), make_arrival(2))
         await redrive(store, *ids)

@@ -1,4 +1,4 @@
-"""The schema: made once by whoever comes first, brought up to date by anybody, left alone by those who are too old."""
+"""The schema: the first process creates it, any process migrates it, an older Redrive refuses it."""
 
 import asyncio
 import sqlite3

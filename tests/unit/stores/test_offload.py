@@ -1,4 +1,4 @@
-"""A dear filter takes its time in a thread, in pieces; what would take too long is refused, never answered by half."""
+"""An expensive filter runs in a thread, piece by piece; one that takes too long is refused, never half answered."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, p
 
 LETTERS = 6
 LARGE = {"a": [[n, f"v{n}"] for n in range(20_000)]}
-DEAR = Filter(tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20)))
+EXPENSIVE = Filter(tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20)))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def longest_wait_s(until: "asyncio.Task[object]") -> float:
 
 def test_a_dear_filter_leaves_the_event_loop_alone(large: Store, run: Run) -> None:
     async def scenario() -> None:
-        asking = asyncio.create_task(large.letters.page(DEAR, limit=50, now_ms=NOW_MS))
+        asking = asyncio.create_task(large.letters.page(EXPENSIVE, limit=50, now_ms=NOW_MS))
         longest_s = await longest_wait_s(asking)
         page = asking.result()
         assert page.letters or page.is_partial
@@ -58,7 +58,7 @@ def test_pages_of_a_dear_filter_are_partial_and_lead_to_everything(large: Store,
         found: list[DeadLetter] = []
         cursor, partial = None, 0
         while True:
-            page = await large.letters.page(DEAR, limit=50, cursor=cursor, now_ms=NOW_MS)
+            page = await large.letters.page(EXPENSIVE, limit=50, cursor=cursor, now_ms=NOW_MS)
             found += page.letters
             partial += page.is_partial
             cursor = page.next_cursor
@@ -82,15 +82,15 @@ def test_what_takes_too_long_as_a_whole_is_refused(large: Store, run: Run, monke
     ):
         for name in ("VIEW_BUDGET", "SELECT_BUDGET"):
             monkeypatch.setattr(f"redrive.stores.{room}.{name}", short, raising=False)
-    selection = Selection(filter=DEAR, filter_text="dear")
+    selection = Selection(filter=EXPENSIVE, filter_text="expensive")
 
     async def scenario() -> None:
         with pytest.raises(FilterTooExpensive, match=r"takes longer than 0\.05 s"):
-            await large.letters.count(DEAR, now_ms=NOW_MS)
+            await large.letters.count(EXPENSIVE, now_ms=NOW_MS)
         with pytest.raises(FilterTooExpensive):
             await large.operations.preview(selection, now_ms=NOW_MS)
         with pytest.raises(FilterTooExpensive):
-            await large.stats.totals(DEAR, now_ms=NOW_MS)
+            await large.stats.totals(EXPENSIVE, now_ms=NOW_MS)
         with pytest.raises(FilterTooExpensive):
             await large.letters.delete(selection, who="ada", why="", now_ms=NOW_MS)
         new = NewOperation(kind=OperationKind.REDRIVE, selection=selection, who="ada")
@@ -119,7 +119,7 @@ def test_one_letter_that_is_too_much_is_named_as_such(large: Store, run: Run, mo
 
     async def scenario() -> None:
         with pytest.raises(FilterTooExpensive, match="too many values of one dead letter; narrow it down"):
-            await large.letters.page(DEAR, limit=1, now_ms=NOW_MS)
+            await large.letters.page(EXPENSIVE, limit=1, now_ms=NOW_MS)
         cheap = Filter((BodyTerm(path=("a", "0", "1"), value="v0"),))
         assert len((await large.letters.page(cheap, limit=1, now_ms=NOW_MS)).letters) == 1
 
@@ -128,7 +128,7 @@ def test_one_letter_that_is_too_much_is_named_as_such(large: Store, run: Run, mo
 
 def test_the_thread_ends_work_that_nobody_waits_for(large: Store, run: Run) -> None:
     async def scenario() -> None:
-        asking = asyncio.create_task(large.letters.count(DEAR, now_ms=NOW_MS))
+        asking = asyncio.create_task(large.letters.count(EXPENSIVE, now_ms=NOW_MS))
         await asyncio.sleep(0.05)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -142,16 +142,16 @@ def test_the_thread_ends_work_that_nobody_waits_for(large: Store, run: Run) -> N
 
 def test_dear_filters_take_turns_and_others_do_not_wait_for_them(large: Store, run: Run) -> None:
     async def scenario() -> None:
-        dear = [asyncio.create_task(large.letters.page(DEAR, limit=50, now_ms=NOW_MS)) for _ in range(8)]
+        expensive = [asyncio.create_task(large.letters.page(EXPENSIVE, limit=50, now_ms=NOW_MS)) for _ in range(8)]
         await asyncio.sleep(0.02)
         began_s = time.perf_counter()
         for _ in range(20):
             assert len((await large.letters.page(Filter(), limit=5, now_ms=NOW_MS)).letters) == 5
-        assert not all(task.done() for task in dear), "nothing was under way"
+        assert not all(task.done() for task in expensive), "nothing was under way"
         assert (time.perf_counter() - began_s) / 20 < 0.15
-        for task in dear:
+        for task in expensive:
             task.cancel()
-        await asyncio.gather(*dear, return_exceptions=True)
+        await asyncio.gather(*expensive, return_exceptions=True)
 
     run(scenario())
 

@@ -1,4 +1,4 @@
-"""Operations: frozen selections, sent at most once without somebody knowing, whoever runs them and dies."""
+"""Operations: a frozen selection is sent once; a copy that may have been sent twice is in doubt, also after a redriver dies."""
 
 import asyncio
 

@@ -38,7 +38,7 @@ class BatchExplainer:
             self._early[delivery] = (identity, self._arrival(delivery, identity, letter))
 
     def identity(self, delivery: Delivery) -> DeliveryIdentity:
-        """What tells the delivery from others."""
+        """What distinguishes the delivery from others."""
         explained = self._early.get(delivery)
         return identity_of(delivery) if explained is None else explained[0]
 
@@ -137,7 +137,7 @@ class DeliveredLetter:
 
 
 def identity_of(delivery: Delivery) -> DeliveryIdentity:
-    """What tells the delivery from others."""
+    """What distinguishes the delivery from others."""
     exchange, routing_key = delivery.route
     return _identity(
         delivery,

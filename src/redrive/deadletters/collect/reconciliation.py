@@ -49,7 +49,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryIdentity:
-    """What tells a delivery from another. `has_id`: the message carries an id of its own."""
+    """What distinguishes a delivery from another. `has_id`: the message carries an id of its own."""
 
     fingerprint: bytes
     redelivered: bool

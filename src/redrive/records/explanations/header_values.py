@@ -146,7 +146,7 @@ def moment_ms_of(value: Any) -> int | None:
 
 
 def plausible_ms(moment_ms: int | None, now_ms: int) -> int | None:
-    """A moment somebody's clock told: not before 1970, and now if it lies a little ahead; None if it can't be true."""
+    """A moment by another machine's clock: `now_ms` if it is up to a day ahead; None before 1970 or later than that."""
     if moment_ms is None or moment_ms < 0 or moment_ms > now_ms + _DAY_MS:
         return None
     return min(moment_ms, now_ms)

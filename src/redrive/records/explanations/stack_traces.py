@@ -52,7 +52,7 @@ _FRAME_MAX = 300
 
 
 def top_frame(stack: str) -> str | None:
-    """The application's innermost frame, or the innermost of all; None if it has no frames that can be told."""
+    """The application's innermost frame, or the innermost of all; None if no frame can be read."""
     # The message of an error differs from letter to letter, its frames don't: without the message, which stands below
     # them in Python and above them elsewhere, the answer is known from the last time.
     last = stack.rfind('File "')

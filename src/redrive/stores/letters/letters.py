@@ -245,18 +245,18 @@ def _lifecycle(rows: Sequence[Row]) -> tuple[LifecycleEntry, ...]:
     if not rows:
         return ()
     collected = LifecycleEntry(at_ms=rows[0][0], event="collected", who="collector", detail="", operation_id=None)
-    told = [
+    entries = [
         LifecycleEntry(at_ms=at_ms, event=event, who=who, detail=detail, operation_id=operation_id)
         for _, at_ms, event, who, detail, operation_id in rows
         if event is not None
     ]
-    return (collected, *told)
+    return (collected, *entries)
 
 
 def _earlier_contents(rows: Sequence[Row]) -> tuple[EarlierContent, ...]:
     contents = [MessageContent(properties=bytes(row[2]), body=bytes(row[3])) for row in rows]
-    told = zip(rows, contents, strict=True)
-    return tuple(EarlierContent(at_ms=row[0], redrives=row[1], content=content) for row, content in told)
+    pairs = zip(rows, contents, strict=True)
+    return tuple(EarlierContent(at_ms=row[0], redrives=row[1], content=content) for row, content in pairs)
 
 
 def _values(letters: list[tuple[int, DeadLetter]]) -> tuple[DeadLetter, ...]:

@@ -163,8 +163,8 @@ def _condition(
     if looked_up is not None:
         return _Where(sql=f"l.seq = ANY(${first}::bigint[])", arguments=(looked_up,))
     asked = Filter() if selection.filter is None else selection.filter
-    told = filter_condition(asked, dialect=tx.dialect, now_ms=now_ms, first=first)
-    return _Where(sql=told.sql, arguments=told.args)
+    condition = filter_condition(asked, dialect=tx.dialect, now_ms=now_ms, first=first)
+    return _Where(sql=condition.sql, arguments=condition.args)
 
 
 def _takes(*, includes_in_doubt: bool) -> list[str]:

@@ -40,7 +40,7 @@ class OperationRow:
     """What was asked for, shortened: equal for equal requests."""
     sending: int
     secret: bytes
-    """What the marks of its copies are made with; never told."""
+    """The secret from which the marks of its copies are made; never shown."""
     operation: Operation
 
 

@@ -1,6 +1,6 @@
 """Where SQLite and PostgreSQL differ, and how a statement written for one is said in the other.
 
-Statements are written once, for PostgreSQL. SQLite is told the same with these changes:
+Statements are written once, for PostgreSQL. SQLite gets the same with these changes:
 
     $1                          ?1
     = ANY($1::bigint[])         IN (SELECT value FROM json_each(?1)); the list becomes JSON

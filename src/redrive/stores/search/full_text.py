@@ -42,12 +42,12 @@ _FORGET_POSTGRESQL = "DELETE FROM letter_words WHERE seq = ANY($1::bigint[])"
 async def index_words(tx: WriteTransaction, texts: Sequence[tuple[int, str, bool]]) -> None:
     """Makes dead letters (by number) findable by their texts, each with whether it is all there is of the letter. They
     must not be in the index already."""
-    told = [(seq, text, is_whole and not is_cut(text)) for seq, text, is_whole in texts]
+    indexed = [(seq, text, is_whole and not is_cut(text)) for seq, text, is_whole in texts]
     if tx.dialect.kind == "postgresql":
-        vectors = [as_tsvector(text, is_whole=is_whole) for _, text, is_whole in told]
-        await tx.run(_INDEX_POSTGRESQL, [seq for seq, _, _ in told], vectors)
+        vectors = [as_tsvector(text, is_whole=is_whole) for _, text, is_whole in indexed]
+        await tx.run(_INDEX_POSTGRESQL, [seq for seq, _, _ in indexed], vectors)
         return
-    words = [(seq, searchable(text, is_whole=is_whole)) for seq, text, is_whole in told]
+    words = [(seq, searchable(text, is_whole=is_whole)) for seq, text, is_whole in indexed]
     await tx.insert("letter_words", ("rowid", "words"), words)
     await tx.insert("search_texts", ("seq", "words"), [(seq, pack_words(text)) for seq, text in words])
 

@@ -1,6 +1,6 @@
 """Version 10: what happened over time is counted by the dead-letter queue too: by where letters were taken from.
 
-Of what happened before nobody knows that. It has an empty name, and is told only to those who see everything.
+Of older activity the queue is unknown: its name is empty, and only callers who see everything see it.
 """
 
 from redrive.stores.schema.dialect import Dialect

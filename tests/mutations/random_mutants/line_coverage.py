@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from coverage import CoverageData
 
-from tests.mutations.drawn.context_plugin import FOLDER
-from tests.mutations.drawn.operators import Mutant
+from tests.mutations.random_mutants.context_plugin import FOLDER
+from tests.mutations.random_mutants.operators import Mutant
 
-PLUGIN = "tests.mutations.drawn.context_plugin"
+PLUGIN = "tests.mutations.random_mutants.context_plugin"
 MEASURING_S_MAX = 3600.0
 STATEMENT_LINES_MAX = 12
 

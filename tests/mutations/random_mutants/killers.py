@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutations.drawn.mutant_trial import ENDLESS, Verdict
+from tests.mutations.random_mutants.mutant_trial import ENDLESS, Verdict
 
 FILE = Path(__file__).parent / "killers.json"
 

@@ -1,4 +1,4 @@
-"""Trials of drawn mutants: the tests that run the changed line, on a copy of the tree with the change in it.
+"""Trials of random mutants: the tests that run the changed line, on a copy of the tree with the change in it.
 
 A failure counts only if the same test fails again, alone, with the mutant still in place: a test that fails by chance
 proves nothing. The control run, which measured the lines, passed all tests that are asked here.
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutations.drawn.line_coverage import LineCoverage
-from tests.mutations.drawn.operators import Mutant
+from tests.mutations.random_mutants.line_coverage import LineCoverage
+from tests.mutations.random_mutants.operators import Mutant
 
 FIRST_TESTS = 60
 """The quickest tests of a line come first, on their own: most mutants end there."""

@@ -1,14 +1,14 @@
-"""The verdicts for a terminal, as JSON, and as docs/drawn-mutants.md."""
+"""The verdicts for a terminal, as JSON, and as docs/random-mutants.md."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tests.mutations.drawn.judgements import NO_BEHAVIOUR, Judgement
-from tests.mutations.drawn.mutant_trial import Verdict
 from tests.mutations.mutation import ROOT
+from tests.mutations.random_mutants.judgements import NO_BEHAVIOUR, Judgement
+from tests.mutations.random_mutants.mutant_trial import Verdict
 
-PAGE = ROOT / "docs" / "drawn-mutants.md"
+PAGE = ROOT / "docs" / "random-mutants.md"
 
 
 def line(verdict: Verdict) -> str:
@@ -53,12 +53,12 @@ def share(verdicts: Sequence[Verdict], judgements: Mapping[str, Judgement]) -> t
 
 
 def page(verdicts: Sequence[Verdict], judgements: Mapping[str, Judgement], *, seed: int) -> str:
-    """docs/drawn-mutants.md."""
+    """docs/random-mutants.md."""
     killed, changing = share(verdicts, judgements)
     stages = Counter(each.stage for each in verdicts if each.killer is not None)
     by_stage = ", ".join(f"{count} by {stage} tests" for stage, count in stages.most_common())
     parts = [
-        "# Drawn mutants",
+        "# Random mutants",
         "",
         "Do the tests notice when the source changes? A seed draws small changes (a comparison, a condition, a call",
         "left out, two arguments swapped) from every room, each room by its size and each kind of change as often as",
@@ -84,7 +84,7 @@ def page(verdicts: Sequence[Verdict], judgements: Mapping[str, Judgement], *, se
         parts.append(f"| {where} | `{_cell(_change(each))}` | {kind} | {_cell(why)} |")
     parts += [
         "",
-        f"`python -m tests.mutations.drawn --count {len(verdicts)} --seed {seed} --write` tries them again.",
+        f"`python -m tests.mutations.random_mutants --count {len(verdicts)} --seed {seed} --write` tries them again.",
         "",
     ]
     return "\n".join(parts)

@@ -1,9 +1,9 @@
 """Draws mutants by a seed and tries them.
 
-python -m tests.mutations.drawn --count 300 --seed 16           quick tests, then slow ones, then those on real brokers
-python -m tests.mutations.drawn --stages quick                  quick tests only
-python -m tests.mutations.drawn --only ID…                      these mutants again
-python -m tests.mutations.drawn --rooms core,records            of these rooms only
+python -m tests.mutations.random_mutants --count 300 --seed 16     quick tests, then slow ones, then those on brokers
+python -m tests.mutations.random_mutants --stages quick            quick tests only
+python -m tests.mutations.random_mutants --only ID…                these mutants again
+python -m tests.mutations.random_mutants --rooms core,records      of these rooms only
 
 Exit code: 0 at least 95 % of the mutants that change behaviour are noticed, 1 fewer, 2 could not.
 """
@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutations.drawn import report
-from tests.mutations.drawn.judgements import read_judgements
-from tests.mutations.drawn.killers import Killer, read_killers, write_killers
-from tests.mutations.drawn.line_coverage import LineCoverage, MeasuringFailed, measure
-from tests.mutations.drawn.mutant_trial import Copy, Stage, TrialFailed, Verdict, make_copies, snapshot
-from tests.mutations.drawn.operators import Mutant
-from tests.mutations.drawn.sample import all_mutants, draw
 from tests.mutations.mutation import ROOT
+from tests.mutations.random_mutants import report
+from tests.mutations.random_mutants.judgements import read_judgements
+from tests.mutations.random_mutants.killers import Killer, read_killers, write_killers
+from tests.mutations.random_mutants.line_coverage import LineCoverage, MeasuringFailed, measure
+from tests.mutations.random_mutants.mutant_trial import Copy, Stage, TrialFailed, Verdict, make_copies, snapshot
+from tests.mutations.random_mutants.operators import Mutant
+from tests.mutations.random_mutants.sample import all_mutants, draw
 
 Run = tuple[dict[str, str], list[str]]
 """The environment and the arguments of a run of pytest."""
@@ -40,7 +40,9 @@ STAGES: dict[str, Run] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations.drawn", description="Mutants drawn by a seed.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutations.random_mutants", description="Mutants drawn by a seed."
+    )
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=16)
     parser.add_argument("--rooms", default="", help="only of these rooms, separated by commas")
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--afresh", action="store_true", help="forget which tests noticed them the last time")
     parser.add_argument("--list", action="store_true", help="say what was drawn, and try nothing")
     parser.add_argument("--keep", type=Path, help="a folder for what was measured and found; used again if it is there")
-    parser.add_argument("--write", action="store_true", help="write docs/drawn-mutants.md")
+    parser.add_argument("--write", action="store_true", help="write docs/random-mutants.md")
     chosen = parser.parse_args(arguments)
     candidates = all_mutants(ROOT)
     if chosen.rooms:

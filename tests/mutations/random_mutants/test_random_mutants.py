@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.drawn.judgements import Judgement, read_judgements
-from tests.mutations.drawn.killers import Killer, read_killers, write_killers
-from tests.mutations.drawn.line_coverage import LineCoverage
-from tests.mutations.drawn.mutant_trial import ENDLESS, Verdict
-from tests.mutations.drawn.operators import Mutant, mutants
-from tests.mutations.drawn.report import share
-from tests.mutations.drawn.sample import all_mutants, draw
 from tests.mutations.mutation import ROOT
+from tests.mutations.random_mutants.judgements import Judgement, read_judgements
+from tests.mutations.random_mutants.killers import Killer, read_killers, write_killers
+from tests.mutations.random_mutants.line_coverage import LineCoverage
+from tests.mutations.random_mutants.mutant_trial import ENDLESS, Verdict
+from tests.mutations.random_mutants.operators import Mutant, mutants
+from tests.mutations.random_mutants.report import share
+from tests.mutations.random_mutants.sample import all_mutants, draw
 
 SOURCE = '''\
 """Where a == b and 5."""

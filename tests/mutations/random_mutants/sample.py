@@ -4,7 +4,7 @@ import hashlib
 from collections import defaultdict
 from pathlib import Path
 
-from tests.mutations.drawn.operators import Mutant, is_python, mutants
+from tests.mutations.random_mutants.operators import Mutant, is_python, mutants
 
 PACKAGE = "src/redrive"
 EACH_ROOM_MIN = 6
