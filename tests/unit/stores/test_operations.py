@@ -1,4 +1,4 @@
-"""Operations: a frozen selection is sent once; a copy that may have been sent is in doubt, also if the redriver dies."""
+"""Operations: a frozen selection is sent once; a copy that may have been sent is in doubt, also if a redriver dies."""
 
 import asyncio
 
