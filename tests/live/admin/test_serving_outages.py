@@ -40,7 +40,7 @@ def test_a_stopped_broker_leaves_reading_and_lets_redrives_wait(own_node: OwnNod
             assert served.ask(path).status == 200, path
         peeked = served.ask("/admin/dlq/queues/availability.dlq/messages?limit=20")
         assert (peeked.status, [one["where"] for one in peeked.json["messages"]]) == (200, ["stored"] * 2)
-        assert "not looked at" in peeked.json["note"]
+        assert "could not be peeked at" in peeked.json["note"]
         served.wait("/admin/dlq/queues", lambda told: not any(one["collecting"] for one in told["queues"]))
         retried = served.post(f"/dlq/{entry['id']}/retry")
         assert (retried.status, retried.json["status"]) == (202, "PENDING"), retried.text
