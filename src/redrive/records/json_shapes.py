@@ -119,7 +119,7 @@ def item_json(item: OperationItem) -> dict[str, Any]:
 
 
 def group_json(group: Group) -> dict[str, Any]:
-    """A group with what was said about it."""
+    """A group with the last state that somebody set."""
     return {
         "id": group.id,
         "title": group.title,
@@ -137,9 +137,9 @@ def group_json(group: Group) -> dict[str, Any]:
     }
 
 
-def state_change_json(said: GroupStateChange) -> dict[str, Any]:
-    """What somebody said about a group last."""
-    return {"state": str(said.state), "at": moment_json(said.at_ms), "who": said.who, "why": said.why}
+def state_change_json(change: GroupStateChange) -> dict[str, Any]:
+    """The last state that somebody set on a group."""
+    return {"state": str(change.state), "at": moment_json(change.at_ms), "who": change.who, "why": change.why}
 
 
 def rule_json(rule: RetryRule) -> dict[str, Any]:

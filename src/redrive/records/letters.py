@@ -116,7 +116,7 @@ class DeadLetter:
     redrives: int
     """How often it was sent back."""
     returns: int
-    """How often it came back after that."""
+    """How often it came back after that: its recurrences."""
     is_poison: bool
     due_at_ms: int | None
     """When auto-retry may send it again; None when it will not."""
@@ -134,8 +134,8 @@ class DeadLetter:
     """How many of `returns` auto-retry does not count: those up to the last redrive by a person."""
 
     @property
-    def counted_returns(self) -> int:
-        """The returns that auto-retry counts towards its attempts."""
+    def counted_recurrences(self) -> int:
+        """The recurrences that auto-retry counts towards its attempts."""
         return max(self.returns - self.forgiven, 0)
 
 

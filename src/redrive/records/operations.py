@@ -12,7 +12,7 @@ class OperationKind(StrEnum):
 
     REDRIVE = "redrive"
     AUTO_RETRY = "auto-retry"
-    RETURN = "return"
+    RESTORE = "return"
 
 
 class OperationState(StrEnum):

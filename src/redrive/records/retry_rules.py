@@ -21,12 +21,12 @@ class RetryRule:
     queues: tuple[str, ...] = ()
     """The queues that its author is limited to, names with `*`: it counts for their dead letters alone."""
 
-    def due_at_ms(self, *, died_at_ms: int, returns: int) -> int | None:
+    def due_at_ms(self, *, died_at_ms: int, recurrences: int) -> int | None:
         """When the next attempt is due; None when they are spent or the rule is off.
 
-        An attempt is spent when its copy came back: one that the broker refused was none. `returns` are those since a
-        person sent it last: that begins anew.
+        An attempt is spent when its copy came back: one that the broker refused was none. `recurrences` are those since
+        a person sent it last: that begins anew.
         """
-        if not self.enabled or returns >= self.attempts:
+        if not self.enabled or recurrences >= self.attempts:
             return None
-        return died_at_ms + min(self.first_ms << min(returns, 40), self.ceiling_ms)
+        return died_at_ms + min(self.first_ms << min(recurrences, 40), self.ceiling_ms)

@@ -32,7 +32,7 @@ ENVELOPE = b"redrive envelope "
 """Begins a body that holds a whole message, headers and all: what a rule hides of those is in it."""
 FILTER_READ_MAX = 1_000
 HIDDEN_FILTER = "(a filter on payloads)"
-_TOLD_BY_ERRORS = frozenset({str(LetterEvent.CAME_BACK), str(LetterEvent.SPENT)})
+_EVENTS_WITH_ERROR_TEXT = frozenset({str(LetterEvent.CAME_BACK), str(LetterEvent.SPENT)})
 _TYPE = re.compile(r"HTTP \d{3}|[A-Za-z_$][\w.$+`:]{0,150}", re.ASCII)
 """What is surely an error's type. What stands before the first colon of somebody's text may be a piece of it."""
 
@@ -238,7 +238,7 @@ class View:
 
     def _happening(self, happening: Mapping[str, Any]) -> Mapping[str, Any]:
         """An entry of a life: of one that came back it has the error's text."""
-        if happening.get("event") not in _TOLD_BY_ERRORS:
+        if happening.get("event") not in _EVENTS_WITH_ERROR_TEXT:
             return happening
         return {**happening, "detail": ""}
 

@@ -83,7 +83,7 @@ class RedriveBroker:
     async def plan(self, request: NewOperation) -> RedrivePlan:
         """What a request would send, and the state of its targets. Raises as `RedriveService.plan` does."""
         plan = await self.service.plan(request)
-        if request.kind is not OperationKind.RETURN or not plan.preview.total:
+        if request.kind is not OperationKind.RESTORE or not plan.preview.total:
             return plan
         found = await self._check(await self._dead_letter_queues(request.selection), RedriveTarget())
         # Nobody should consume a dead-letter queue.
@@ -96,7 +96,7 @@ class RedriveBroker:
 
         Raises `StillCollected`. Does nothing for other kinds of operations.
         """
-        if request.kind is not OperationKind.RETURN:
+        if request.kind is not OperationKind.RESTORE:
             yield
             return
         async with keep_collectors_away(

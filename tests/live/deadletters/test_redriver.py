@@ -209,7 +209,7 @@ def test_an_operation_that_gives_back_puts_messages_into_the_queue_they_came_fro
         await declare(on, "orders.parked")
         parked = Properties.of(headers={**TYPED, "x-final-error": "no"}, message_id="m", delivery_mode=2)
         ids = await on.collected([(parked, b"\x00\xff")])
-        new = NewOperation(kind=OperationKind.RETURN, selection=Selection(ids=ids), who="ann")
+        new = NewOperation(kind=OperationKind.RESTORE, selection=Selection(ids=ids), who="ann")
         done = await on.redriver().run((await on.service.start(new)).id)
         assert (done.state, done.sent) == (OperationState.DONE, 1)
         (got,) = await taken(on, "orders.parked")

@@ -90,7 +90,7 @@ class MemoryStore:
         letter.returns += 1
         letter.silent_at_ms = None
         letter.dead_at_ms = now_ms
-        due = None if self.rule is None else self.rule.due_at_ms(died_at_ms=now_ms, returns=letter.returns)
+        due = None if self.rule is None else self.rule.due_at_ms(died_at_ms=now_ms, recurrences=letter.returns)
         letter.due_at_ms = due
         letter.status = Status.PENDING if due is not None or self.rule is None else Status.FAILED
 

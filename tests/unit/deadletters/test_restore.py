@@ -147,7 +147,7 @@ def test_restored_letters_are_in_their_queue_again_and_stay_there(profile: str, 
             await make_collector(client, store, [source]).run(once=True)
             assert await ready(client, "orders.dlq") == 0
             parts = RedriverParts(store=store, client=client, owner="r", clock_ms=now_ms)
-            everything = NewOperation(kind=OperationKind.RETURN, selection=Selection(filter=Filter()), who="ann")
+            everything = NewOperation(kind=OperationKind.RESTORE, selection=Selection(filter=Filter()), who="ann")
             id = make_id(now_ms(), random_bits())
             await store.operations.create(everything, id=id, now_ms=now_ms())
             async with keep_collectors_away(
@@ -227,7 +227,7 @@ def test_restored_letters_that_were_peeked_at_are_collected_again_after_a_crash(
 
 async def _give_back(client: Client, store: Store) -> Operation:
     every = Selection(filter=Filter(), filter_text="all")
-    new = NewOperation(kind=OperationKind.RETURN, selection=every, target=RedriveTarget(), who="ada")
+    new = NewOperation(kind=OperationKind.RESTORE, selection=every, target=RedriveTarget(), who="ada")
     async with keep_collectors_away(
         LeaseHolder(store=store, owner="ada", clock_ms=now_ms, observer=NULL_OBSERVER), "/", [DLQ], who="ada"
     ):

@@ -283,7 +283,7 @@ def test_a_group_that_was_resolved_is_regressed_by_a_new_dead_letter(store: Stor
 def test_what_was_given_back_to_the_broker_is_resolved_and_can_come_again(store: Store, run: Run) -> None:
     async def scenario() -> None:
         (id,) = await collect(store, make_arrival(1))
-        await redrive(store, id, kind=OperationKind.RETURN)
+        await redrive(store, id, kind=OperationKind.RESTORE)
         letter = await store.letters.get(id)
         assert letter is not None
         assert (letter.status, letter.resolved_by) == (Status.RESOLVED, "ada")
@@ -315,7 +315,7 @@ def test_what_is_given_back_is_in_no_open_batch_any_more(store: Store, run: Run)
         await begin(store, arrivals[2].id)
         (batch,) = await store.batches.open_batches("/", arrivals[0].dlq)
         assert len(batch.entries) == 3
-        await begin(store, *given_back, kind=OperationKind.RETURN)
+        await begin(store, *given_back, kind=OperationKind.RESTORE)
         (batch,) = await store.batches.open_batches("/", arrivals[0].dlq)
         assert batch.entries == ((arrivals[2].fingerprint, arrivals[2].id),)
 

@@ -238,7 +238,7 @@ def test_auto_retry_settles_by_its_rule_and_what_is_given_back_by_none(store: St
         assert await store.operations.resolve_silent(now_ms=NOW_MS + 5_099, limit=9) == 0
         assert await store.operations.resolve_silent(now_ms=NOW_MS + 5_100, limit=9) == 1
         (back,) = await collect(store, make_arrival(7))
-        giving = NewOperation(kind=OperationKind.RETURN, selection=Selection(ids=(back,)), who="ada")
+        giving = NewOperation(kind=OperationKind.RESTORE, selection=Selection(ids=(back,)), who="ada")
         made = await store.operations.create(giving, id=make_id(NOW_MS, 4), now_ms=NOW_MS)
         lease = await claim(store, made.id, now_ms=NOW_MS)
         await store.operations.take(made.id, lease, limit=9, now_ms=NOW_MS)

@@ -114,7 +114,7 @@ def test_the_store_computes_what_the_rule_says(store: Store, run: Run, first_ms:
                 await collect(store, back)
         rule = RetryRule(scope="queue:orders", first_ms=first_ms, ceiling_ms=100_000, attempts=3)
         await store.rules.set(rule, now_ms=NOW_MS)
-        expected = [rule.due_at_ms(died_at_ms=0, returns=returns) for returns in range(4)]
+        expected = [rule.due_at_ms(died_at_ms=0, recurrences=n) for n in range(4)]
         assert await due(store, *ids) == expected
         assert expected[3] is None
 

@@ -81,7 +81,7 @@ class World:
         id = make_id(NOW_MS, next(self.numbers))
         doubtful = self._one_of((True, False))
         selection = Selection(filter=Filter(), includes_in_doubt=doubtful, limit=self._one_of((None, 1)))
-        kind = self._one_of((OperationKind.REDRIVE, OperationKind.RETURN))
+        kind = self._one_of((OperationKind.REDRIVE, OperationKind.RESTORE))
         await self.store.operations.create(NewOperation(kind=kind, selection=selection), id=id, now_ms=self.now_ms)
         self.operations[id] = None
 

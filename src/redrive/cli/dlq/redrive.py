@@ -197,7 +197,7 @@ def return_command(
       redrive dlq return --queue orders.parked
       redrive dlq return --all --yes
     """
-    new = NewOperation(kind=OperationKind.RETURN, selection=_NO_SELECTION, rate_per_s=rate, who=who, why=why)
+    new = NewOperation(kind=OperationKind.RESTORE, selection=_NO_SELECTION, rate_per_s=rate, who=who, why=why)
     _send(connection, wanted, new, _Asked(yes=yes, dry_run=dry_run, form=form))
 
 
@@ -248,7 +248,7 @@ def _send(
 
     with rare_garbage_collection():
         result = run_to_end(work)
-    if result is not None and new.kind is OperationKind.RETURN:
+    if result is not None and new.kind is OperationKind.RESTORE:
         say("Collecting these queues is stopped; go on with: redrive collect --resume-queue QUEUE")
     for letter, reason in left.items():
         warn_line(f"{letter} is left alone: {reason}")
@@ -283,7 +283,7 @@ async def _is_wanted(broker: RedriveBroker, request: NewOperation, preview: Prev
     if asked.dry_run:
         say("A dry run: nothing was changed.")
         return False
-    verb = "Return" if request.kind is OperationKind.RETURN else "Redrive"
+    verb = "Return" if request.kind is OperationKind.RESTORE else "Redrive"
     if not is_confirmed(f"{verb} {counted(preview.total, 'dead letter')}?", yes=asked.yes):
         raise SystemExit(EXIT_COULD_NOT)
     return True

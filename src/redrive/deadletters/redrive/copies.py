@@ -168,7 +168,7 @@ class Copier:
         vhost = self._client.target.vhost
         if letter.vhost != vhost:
             raise Uncopyable(f"it is of vhost {letter.vhost}, and this redriver works on {vhost}; run it there")
-        if operation.kind is OperationKind.RETURN:
+        if operation.kind is OperationKind.RESTORE:
             return restored_copy(letter)
         copy = copy_of(letter, rules, now_ms=now_ms)
         # Checked here and not when the operation was created: meanwhile a letter's queue may have changed.

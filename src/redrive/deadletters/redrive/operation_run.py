@@ -115,7 +115,7 @@ class OperationRun:
         self._turn = 0
         self._backoff = ReconnectBackoff(first_s=0.05, longest_s=5.0)
         self._copier = Copier(parts.client, clock_ms=parts.clock_ms)
-        has_witness = parts.has_witness and operation.kind is not OperationKind.RETURN
+        has_witness = parts.has_witness and operation.kind is not OperationKind.RESTORE
         self._witness = Witness(parts.client, operation.id) if has_witness else None
         self._is_doubt_open = True
         self._sender = BatchSender(

@@ -63,7 +63,7 @@ class RedriveService:
         preview = await self._store.operations.preview(new.selection, now_ms=self._clock_ms())
         preflight = None
         # Restored dead letters go to the queues they were collected from, which the caller looks at.
-        if self._check_targets is not None and preview.total and new.kind is not OperationKind.RETURN:
+        if self._check_targets is not None and preview.total and new.kind is not OperationKind.RESTORE:
             preflight = await self._check(self._check_targets, preview, new)
         return RedrivePlan(preview=preview, preflight=preflight)
 

@@ -227,7 +227,7 @@ def _as_it_stands_here(letter: DeadLetter, book: RuleBook) -> DeadLetter:
         return letter
     owner = owner_of(letter.dlq, queue=letter.queue)
     rule = book.rule_for(letter.queue, letter.group_id, dlq=letter.dlq, owner=owner)
-    if rule is None or rule.due_at_ms(died_at_ms=letter.dead_at_ms, returns=letter.counted_returns) is None:
+    if rule is None or rule.due_at_ms(died_at_ms=letter.dead_at_ms, recurrences=letter.counted_recurrences) is None:
         return replace(letter, due_at_ms=None)
     return letter
 

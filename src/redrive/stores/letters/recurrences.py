@@ -46,7 +46,7 @@ WHO = "collector"
 NAMED_MAX = 100
 """So many ids one audit entry has; its count has them all."""
 
-POISON_RETURNS = 3
+POISON_RECURRENCES = 3
 """One that came back so often is poison: it will come back again."""
 
 _KEEP_PAST = """
@@ -88,9 +88,9 @@ class ClassifiedArrival:
     kind: ArrivalKind
     arrival: Arrival
     letter: LockedLetter | None = None
-    returns: int = 0
+    recurrences: int = 0
     counted: int = 0
-    """The returns that auto-retry counts: those after the last redrive by a person."""
+    """The recurrences that auto-retry counts: those after the last redrive by a person."""
     why: str = ""
 
 
@@ -101,13 +101,13 @@ class Recurrence:
     letter: LockedLetter
     event: LetterEvent
     incoming: IncomingLetter
-    returns: int
+    recurrences: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RedrivenRow:
     letter: LockedLetter
-    returns: int
+    recurrences: int
     forgiven: int
     vhost: str
     exchange: str
@@ -146,8 +146,8 @@ class RedrivenRows:
             kind=ArrivalKind.CAME_BACK,
             arrival=replace(arrival, explanation=_with_known_origin(arrival.explanation, row, target, self._group_key)),
             letter=letter,
-            returns=row.returns + 1,
-            counted=max(row.returns + 1 - row.forgiven, 0),
+            recurrences=row.recurrences + 1,
+            counted=max(row.recurrences + 1 - row.forgiven, 0),
         )
 
     def _proven_target(self, arrival: Arrival) -> RedriveTarget | None:
@@ -192,9 +192,9 @@ async def look_up_redriven(tx: WriteTransaction, arrivals: Sequence[Arrival]) ->
     letters = {letter.seq: letter for letter in await lock_letters(tx, seqs)}
     rows = {
         letters[seq].id: _RedrivenRow(
-            letter=letters[seq], returns=returns, forgiven=forgiven, vhost=vhost, exchange=exchange
+            letter=letters[seq], recurrences=recurrences, forgiven=forgiven, vhost=vhost, exchange=exchange
         )
-        for seq, returns, forgiven, vhost, exchange in await tx.rows(_ROWS, seqs)
+        for seq, recurrences, forgiven, vhost, exchange in await tx.rows(_ROWS, seqs)
         if seq in letters
     }
     back_already = {(seq, count) for seq, count in await tx.rows(_BACK_ALREADY, seqs)}
@@ -278,8 +278,8 @@ def _row_values(one: Recurrence, group_seqs: dict[str, int]) -> tuple[object, ..
     return (
         one.letter.seq,
         *overwritten_values(incoming, group_seqs[incoming.explanation.group_id]),
-        one.returns,
-        int(one.returns >= POISON_RETURNS),
+        one.recurrences,
+        int(one.recurrences >= POISON_RECURRENCES),
         incoming.due_at_ms,
     )
 

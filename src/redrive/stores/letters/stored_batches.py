@@ -172,7 +172,7 @@ async def _sort_out(tx: WriteTransaction, arrivals: Sequence[Arrival], book: Rul
             owner = owner_of(arrival.dlq, queue=explanation.queue)
         rule = book.rule_for(explanation.queue, explanation.group_id, dlq=arrival.dlq, owner=owner)
         if row is None or classified.kind is not ArrivalKind.CAME_BACK:
-            due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=0)
+            due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=died_at_ms(arrival), recurrences=0)
             copy_of = row.id if row is not None and classified.kind is ArrivalKind.COPY else arrival.twin_of
             batch.new.append(incoming_letter(arrival, due_at_ms=due_at_ms, copy_of=copy_of))
             if copy_of is not None:
@@ -181,10 +181,12 @@ async def _sort_out(tx: WriteTransaction, arrivals: Sequence[Arrival], book: Rul
             continue
         due_at_ms, event = None, LetterEvent.CAME_BACK
         if rule is not None and rule.enabled:
-            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), returns=classified.counted)
+            due_at_ms = rule.due_at_ms(died_at_ms=died_at_ms(arrival), recurrences=classified.counted)
             event = LetterEvent.CAME_BACK if due_at_ms is not None else LetterEvent.SPENT
         incoming = incoming_letter(arrival, due_at_ms=due_at_ms, copy_of=None)
-        batch.recurrences.append(Recurrence(letter=row, event=event, incoming=incoming, returns=classified.returns))
+        batch.recurrences.append(
+            Recurrence(letter=row, event=event, incoming=incoming, recurrences=classified.recurrences)
+        )
         batch.row_ids.append(row.id)
     return batch
 

@@ -129,7 +129,7 @@ class Operations:
             if not is_new:
                 return row.operation
             total = await freeze(tx, row.seq, new.selection, looked_up, now_ms=now_ms)
-            if new.kind is OperationKind.RETURN:
+            if new.kind is OperationKind.RESTORE:
                 await leave_batches(tx, row.seq)
             return await _begin(tx, row, total, now_ms=now_ms)
 
@@ -363,7 +363,7 @@ def _detail(operation: Operation) -> dict[str, object]:
     """What was selected, where its copies go, and what its sender is limited to."""
     target = operation.target
     detail: dict[str, object] = {"selection": operation.selection_text}
-    if operation.kind is OperationKind.RETURN:
+    if operation.kind is OperationKind.RESTORE:
         return {**detail, "target": "the dead-letter queues they came from"}
     if target.exchange is None:
         detail["target"] = "the failed queue" if target.routing_key is None else target.routing_key

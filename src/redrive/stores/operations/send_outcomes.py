@@ -64,7 +64,7 @@ WHERE l.seq = ANY($1::bigint[]) AND l.silent_at_ms <= $2 AND l.status IN ('retry
 )
 _SENT_TO_LOCKED = " ".join((_SENT_TO, "FOR UPDATE OF l"))
 _WAIT_ON_MS = 300_000
-_SETTLE_MS = 600_000
+_SILENCE_MS = 600_000
 """Of a letter whose operation is not known here."""
 # From when it was confirmed, for as long as it was claimed with. The letter itself does not change: of all a redrive
 # writes that would cost the most, since PostgreSQL has no room for it beside the row and writes every index again.
@@ -82,7 +82,7 @@ SELECT l.silent_at_ms, l.seq FROM letters AS l
 WHERE l.seq = ANY($1::bigint[]) AND l.status IN ('retrying', 'waiting') AND l.silent_at_ms > $2
 ON CONFLICT DO NOTHING
 """
-_RETURNS = """
+_RECURRENCES = """
 SELECT seq, CASE WHEN returns > forgiven THEN returns - forgiven ELSE 0 END FROM letters WHERE seq = ANY($1::bigint[])
 """
 _GROUP_IDS = "SELECT seq, id, owner FROM groups WHERE seq = ANY($1::bigint[])"
@@ -91,7 +91,7 @@ _WHO = "auto-retry"
 _NAMED_MAX = 100
 _FORGET_SILENCE = Assignments(sql=", silent_at_ms = NULL")
 _TAKEN = "its copy no longer lies in its target unconsumed"
-_LIFE = {LetterEvent.CONFIRMED: "sent", LetterEvent.REFUSED: "refused", LetterEvent.LOST: "in doubt"}
+_LIFECYCLE_EVENTS = {LetterEvent.CONFIRMED: "sent", LetterEvent.REFUSED: "refused", LetterEvent.LOST: "in doubt"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ async def end_letters(
     current = [one for one in letters if one.redrives == redrives[one.seq] and one.status is Status.RETRYING]
     seqs = [one.seq for one in current]
     match event:
-        case LetterEvent.CONFIRMED if operation.kind is OperationKind.RETURN:
+        case LetterEvent.CONFIRMED if operation.kind is OperationKind.RESTORE:
             await _resolve_restored(tx, run.count_changes, current, operation.who, now_ms=now_ms)
         case LetterEvent.CONFIRMED:
             if seqs:
@@ -139,7 +139,11 @@ async def end_letters(
             await change_status(
                 tx, run.count_changes, current, event, now_ms=now_ms, reason=reason, sets=_FORGET_SILENCE
             )
-    name = "given back" if operation.kind is OperationKind.RETURN and event is LetterEvent.CONFIRMED else _LIFE[event]
+    name = (
+        "given back"
+        if operation.kind is OperationKind.RESTORE and event is LetterEvent.CONFIRMED
+        else _LIFECYCLE_EVENTS[event]
+    )
     await record_lifecycle(tx, seqs, name, now_ms=now_ms, who=operation.who, detail=reason, operation_id=operation.id)
 
 
@@ -148,7 +152,7 @@ async def by_silence_time(
 ) -> dict[int | None, list[LockedLetter]]:
     """Dead letters by how long they must stay away to count as resolved: auto-retry's by their rules. None: nobody
     waits for what is restored to its dead-letter queue."""
-    if operation.kind is OperationKind.RETURN:
+    if operation.kind is OperationKind.RESTORE:
         return {None: letters}
     default_ms = round(operation.settle_s * 1000)
     if operation.kind is not OperationKind.AUTO_RETRY:
@@ -193,7 +197,7 @@ async def resolve_silent(
     by_silence: defaultdict[int, list[LockedLetter]] = defaultdict(list)
     for silence_ms, *columns in await tx.rows(_SILENT, seqs, now_ms):
         by_silence[silence_ms].append(read_locked(tuple(columns)))
-    settled: list[LockedLetter] = []
+    resolved: list[LockedLetter] = []
     for silence_ms, letters in by_silence.items():
         reason = f"has not come back for {format_duration_ms(silence_ms)}"
         moved = await change_status(
@@ -208,12 +212,12 @@ async def resolve_silent(
         await record_lifecycle(tx, [one.seq for one in moved], "silence", now_ms=now_ms, who="", detail=reason)
         for one in moved:
             count_changes.add_activity("resolved", one.key, now_ms)
-        settled += moved
-    await _audit(tx, "letters.settled", settled, "they have not come back in their time", now_ms=now_ms)
+        resolved += moved
+    await _audit(tx, "letters.settled", resolved, "they have not come back in their time", now_ms=now_ms)
     await tx.many(_LOOKED_AT, over)
     await tx.run(_LOOK_AGAIN, seqs, now_ms)
     await count_changes.write(tx)
-    return len(settled)
+    return len(resolved)
 
 
 async def _wait_on(
@@ -247,7 +251,7 @@ async def _wait_on(
         book, groups = await read_rules(tx), await _group_ids(tx, letters)
         for one, kind, settle_s in taken:
             rule = _rule_for(book, one, groups) if kind == OperationKind.AUTO_RETRY else None
-            default_ms = _SETTLE_MS if settle_s is None else round(settle_s * 1000)
+            default_ms = _SILENCE_MS if settle_s is None else round(settle_s * 1000)
             again.append((now_ms + (default_ms if rule is None else rule.settle_ms), one.seq))
     if again:
         await tx.many(_EXTEND_ONE, again)
@@ -289,11 +293,11 @@ async def _by_due(
     """Dead letters that were not sent, by when auto-retry may try again: as if they had died now."""
     book = await rules_to_decide_by(tx)
     groups = await _group_ids(tx, letters)
-    returns: dict[int, int] = dict(await tx.rows(_RETURNS, [one.seq for one in letters]))
+    recurrences: dict[int, int] = dict(await tx.rows(_RECURRENCES, [one.seq for one in letters]))
     sorted_out: defaultdict[int | None, list[LockedLetter]] = defaultdict(list)
     for one in letters:
         rule = _rule_for(book, one, groups)
-        due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=now_ms, returns=returns[one.seq])
+        due_at_ms = None if rule is None else rule.due_at_ms(died_at_ms=now_ms, recurrences=recurrences[one.seq])
         sorted_out[due_at_ms].append(one)
     return sorted_out
 
