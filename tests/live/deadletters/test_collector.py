@@ -172,7 +172,7 @@ def test_somebody_elses_consumer_is_waited_for(vhost: Vhost, kind: str, tmp_path
             notes, stop = Notes(), asyncio.Event()
             running = asyncio.create_task(make_collector(client, store, [source(vhost, kind)], notes=notes).run(stop))
             await wait_until(lambda: notes.count("collector.waiting") == 1, timeout_s=30)
-            assert "alone" in str(notes.last("collector.waiting")["reason"])
+            assert "it is collected when we are its only consumer" in str(notes.last("collector.waiting")["reason"])
             await other.close()
             await park(client, DLQ, numbered(3))
             await wait_until(lambda: notes.count("collector.stored") >= 1, timeout_s=30)
