@@ -266,7 +266,7 @@ async def reopen(
 
 
 @router.post("/{message_id}/settle", response_model=schemas.Message, responses=_TAGGED)
-async def resolve_doubt(
+async def settle(
     request: Request,
     response: Response,
     caller: OperatorCaller,
