@@ -306,7 +306,7 @@ def test_rules_of_a_limited_operator_move_no_due_time_of_others(
             for method, body in (("PUT", {"enabled": False}), ("DELETE", None)):
                 answer = await stage.call((method, f"/api/v1/rules/queue:{MINE}", body), token)
                 assert answer.status_code == 403, answer.text
-                assert "for more queues" in answer.json()["detail"]
+                assert "a token with more queues" in answer.json()["detail"]
             assert mine in await store.rules.all()
 
     run(scenario())

@@ -68,27 +68,35 @@ def test_a_dead_letter_key_without_an_exchange_is_refused(profile: str) -> None:
     rig.queue("q", dead_letter_routing_key="parked", dead_letter_exchange="")
 
 
+COMPARED: list[tuple[str, object, object]] = [
+    ("message-ttl", 1, 2),
+    ("expires", 10_000, 20_000),
+    ("max-length", 1, 2),
+    ("max-length-bytes", 1, 2),
+    ("overflow", "drop-head", "reject-publish"),
+    ("dead-letter-exchange", "a", "b"),
+    ("dead-letter-routing-key", "a", "b"),
+    ("single-active-consumer", True, False),
+]
+COMPARED_ON_QUORUM: list[tuple[str, object, object]] = [
+    ("delivery-limit", 1, 2),
+    ("dead-letter-strategy", "at-most-once", "at-least-once"),
+]
+
+
 @every_profile
 @pytest.mark.parametrize(
-    ("argument", "value", "other"),
+    ("kind", "argument", "value", "other"),
     [
-        ("message-ttl", 1, 2),
-        ("expires", 10_000, 20_000),
-        ("max-length", 1, 2),
-        ("max-length-bytes", 1, 2),
-        ("overflow", "drop-head", "reject-publish"),
-        ("dead-letter-exchange", "a", "b"),
-        ("dead-letter-routing-key", "a", "b"),
-        ("single-active-consumer", True, False),
-        ("delivery-limit", 1, 2),
-        ("dead-letter-strategy", "at-most-once", "at-least-once"),
+        *(("classic", *case) for case in COMPARED),
+        *(("quorum", *case) for case in [*COMPARED, *COMPARED_ON_QUORUM]),
     ],
 )
 def test_a_queue_declared_again_with_another_argument_or_without_it_is_refused(
-    profile: str, argument: str, value: object, other: object
+    profile: str, kind: str, argument: str, value: object, other: object
 ) -> None:
     rig = Rig(profile)
-    same = {"x-queue-type": "quorum", "x-dead-letter-exchange": "x", f"x-{argument}": value}
+    same = {"x-queue-type": kind, "x-dead-letter-exchange": "x", f"x-{argument}": value}
     rig.channel.declare_queue("q", durable=True, arguments=same)
     assert rig.channel.declare_queue("q", durable=True, arguments=same) == ("q", 0, 0)
     without = {key: kept for key, kept in same.items() if key != f"x-{argument}"}
