@@ -243,7 +243,7 @@ def _facts(letter: DeadLetter) -> list[tuple[str, str]]:
         ("published", f"exchange {letter.exchange or '(default)'}, key {letter.routing_key}"),
         ("died", died),
         ("error", error + (f" (status {letter.status_code})" if letter.status_code is not None else "")),
-        ("explained by", letter.told_by),
+        ("explained", f"by {letter.told_by}"),
         ("attempts", "" if letter.attempts is None else str(letter.attempts)),
         ("redriven", counts),
         ("due", "" if letter.due_at_ms is None else f"{moment_text(letter.due_at_ms)} (auto-retry)"),
