@@ -1,43 +1,14 @@
 """What `compile` writes is what RabbitMQ has after it took it, by each of the three ways in, on each version."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from rig.brokers import Vhost
 from rig.node import Node
 from rig.node_pool import OwnNodes
 
-from redrive.topology import Topology, compile_declaration, read_declaration, read_definitions, write_definitions
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-EVERYWHERE = ("freeflow", "event-bus", "file-pipeline", "ratatoskr", "bookly", "ladder")
-
-
-def compiled(example: str, vhost: str | None = None) -> Topology:
-    declaration = read_declaration((EXAMPLES / example / "redrive.yaml").read_text(), file=example)
-    return compile_declaration(declaration, vhost=vhost).topology
-
-
-def read_back(answer: Any, vhost: str) -> Topology:
-    """What a broker has in one vhost; the exchanges every vhost is born with are not exported."""
-    found = read_definitions(json.dumps(answer), vhost=vhost)
-    return Topology(
-        exchanges=tuple(one for one in found.exchanges if one.vhost == vhost),
-        queues=tuple(one for one in found.queues if one.vhost == vhost),
-        bindings=tuple(one for one in found.bindings if one.vhost == vhost),
-        policies=tuple(one for one in found.policies if one.vhost == vhost),
-    )
-
-
-def without_vhosts(topology: Topology) -> Topology:
-    return Topology(
-        exchanges=topology.exchanges,
-        queues=topology.queues,
-        bindings=topology.bindings,
-        policies=topology.policies,
-    )
+from redrive.topology import write_definitions
+from tests.live.broker_topology import EVERYWHERE, compiled, read_back, without_vhosts
 
 
 def check_import_by_the_management_api(vhost: Vhost, example: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rig.brokers import Vhost
 
 from redrive.topology import read_definitions
-from tests.live.test_definitions import EVERYWHERE, compiled, read_back, without_vhosts
+from tests.live.broker_topology import EVERYWHERE, compiled, read_back, without_vhosts
 from tests.unit.cli.dlq_stage import redrive as in_this_process
 
 ROOT = Path(__file__).parents[3]

@@ -31,6 +31,7 @@ from redrive.wire.envelopes import wrap_in_envelope
 from redrive.wiring import ContentJson, describe_content
 from tests.unit.admin.conftest import ClientFor, Clock, PutLetter, Run, audited
 from tests.unit.event_loop_gaps import longest_gap_s
+from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.made_letters import NOW_MS, make_letter
 
 BLIND = View(sees_payloads=False)
@@ -519,7 +520,7 @@ def test_lifecycle_events_hide_error_texts_from_callers_without_payloads(
 ) -> None:
     async def scenario() -> None:
         letter = await put_letter()
-        async with store._database.write() as tx:
+        async with database_of(store).write() as tx:
             seq = await tx.value("SELECT seq FROM letters WHERE id = $1", letter.id)
             await record_lifecycle(tx, [seq], event.value, now_ms=clock(), who="", detail="card 4711 was refused")
         path = f"/api/v1/messages/{letter.id}"

@@ -13,6 +13,7 @@ from redrive.records import Role, View
 from redrive.stores import Store
 from tests.unit.admin.conftest import ClientFor, PutLetter, Run
 from tests.unit.event_loop_gaps import longest_gap_s
+from tests.unit.stores.arrivals import database_of
 
 STARS = "*a" * 11
 WIDE = ["topic:a*", "queue:*a", "dlq:*a*", "status:pending type:*", f"topic:{','.join(f't{n}' for n in range(60))}"]
@@ -84,7 +85,7 @@ def test_many_topics_of_a_viewer_delay_nobody(
 
     async def scenario() -> None:
         await put_letter(routing_key="t7", dlq="orders.dlq")
-        async with store._database.write() as tx:
+        async with database_of(store).write() as tx:
             for number in range(5_000):
                 keep = "INSERT INTO tallies (dimension, key, status, n) VALUES ('topic', $1, 'pending', 1)"
                 await tx.run(keep, f"topic.{number}.{'x' * 60}")

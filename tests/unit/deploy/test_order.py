@@ -4,7 +4,7 @@ import pytest
 
 from redrive.deploy import bindings_in_order, exchanges_in_order, queues_in_order, read_difference
 from redrive.topology import Queue, Topology, compile_declaration, declare
-from tests.unit.topology.test_examples import NAMES, compiled
+from tests.unit.topology.example_declarations import NAMES, compiled
 
 
 def topology(**sections: object) -> Topology:

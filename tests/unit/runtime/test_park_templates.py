@@ -24,7 +24,7 @@ from redrive.runtime.settlement.park_templates import ParkKind, ParkTemplates, c
 from redrive.runtime.settlement.retry_state import RetryStates
 from redrive.wire import Properties
 from tests.examples import examples
-from tests.unit.runtime.test_retry_state import PLANS, SHAPES, x_deaths
+from tests.unit.runtime.dead_deliveries import PLANS, SHAPES, x_deaths
 
 NOW_MS = 1_794_737_507_364
 LOOKS_LIKE_NOW = b"l" + NOW_MS.to_bytes(8, "big")

@@ -13,34 +13,8 @@ from redrive.runtime.settlement.retry_state import RetryStates
 from redrive.topology import QueuePlan
 from redrive.wire import Properties, digest_of
 from tests.examples import examples
-from tests.unit.runtime.stage import compiled
+from tests.unit.runtime.dead_deliveries import PLANS, SHAPES, died, x_deaths
 
-SHAPES = ("quorum", "ladder", "requeue", "native")
-
-
-def plan_of(shape: str) -> QueuePlan:
-    return compiled(
-        f"exchanges: {{shop: topic}}\nqueues: {{orders: {{from: {{shop: ['#']}}, retry: {{shape: {shape}}}}}}}"
-    ).queue("orders")
-
-
-PLANS = {shape: plan_of(shape) for shape in SHAPES}
-
-
-def died(count: int, reason: str, exchange: str) -> list[dict[str, Any]]:
-    return [
-        {"queue": "orders", "reason": reason, "count": count, "exchange": exchange, "routing-keys": ["a.key"]},
-        {
-            "queue": "orders.retry",
-            "reason": "expired",
-            "count": count,
-            "exchange": "",
-            "routing-keys": ["orders.retry"],
-        },
-    ]
-
-
-x_deaths = st.builds(died, st.integers(1, 3), st.sampled_from(["rejected", "expired"]), st.sampled_from(["", "shop"]))
 forged = Properties.of(headers={"x-death": died(3, "rejected", "shop")}).raw
 tables = st.fixed_dictionaries(
     {},

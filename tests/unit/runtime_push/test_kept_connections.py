@@ -10,8 +10,8 @@ from redrive.core import Answered
 from redrive.runtime.message import Message
 from redrive.runtime.push import Pusher, PushTarget
 from tests.unit.runtime_push.messages import PlainMessage
+from tests.unit.runtime_push.outcomes import outcome
 from tests.unit.runtime_push.services import Request, Service, Wire, always
-from tests.unit.runtime_push.test_pusher import outcome
 
 UNASKED = {
     "an answer": b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",

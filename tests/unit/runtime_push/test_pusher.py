@@ -4,34 +4,16 @@ import asyncio
 import re
 import socket
 import sys
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from redrive.core import Answered, Outcome, Raised, outcome_of
-from redrive.runtime.message import Message
+from redrive.core import Answered, Outcome, Raised
 from redrive.runtime.push import BadAnswer, Dropped, InvalidPush, Pusher, PushTarget, TooSlow, Unreachable, is_signed
-from tests.unit.runtime_push.messages import PlainMessage
+from tests.unit.runtime_push.outcomes import BODY, NOW_S, outcome, push_once
 from tests.unit.runtime_push.services import Behaviour, ClosingService, Request, Service, Wire, always
 
-BODY = b'{"order": 7, "note": "\xff\x00 as it came"}'
 SECRET = b"0123456789abcdef0123456789abcdef"
-NOW_S = 1_767_268_800
-
-
-async def push_once(target: PushTarget, body: bytes = BODY, **message: Any) -> Outcome | None:
-    """The outcome the runtime would see; None for a success."""
-    async with Pusher(target, now_s=lambda: NOW_S) as push:
-        return await outcome(push, body, **message)
-
-
-async def outcome(push: Pusher, body: bytes = BODY, **message: Any) -> Outcome | None:
-    try:
-        async with asyncio.timeout(20):
-            await push(body, cast(Message, PlainMessage(**message)))
-    except Exception as error:  # noqa: BLE001 - as the runtime does
-        return outcome_of(error, now_ms=NOW_S * 1000)
-    return None
 
 
 def pushed_to(behaviour: Behaviour, **options: Any) -> tuple[Outcome | None, Service]:

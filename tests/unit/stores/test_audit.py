@@ -2,15 +2,11 @@
 
 import pytest
 
-from redrive.records import AuditEntry
 from redrive.stores import InvalidCursor, Store
 from redrive.stores.audit import write_audit
-from tests.unit.stores.made_letters import NOW_MS, on_store
-
-
-def entry(number: int, **fields: object) -> AuditEntry:
-    values = {"at_ms": NOW_MS, "who": "ann", "action": "letters.resolved", "subject": "x", "count": number, "why": ""}
-    return AuditEntry(**{**values, **fields})  # type: ignore[arg-type]
+from tests.unit.stores.arrivals import database_of
+from tests.unit.stores.audit_entries import entry
+from tests.unit.stores.made_letters import on_store
 
 
 def test_entries_are_paged_and_chosen(store_url: str) -> None:
@@ -45,7 +41,7 @@ def test_whatever_an_entry_holds_it_is_kept(store_url: str) -> None:
 def test_an_entry_goes_with_the_deed_that_is_undone(store_url: str) -> None:
     async def work(store: Store) -> None:
         async def undone() -> None:
-            async with store._database.write() as tx:
+            async with database_of(store).write() as tx:
                 await write_audit(tx, entry(1))
                 raise ZeroDivisionError
 

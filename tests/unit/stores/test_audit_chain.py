@@ -12,8 +12,8 @@ from redrive.records import GENESIS, AuditRow, ChainCheck, ChainHead, InvalidHea
 from redrive.stores import Store, acting_as, open_store
 from redrive.stores.schema.migrations import MIGRATIONS
 from tests.unit.stores.arrivals import database_of
+from tests.unit.stores.audit_entries import entry
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.test_audit import entry
 
 
 async def fill(store: Store, count: int) -> None:

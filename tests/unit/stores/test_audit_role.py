@@ -9,8 +9,8 @@ import pytest
 
 from redrive.stores import open_store
 from tests.unit.stores.arrivals import collect, database_of, make_arrival
+from tests.unit.stores.audit_entries import entry
 from tests.unit.stores.conftest import Run
-from tests.unit.stores.test_audit import entry
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/audit.md"
 

@@ -16,6 +16,7 @@ from tests.unit.stores.arrivals import (
     collecting_lease,
     counts_anew,
     counts_kept,
+    database_of,
     make_arrival,
     proven,
     redrive,
@@ -269,7 +270,7 @@ def test_one_that_came_back_with_its_attempts_spent_has_failed(store: Store, run
 def test_a_group_that_was_resolved_is_regressed_by_a_new_dead_letter(store: Store, run: Run) -> None:
     async def scenario() -> None:
         await collect(store, make_arrival(5))
-        async with store._database.write() as tx:
+        async with database_of(store).write() as tx:
             await tx.run("UPDATE groups SET state = 'resolved'")
         await collect(store, make_arrival(2), make_arrival(9))
         group = await store.groups.get("timeouts")

@@ -21,11 +21,9 @@ from redrive.stores.search.content_checks import Check, CheckCancelled, CheckLim
 from redrive.stores.search.filter_process import MEMORY_BYTES_MAX, NICE, FilterProcess, ProcessDied
 from redrive.stores.search.offload import Allowance, check_contents_offloaded
 from redrive.wire import Properties
+from tests.unit.stores.expensive_checks import ENDLESS, EXPENSIVE, LARGE
 
 LIMITS = CheckLimits(piece_cost=offload.PIECE_COST, letter_cost=offload.LETTER_COST_MAX)
-ENDLESS = CheckLimits(piece_cost=1 << 60, letter_cost=1 << 60)
-LARGE = MessageContent(properties=b"", body=json.dumps({"a": [[n, f"v{n}"] for n in range(20_000)]}).encode())
-EXPENSIVE: tuple[Check, ...] = tuple(BodyTerm(path=("a", "*", "1"), value=f"zz{n}*", negated=True) for n in range(20))
 SMALL_CHECK: tuple[Check, ...] = (BodyTerm(path=("order",), value="7"),)
 
 
@@ -209,7 +207,7 @@ def test_it_ends_when_it_is_closed(process: FilterProcess) -> None:
 PARENT = """
 import json, sys
 from redrive.stores.search.filter_process import FilterProcess
-from tests.unit.stores.test_filter_process import EXPENSIVE, ENDLESS, LARGE
+from tests.unit.stores.expensive_checks import ENDLESS, EXPENSIVE, LARGE
 process = FilterProcess()
 told = []
 def is_over():

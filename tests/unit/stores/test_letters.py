@@ -7,6 +7,7 @@ import pytest
 from redrive.core import Attempt
 from redrive.records import DeadLetter, Filter, LifecycleEntry, MessageContent, NameTerm, Selection, Status, WordsTerm
 from redrive.stores import ChangeResult, EarlierContent, ExportedEdit, LetterBusy, Store, UnknownLetter, VersionConflict
+from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.made_letters import NOW_MS, make_exported, make_letter, on_store, put
 
 LATER_MS = NOW_MS + 1_000_000
@@ -175,7 +176,7 @@ def test_a_deleted_letter_leaves_nothing_but_the_audit(store_url: str) -> None:
         await put(store, [make_exported(make_letter(0), body={"a": "unmistakable"})])
         await store.letters.delete(Selection(ids=(make_letter(0).id,)), who="ann", why="", now_ms=LATER_MS)
         assert await store.letters.get(make_letter(0).id) is None
-        async with store._database.read() as tx:
+        async with database_of(store).read() as tx:
             for table in ("letters", "contents", "happenings", "tallies"):
                 assert await tx.value(f"SELECT count(*) FROM {table}") == 0, table  # noqa: S608
         # The words are free again: the same letter comes back from an export.

@@ -11,7 +11,7 @@ from redrive.stores import InvalidScope, RuleOutsideScope, Store, StoreUnavailab
 from redrive.stores import retry_rules as rules
 from redrive.stores.letters import incoming as arriving
 from redrive.stores.letters import stored_batches as collecting
-from tests.unit.stores.arrivals import NOW_MS, collect, make_arrival, redrive
+from tests.unit.stores.arrivals import NOW_MS, collect, database_of, make_arrival, redrive
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.made_letters import make_letter, put
 
@@ -322,7 +322,7 @@ def test_a_rule_for_some_queues_leaves_due_times_of_others_that_were_moved(store
     async def scenario() -> None:
         ids = await put_places(store)
         await store.rules.set(RetryRule(scope="*", first_ms=1_000, ceiling_ms=1_000), now_ms=NOW_MS)
-        async with store._database.write() as tx:
+        async with database_of(store).write() as tx:
             await tx.run("UPDATE letters SET due_at_ms = dead_at_ms + 5000 WHERE id = $1", ids[1])
         await store.rules.set(RetryRule(scope="queue:orders", queues=MINE), now_ms=NOW_MS)
         await store.rules.remove("queue:orders", queues=MINE, now_ms=NOW_MS)

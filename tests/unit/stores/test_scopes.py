@@ -7,6 +7,7 @@ from redrive.stores import Store
 from redrive.stores.search import index_choice as drivers
 from redrive.stores.search.index_choice import PIECES_MAX, choose_index, expand_names
 from tests.unit.event_loop_gaps import longest_gap_s
+from tests.unit.stores.arrivals import database_of
 from tests.unit.stores.conftest import Run
 from tests.unit.stores.made_letters import NOW_MS, make_letter, put
 
@@ -120,7 +121,7 @@ def test_many_names_of_few_letters_are_found_by_the_index(store: Store, run: Run
     async def scenario() -> None:
         await put_queues(store, count=40)
         names = ("rare", *(f"quiet{number}" for number in range(40)))
-        async with store._database.read() as tx:
+        async with database_of(store).read() as tx:
             conditions = await expand_names(tx, (NameTerm(field="queue", values=names),))
             assert conditions == (NameTerm(field="queue", values=("rare",)),)
             driver = await choose_index(tx, conditions, None, measured=False)
@@ -137,7 +138,7 @@ def test_many_names_of_few_letters_are_found_by_the_index(store: Store, run: Run
 
 async def put_names(store: Store, count: int) -> None:
     """So many topics that have letters."""
-    async with store._database.write() as tx:
+    async with database_of(store).write() as tx:
         names = [f"topic.{number:05}.{'x' * 60}" for number in range(count)]
         for name in names:
             await tx.run("INSERT INTO tallies (dimension, key, status, n) VALUES ('topic', $1, 'pending', 1)", name)
@@ -173,7 +174,7 @@ def test_names_written_out_are_those_that_the_pattern_stands_for(store: Store, r
     async def scenario() -> None:
         await put(store, [make_letter(number, routing_key=name) for number, name in enumerate(known)])
         for asked in ("a*b", "*_b", "*%b", "*[b]*", "a?*", "*\\b", "a.*", "*", "**", "nobody*"):
-            async with store._database.read() as tx:
+            async with database_of(store).read() as tx:
                 (found,) = await expand_names(tx, (NameTerm(field="topic", values=(asked,)),))
             assert isinstance(found, NameTerm)
             assert found.values == tuple(sorted(name for name in known if matches_glob(asked, name))), asked

@@ -166,7 +166,7 @@ async def check(store: Store, everything: list[ExportedLetter], filter: Filter, 
     expected = await check_page(store, everything, filter, limit, newest_first)
     assert await store.letters.count(filter, now_ms=NOW_MS) == len(expected)
     statuses = [Status.PENDING, Status.FAILED]
-    async with store._database.read() as tx:
+    async with database_of(store).read() as tx:
         seqs = await find_matching(tx, filter, statuses=statuses, limit=None, now_ms=NOW_MS)
         first = await find_matching(tx, filter, statuses=statuses, limit=2, now_ms=NOW_MS)
         rows = await tx.rows("SELECT seq, id, dead_at_ms FROM letters")
@@ -179,7 +179,7 @@ async def check(store: Store, everything: list[ExportedLetter], filter: Filter, 
 
 
 async def clear(store: Store) -> None:
-    async with store._database.write() as tx:
+    async with database_of(store).write() as tx:
         seqs = [row[0] for row in await tx.rows("SELECT seq FROM letters")]
         await forget_words(tx, seqs)
         for table in ("letters", "contents", "happenings", "tallies", "groups", "activity", "audit"):

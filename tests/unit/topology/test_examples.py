@@ -1,19 +1,11 @@
 """Each example is exactly its document: every exchange, queue, argument and binding spelled out, and nothing more."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redrive.topology import Compiled, Queue, compile_declaration, read_declaration, read_definitions
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
-NAMES = ("freeflow", "event-bus", "file-pipeline", "ratatoskr", "bookly", "ladder", "native")
-
-
-def compiled(name: str) -> Compiled:
-    file = EXAMPLES / name / "redrive.yaml"
-    return compile_declaration(read_declaration(file.read_text(), file=str(file)))
+from redrive.topology import Compiled, Queue, read_definitions
+from tests.unit.topology.example_declarations import EXAMPLES, NAMES, compiled
 
 
 def exchanges(one: Compiled) -> dict[str, str]:
