@@ -20,7 +20,8 @@ class CuttingProxy:
         self.connections = 0
         self.port = 0
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forwards one connection until an end closes it or it is cut."""
         self.connections += 1
         budget = None
         if self._cuts_left:
@@ -49,6 +50,11 @@ class CuttingProxy:
         await asyncio.gather(*pumps, return_exceptions=True)
         self._tasks.difference_update(pumps)
 
+    def close(self) -> None:
+        """Stops forwarding on every connection."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, budget: list[int] | None) -> None:
         while data := await reader.read(65_536):
             if budget is not None:
@@ -65,11 +71,10 @@ class CuttingProxy:
 async def cutting_proxy(host: str, port: int, *, cuts: int, bytes_max: int, seed: int) -> AsyncIterator[CuttingProxy]:
     """A running proxy; `port` is where it listens."""
     proxy = CuttingProxy(host, port, cuts=cuts, bytes_max=bytes_max, seed=seed)
-    server = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:
         yield proxy
     finally:
         server.close()
-        for task in tuple(proxy._tasks):
-            task.cancel()
+        proxy.close()

@@ -265,8 +265,10 @@ def test_clients_that_do_not_read_hold_nobody_up(served: Served) -> None:
         client = Client(served)
         held: list[asyncio.StreamWriter] = []
         for n in range(40):
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
-            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            _, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
+            transport = writer.transport
+            assert isinstance(transport, asyncio.Transport)
+            transport.pause_reading()
             writer.write(client.head("GET", f"/api/v1/messages/{make_letter(n % LETTERS).id}/body"))
             held.append(writer)
         for _ in range(10):

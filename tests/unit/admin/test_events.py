@@ -155,14 +155,14 @@ def test_all_streams_share_one_database_reading_and_without_streams_there_is_non
         watches = [Watch(app, client) for _ in range(10)]
         for watch in watches:
             await watch.until(lambda one: len(one.events("stats")) == 1)
+        (reading,) = (task for task in asyncio.all_tasks() if task.get_name() == "redrive live updates")
         await asyncio.gather(*(watch.go_away() for watch in watches))
         assert updates.watchers == 0
         before = looks
         for _ in range(20):
             await asyncio.sleep(0)
-        assert updates._reading is not None
-        await asyncio.wait([updates._reading], timeout=PATIENCE_S)
-        assert updates._reading.done()
+        await asyncio.wait([reading], timeout=PATIENCE_S)
+        assert reading.done()
         assert looks == before
 
     run(scenario())

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from redrive.records import Role
 from redrive.stores import Store
-from tests.unit.admin.conftest import BASE_URL, ClientFor, Clock, Run, audited
+from tests.unit.admin.conftest import ClientFor, Clock, Run, audited
 
 NEW: dict[str, Any] = {"name": "ada", "role": "operator", "queues": ["orders*"], "expires_in_days": 1, "why": "on call"}
 DAY_MS = 86_400_000
@@ -29,13 +28,11 @@ def test_a_token_is_made_used_and_revoked(run: Run, client_for: ClientFor, clock
         assert (told["name"], told["role"], told["queues"], told["payloads"], told["state"], told["created_by"]) == (
             *("ada", "operator", ["orders*"], True, "valid", "root"),
         )
-        transport = admin._transport
-        headers = {"Authorization": f"Bearer {told['token']}"}
-        async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=headers) as ada:
-            assert (await ada.get("/api/v1/messages")).status_code == 200
-            revoked = await admin.delete(f"/api/v1/tokens/{told['id']}")
-            assert (revoked.status_code, revoked.json()["state"]) == (200, "revoked")
-            assert (await ada.get("/api/v1/messages")).status_code == 401
+        ada = {"Authorization": f"Bearer {told['token']}"}
+        assert (await admin.get("/api/v1/messages", headers=ada)).status_code == 200
+        revoked = await admin.delete(f"/api/v1/tokens/{told['id']}")
+        assert (revoked.status_code, revoked.json()["state"]) == (200, "revoked")
+        assert (await admin.get("/api/v1/messages", headers=ada)).status_code == 401
         again = await admin.delete(f"/api/v1/tokens/{told['id']}")
         assert again.json() == revoked.json()
         assert await audited(store, "token.revoked") == [("root", told["id"], 1)]

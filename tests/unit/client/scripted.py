@@ -134,6 +134,10 @@ class ScriptedBroker:
                 peer.hang_up()
         await self._server.wait_closed()
 
+    def stop_listening(self) -> None:
+        """Refuses new connections from now on."""
+        self._server.close()
+
     @property
     def port(self) -> int:
         port: int = self._server.sockets[0].getsockname()[1]

@@ -256,7 +256,7 @@ def test_after_a_loss_the_next_host_is_tried_first_and_the_dead_one_last() -> No
         notes = Notes()
         async with ScriptedBroker() as first, ScriptedBroker() as second, ScriptedBroker() as gone:
             hosts = tuple(("127.0.0.1", broker.port) for broker in (gone, first, second))
-            gone._server.close()
+            gone.stop_listening()
             async with Client(BrokerTarget(hosts=hosts, heartbeat_s=0), observer=notes, backoff=at_once):
                 assert (len(first.peers), len(second.peers)) == (1, 0)
                 first.peer.hang_up()

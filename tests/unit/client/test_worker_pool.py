@@ -35,12 +35,13 @@ def test_handlers_that_do_not_wait_share_a_worker_and_keep_their_order() -> None
         async def handle(item: int) -> None:
             done.append(item)
 
+        others = asyncio.all_tasks()
         workers, failures = make(handle)
         for item in range(1000):
             workers.put(item)
         await until(lambda: len(done) == 1000)
         assert done == list(range(1000))
-        assert len(workers._tasks) <= 2
+        assert len(asyncio.all_tasks() - others) <= 2
         assert failures == []
         await workers.close()
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from redrive.client import Client, PreconditionFailed
+from redrive.deadletters.redrive import operation_run
 from redrive.deadletters.redrive.operation_run import OperationRun, RedriveOptions, RedriverParts
 from redrive.deadletters.redrive.redriver import Redriver
 from redrive.deadletters.redrive.witness import Witness, resolve_by_witness, witness_queue
@@ -93,7 +94,9 @@ class DeafWitness:
         self.purged += 1
 
 
-def test_the_witness_queue_is_not_purged_while_a_doubt_is_unsettled(tmp_path: Path) -> None:
+def test_the_witness_queue_is_not_purged_while_a_doubt_is_unsettled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def steps() -> None:
         async with sqlite_store(tmp_path) as store:
             ids = await collect(store, make_arrival(1))
@@ -107,7 +110,10 @@ def test_the_witness_queue_is_not_purged_while_a_doubt_is_unsettled(tmp_path: Pa
                 owner="ada",
                 clock_ms=lambda: NOW_MS,
                 options=RedriveOptions(witness_s=0.0),
+                has_witness=True,
             )
+            deaf = DeafWitness({(ids[0], 1)})
+            monkeypatch.setattr(operation_run, "Witness", lambda *_: deaf)
             run = OperationRun(
                 parts,
                 cast(Any, None),
@@ -116,7 +122,6 @@ def test_the_witness_queue_is_not_purged_while_a_doubt_is_unsettled(tmp_path: Pa
                 pauses_when_stopped=True,
                 on_progress=None,
             )
-            run._witness = cast(Witness, DeafWitness({(ids[0], 1)}))
             await run.ask_witness([SendResult(id=ids[0], state=ItemState.IN_DOUBT)])
             await run.ask_witness([SendResult(id="another", state=ItemState.SENT)])
             await run.ask_witness([SendResult(id="a third", state=ItemState.IN_DOUBT)])

@@ -1,8 +1,8 @@
 """Connections that a living process lost: which message is charged, and how a handler that blocks the loop is found."""
 
 import asyncio
+import inspect
 import re
-import sys
 import threading
 import time
 from collections import Counter
@@ -74,7 +74,7 @@ def test_a_message_that_costs_the_connection_each_time_ends_parked_and_its_neigh
                 runs[body] += 1
                 if body == b"block":
                     if is_seen:
-                        runner._note_block(delivery_in(sys._getframe()), 60.0)
+                        runner._note_block(delivery_in(inspect.currentframe()), 60.0)
                     runner._consuming._connection.give_up("missed heartbeats")  # type: ignore[union-attr]
                 await asyncio.sleep(0.05)
                 done.add(body)

@@ -24,7 +24,6 @@ from redrive.serving import (
     ServeOptions,
     configuration,
     find_configuration,
-    request_monitor,
     require_console,
     server,
 )
@@ -33,6 +32,7 @@ from redrive.serving.request_monitor import RequestMonitor, ServerLog
 from redrive.stores import open_store
 from tests.unit.admin.conftest import Noted
 from tests.unit.cli.dlq_stage import Ran, redrive
+from tests.unit.client.scenario import Notes
 from tests.unit.embedded.threaded import broker_in_a_thread
 
 NOWHERE = {"REDRIVE_URL": "amqp://guest:secret-word@127.0.0.1:1/", "NO_COLOR": "1"}
@@ -464,9 +464,25 @@ def test_tls_that_can_t_be_is_one_sentence(tmp_path: Path, certificate: tuple[Pa
 
 def test_the_log_names_parameters_and_nothing_that_may_be_a_secret() -> None:
     token = "rd_1hv7d2m9x0abcdef_0123456789abcdefghjkmnpqrstvwxyz"
-    assert request_monitor._names(b"filter=queue:a&limit=5&after_id=") == "filter,limit,after_id"
-    assert request_monitor._names(f"{token}&limit=5&x%20{token}=1".encode()) == "?,limit"
-    assert request_monitor._names(b"") is None
+
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_message: Message) -> None: ...
+
+    def logged(query: bytes) -> object:
+        notes = Notes()
+        scope = {"type": "http", "method": "GET", "path": "/api/v1/messages", "query_string": query, "headers": []}
+        asyncio.run(RequestMonitor(answer, observer=notes, stopping=asyncio.Event())(scope, receive, send))
+        return notes.last("admin.answered")["query"]
+
+    assert logged(b"filter=queue:a&limit=5&after_id=") == "filter,limit,after_id"
+    assert logged(f"{token}&limit=5&x%20{token}=1".encode()) == "?,limit"
+    assert logged(b"") is None
 
 
 @pytest.mark.slow

@@ -2,14 +2,15 @@
 
 import asyncio
 import threading
+import time
 
-from redrive.admin import WorkerActivity
+from redrive.admin import WorkerActivity, WorkerState
 from redrive.serving.worker_thread import WorkerThread
 
 
 def test_a_worker_that_died_is_not_said_to_collect() -> None:
     class Dying:
-        state = None
+        state = WorkerState(activity=WorkerActivity.CONNECTING)
 
         async def run(self, stop: asyncio.Event) -> None:
             raise SystemExit
@@ -18,7 +19,9 @@ def test_a_worker_that_died_is_not_said_to_collect() -> None:
     hook, threading.excepthook = threading.excepthook, lambda _: None
     try:
         worker.start()
-        worker._thread.join(10)
+        until_s = time.monotonic() + 10
+        while worker.state().activity is not WorkerActivity.WAITING and time.monotonic() < until_s:
+            time.sleep(0.01)
     finally:
         threading.excepthook = hook
     state = worker.state()

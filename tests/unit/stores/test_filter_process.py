@@ -332,6 +332,6 @@ def test_what_ends_the_process_or_its_memory_is_refused(
     def end(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(offload._PROCESS, "check_contents", end)
+    monkeypatch.setattr(FilterProcess, "check_contents", end)
     with pytest.raises(FilterTooExpensive, match=reason):
         asyncio.run(check_contents_offloaded([LARGE], EXPENSIVE))

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +128,15 @@ def test_a_full_disk_leaves_nothing_half_done(tmp_path: Path, run: Run) -> None:
             lease = await collecting_lease(store)
             database = database_of(store)
             assert isinstance(database, SqliteDatabase)
-            pages = await database._writer.call(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
-            await database._writer.call(lambda c: c.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+            async with database.write() as tx:
+                pages = await tx.value("PRAGMA page_count")
+                await tx.rows(f"PRAGMA max_page_count = {pages}")
             many = [make_arrival(n) for n in range(2, 400)]
             with pytest.raises(StoreUnavailable, match=r"full.*make room"):
                 await store.batches.store(many, lease=lease, batch_id="b", now_ms=NOW_MS)
             assert (await counts_anew(store))["all", "", "pending"] == 1
-            await database._writer.call(lambda c: c.execute("PRAGMA max_page_count = 1000000").fetchone())
+            async with database.write() as tx:
+                await tx.rows("PRAGMA max_page_count = 1000000")
             stored = await store.batches.store(many, lease=lease, batch_id="b", now_ms=NOW_MS)
             assert len(stored.inserted) == 398
 
@@ -251,12 +254,18 @@ def test_a_statement_for_postgresql_is_said_in_sqlites_words() -> None:
     assert sqlite_arguments(([1, 2], ["é"], "x", None)) == ("[1, 2]", '["\\u00e9"]', "x", None)
 
 
-def test_who_is_refused_the_log_because_another_opens_the_new_file_too_tries_again() -> None:
+def test_who_is_refused_the_log_because_another_opens_the_new_file_too_tries_again(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two processes that opened a new file at the same moment: one in sixty was refused at once by SQLite, which does
     not wait with this statement."""
 
     class Refusing(sqlite3.Connection):
         refusals = 2
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            opened.append(self)
 
         def execute(self, *statement: Any) -> sqlite3.Cursor:
             if self.refusals:
@@ -266,10 +275,15 @@ def test_who_is_refused_the_log_because_another_opens_the_new_file_too_tries_aga
                 raise refusal
             return super().execute(*statement)
 
-    connection = Refusing(":memory:")
-    SqliteDatabase(":memory:", "memory")._use_log(connection)
-    assert connection.refusals == 0
-    connection.close()
+    opened: list[Refusing] = []
+
+    async def scenario() -> None:
+        async with await open_store(f"sqlite:///{tmp_path}/redrive.db"):
+            assert opened
+            assert all(connection.refusals == 0 for connection in opened)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Refusing))
+    run(scenario())
 
 
 def test_a_file_that_was_removed_or_replaced_takes_no_commit(run: Run, tmp_path: Path) -> None:
