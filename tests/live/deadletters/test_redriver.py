@@ -457,6 +457,8 @@ def test_a_target_that_goes_while_the_witness_watches_leaves_its_copies_in_doubt
 
         async def pull(at: str) -> None:
             if at == "published":
+                # All five are in the queue: one that meets the deletion on its way may be refused instead.
+                await asyncio.to_thread(wait_ready, vhost.amqp_url, "orders", 5)
                 channel = await on.client.channel()
                 await channel.delete_queue("orders")
 

@@ -74,12 +74,12 @@ def test_kills_from_outside_park_nobody_however_often_they_had_it_in_hand(
     done: Counter[str] = Counter()
 
     def can_be_killed(output: str) -> bool:
-        """A message begins, and no message dies a fifth time: after two deaths it runs alone, and a third SIGKILL in a
-        run alone parks it, since that may be the memory limit's."""
+        """A message begins, and none dies a third time in its handler: the third SIGKILL in an exclusive run parks it,
+        since that may be the memory limit's, and after two deaths in hand, begun or not, every run is exclusive."""
         now = lines(output, "begun")
         deaths = begun + now
         deaths.subtract(done + lines(output, "done"))
-        return bool(now) and max(deaths.values()) < 5
+        return bool(now) and max(deaths.values()) < 3
 
     def unhandled(output: str) -> set[str]:
         return set(names) - set(done) - set(lines(output, "done"))
